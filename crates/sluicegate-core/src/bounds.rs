@@ -1,0 +1,150 @@
+//! What a limit's numbers may be, checked once, when the limit is made. After that nothing overflows.
+
+use crate::time::{Span, YEAR};
+use core::fmt;
+
+/// The largest count, burst, capacity, queue and cost.
+pub const COUNT_MAX: u32 = 1_000_000_000;
+/// The longest period: ten years of 365 days.
+pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
+/// The longest time that a bucket may take to fill from empty, the most it may be in debt beyond that by
+/// settling, and the longest patience of a reservation: a hundred years of 365 days.
+pub const CENTURY: Span = Span::from_micros(100 * YEAR);
+/// The largest count of a sliding log unless its maker says otherwise: each call is remembered, 16 bytes each.
+pub const LOG_COUNT_MAX: u32 = 1_000_000;
+
+/// A number outside its bounds: the value, the bound and what to write instead, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutOfBounds {
+    what: &'static str,
+    value: u64,
+    side: Side,
+    bound: u64,
+    advice: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Below,
+    Above,
+}
+
+impl OutOfBounds {
+    pub(crate) fn below(what: &'static str, value: u64, bound: u64, advice: &'static str) -> Self {
+        Self { what, value, side: Side::Below, bound, advice }
+    }
+
+    pub(crate) fn above(what: &'static str, value: u64, bound: u64, advice: &'static str) -> Self {
+        Self { what, value, side: Side::Above, bound, advice }
+    }
+
+    /// The number's name in the limit grammar: `count`, `period`, `burst`.
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, value, side, bound, advice } = self;
+        let (side, extreme) = match side {
+            Side::Below => ("below", "least"),
+            Side::Above => ("above", "most"),
+        };
+        // Times are shown as the grammar writes them, counts as they are.
+        if what.starts_with("period") || what.starts_with("time") || what.starts_with("interval") {
+            let (value, bound) = (Span::from_micros(*value), Span::from_micros(*bound));
+            write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
+        } else {
+            write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
+        }
+    }
+}
+
+impl core::error::Error for OutOfBounds {}
+
+/// Checks a number of units: a count, a burst, a capacity, a queue.
+///
+/// # Errors
+/// When it is below `least` or above [`COUNT_MAX`].
+pub fn checked_count(what: &'static str, value: u64, least: u32) -> Result<u32, OutOfBounds> {
+    if value < u64::from(least) {
+        return Err(OutOfBounds::below(
+            what,
+            value,
+            u64::from(least),
+            "that would deny every call, use at least 1",
+        ));
+    }
+    match u32::try_from(value) {
+        Ok(value) if value <= COUNT_MAX => Ok(value),
+        _ => Err(OutOfBounds::above(what, value, u64::from(COUNT_MAX), "use a smaller number")),
+    }
+}
+
+/// `count` per `period`: the measure of most limits, within bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rate {
+    count: u32,
+    period: Span,
+}
+
+impl Rate {
+    /// A rate of `count` per `period`.
+    ///
+    /// # Errors
+    /// When the count is 0 or above [`COUNT_MAX`], or the period is 0 or above [`PERIOD_MAX`].
+    pub fn new(count: u64, period: Span) -> Result<Rate, OutOfBounds> {
+        let count = checked_count("count", count, 1)?;
+        Ok(Rate { count, period: checked_period("period", period)? })
+    }
+
+    /// How many.
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// In how long.
+    pub const fn period(self) -> Span {
+        self.period
+    }
+}
+
+/// Checks a period or an interval.
+pub(crate) fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
+    let (value, most) = (period.as_micros(), PERIOD_MAX.as_micros());
+    if value == 0 {
+        return Err(OutOfBounds::below(what, value, 1, "use at least 1us"));
+    }
+    if value > most {
+        return Err(OutOfBounds::above(what, value, most, "use at most 3650d"));
+    }
+    Ok(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn each_refusal_says_the_value_the_bound_and_what_to_do() {
+        let said = |count, micros| Rate::new(count, Span::from_micros(micros)).unwrap_err().to_string();
+        assert_eq!(said(0, 1), "count 0 is below the least, 1; that would deny every call, use at least 1");
+        assert_eq!(
+            said(1_000_000_001, 1),
+            "count 1000000001 is above the most, 1000000000; use a smaller number"
+        );
+        assert_eq!(said(1, 0), "period 0us is below the least, 1us; use at least 1us");
+        assert_eq!(
+            said(1, 10 * YEAR + 1),
+            "period 315360000000001us is above the most, 3650d; use at most 3650d"
+        );
+    }
+
+    #[test]
+    fn the_bounds_themselves_are_fine() {
+        assert!(Rate::new(1, Span::from_micros(1)).is_ok());
+        assert!(Rate::new(u64::from(COUNT_MAX), PERIOD_MAX).is_ok());
+    }
+}

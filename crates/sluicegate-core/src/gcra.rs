@@ -1,0 +1,328 @@
+//! The bucket's arithmetic: one moment says it all. Token bucket, leaky bucket, minimum interval and pacer are
+//! this piece of code under four names.
+//!
+//! In plain words: a bucket holds `burst` units and a unit comes back every `period / count`. Instead of the
+//! level we keep the moment at which the bucket will be full again. Spending moves that moment into the
+//! future, waiting brings it nearer, and how far ahead it lies tells how much has been used. This is the
+//! generic cell rate algorithm (GCRA); the moment is its "theoretical arrival time".
+//!
+//! ```text
+//! Settings   interval = period / count        fill = interval * burst        (exact fractions of a microsecond)
+//! State      full_at, in a Cell: at = whole microseconds, a = the rest as a number of 1/count microseconds,
+//!            b = 1 once the key has called
+//! Formula    ahead = max(full_at - now, 0)            what has been used, as time
+//!            due   = ahead + interval * cost
+//!            due <= fill    allow, and full_at becomes now + due
+//!            otherwise      deny, and wait due - fill
+//! Reports    remaining = floor(burst - ahead / interval)       reset_after = ahead
+//! Promise    any stretch of length w admits at most burst + w / interval units.
+//! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is rounded down.
+//! Clock      a step back makes the bucket stricter by exactly the step, until the clock has caught up.
+//! Cost       a multiplication and a division or two; nothing runs in the background.
+//!
+//! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls pass (due 200 ms, 400 ms),
+//!            the third would be due at 600 ms and is told to wait 200 ms.
+//! ```
+//!
+//! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
+//! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
+
+use crate::algorithm::{Algorithm, Charge, Verb, Waiting};
+use crate::bounds::{CENTURY, OutOfBounds, Rate};
+use crate::cell::Cell;
+use crate::time::{Span, Time};
+
+/// `b` of a cell whose key has called, so that a bucket full at the very epoch differs from an unseen one.
+const SEEN: u32 = 1;
+
+/// A length of time, or a moment, to a fraction of a microsecond: `whole + part / count`.
+///
+/// The order of the fields is the order of the values, as `part < count` always.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+struct Exact {
+    whole: u64,
+    part: u32,
+}
+
+impl Exact {
+    const ZERO: Exact = Exact { whole: 0, part: 0 };
+
+    fn whole(micros: u64) -> Exact {
+        Exact { whole: micros, part: 0 }
+    }
+
+    /// To the next whole microsecond.
+    fn up(self) -> u64 {
+        self.whole + u64::from(self.part > 0)
+    }
+}
+
+/// The arithmetic of a bucket that refills at `rate` and holds at most `burst`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gcra {
+    rate: Rate,
+    burst: u32,
+    interval: Exact,
+    fill: Exact,
+}
+
+impl Gcra {
+    /// The arithmetic for a rate and a burst of at least 1.
+    ///
+    /// `name` is what the burst is called where the limit is written: an error speaks the reader's language.
+    pub(crate) fn new(rate: Rate, burst: u32, name: &'static str) -> Result<Gcra, OutOfBounds> {
+        let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
+        // Cannot be cut: a remainder is below the count, which is below 2^30.
+        let part = u32::try_from(period % count).unwrap_or(u32::MAX);
+        let interval = Exact { whole: period / count, part };
+        let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO };
+        gcra.fill = gcra.time_for(burst);
+        let (fill, most) = (gcra.fill.up(), CENTURY.as_micros());
+        if fill > most {
+            let (what, advice) = match name {
+                "capacity" => ("time to drain", "use a smaller capacity, or a faster rate"),
+                "queue" => ("time to work off the queue", "use a smaller queue, or a faster rate"),
+                _ => ("time to fill", "use a smaller burst, or a faster rate"),
+            };
+            return Err(OutOfBounds::above(what, fill, most, advice));
+        }
+        Ok(gcra)
+    }
+
+    /// The refill rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The most it holds.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// `interval * units`, exact; saturates beyond any bound for the huge costs that only refunds and settlements meet.
+    fn time_for(&self, units: u32) -> Exact {
+        if units == 1 {
+            return self.interval;
+        }
+        let (units, count) = (u64::from(units), u64::from(self.rate.count()));
+        // Cannot wrap: units < 2^32 and part < 2^30.
+        let parts = units * u64::from(self.interval.part);
+        let whole = self.interval.whole.saturating_mul(units).saturating_add(parts / count);
+        Exact { whole, part: u32::try_from(parts % count).unwrap_or(u32::MAX) }
+    }
+
+    fn add(&self, left: Exact, right: Exact) -> Exact {
+        // Cannot wrap: both parts are below the count, below 2^30.
+        let part = left.part + right.part;
+        let carry = part >= self.rate.count();
+        let whole = left.whole.saturating_add(right.whole).saturating_add(u64::from(carry));
+        Exact { whole, part: if carry { part - self.rate.count() } else { part } }
+    }
+
+    /// `left - right`, or zero.
+    fn less(&self, left: Exact, right: Exact) -> Exact {
+        if left <= right {
+            return Exact::ZERO;
+        }
+        // Cannot wrap: left > right, and a borrow is taken only when left's part is the smaller one.
+        if left.part >= right.part {
+            Exact { whole: left.whole - right.whole, part: left.part - right.part }
+        } else {
+            Exact { whole: left.whole - right.whole - 1, part: left.part + self.rate.count() - right.part }
+        }
+    }
+
+    /// How far the bucket is from full, as time.
+    fn ahead(cell: Cell, now: Time) -> Exact {
+        match cell.at.checked_sub(now.as_micros()) {
+            Some(whole) => Exact { whole, part: cell.a },
+            None => Exact::ZERO,
+        }
+    }
+
+    /// The state whose bucket is full that long after `now`.
+    fn full_in(&self, ahead: Exact, now: Time) -> Cell {
+        let at = self.add(ahead, Exact::whole(now.as_micros()));
+        Cell { at: at.whole, a: at.part, b: SEEN }
+    }
+
+    /// Units used, rounded up: `ceil(ahead / interval)`.
+    fn used(&self, ahead: Exact) -> u64 {
+        let (count, period) = (u64::from(self.rate.count()), self.rate.period().as_micros());
+        // Below 2^33 µs (2.4 hours) ahead, times a count below 2^30, stays within 64 bits: the common case.
+        if ahead.whole < 1 << 33 {
+            return (ahead.whole * count + u64::from(ahead.part)).div_ceil(period);
+        }
+        let used = self.parts(ahead).div_ceil(u128::from(period));
+        u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    /// A length as a number of 1/count microseconds, which is also units used times the period.
+    fn parts(&self, length: Exact) -> u128 {
+        u128::from(length.whole) * u128::from(self.rate.count()) + u128::from(length.part)
+    }
+
+    /// Spends `cost` in any case; beyond full and a century of debt nothing is added.
+    fn spend(&self, cell: Cell, now: Time, cost: u32) -> Cell {
+        let ahead = Self::ahead(cell, now);
+        let most = self.add(self.fill, Exact::whole(CENTURY.as_micros()));
+        // The cap stops new debt; after a step back of the clock the bucket may already be further ahead.
+        let due = self.add(ahead, self.time_for(cost)).min(most).max(ahead);
+        self.full_in(due, now)
+    }
+
+    /// Brings the full moment `give` nearer, but not before now.
+    fn bring_nearer(&self, cell: Cell, now: Time, give: Exact) -> Cell {
+        self.full_in(self.less(Self::ahead(cell, now), give), now)
+    }
+
+    /// The state of a key that has used `units` by now.
+    pub(crate) fn with_used(&self, units: u32, now: Time) -> Cell {
+        self.full_in(self.time_for(units), now)
+    }
+}
+
+/// A limit that is a bucket. Implementing this gives it all of [`Algorithm`].
+pub trait Bucket {
+    /// Whether allowed calls leave one after another instead of at once.
+    const PACED: bool = false;
+
+    /// The arithmetic.
+    fn gcra(&self) -> &Gcra;
+
+    /// The state of a key that has never called: a full bucket, unless the limit says otherwise.
+    fn unseen(&self, _now: Time) -> Cell {
+        Cell::UNSEEN
+    }
+
+    /// The key's state, whether or not it has called.
+    #[inline]
+    fn current(&self, state: &Cell, now: Time) -> Cell {
+        if state.b == SEEN { *state } else { self.unseen(now) }
+    }
+}
+
+impl<B: Bucket> Algorithm for B {
+    type State = Cell;
+
+    #[inline]
+    fn limit(&self) -> u32 {
+        self.gcra().burst
+    }
+
+    #[inline]
+    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        let gcra = self.gcra();
+        let used = gcra.used(Gcra::ahead(self.current(state, now), now));
+        u32::try_from(used).map_or(0, |used| gcra.burst.saturating_sub(used))
+    }
+
+    #[inline]
+    fn reset_after(&self, state: &Cell, now: Time) -> Span {
+        Span::from_micros(Gcra::ahead(self.current(state, now), now).up())
+    }
+
+    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
+        let gcra = self.gcra();
+        let due = gcra.add(Gcra::ahead(self.current(state, now), now), gcra.time_for(cost));
+        Span::from_micros(gcra.less(due, gcra.fill).up())
+    }
+
+    #[inline]
+    fn delay(&self, state: &Cell, now: Time) -> Span {
+        // A paced call waits for its slot: the moment at which the bucket was full before it came.
+        if Self::PACED { self.reset_after(state, now) } else { Span::ZERO }
+    }
+
+    fn waiting(&self) -> Waiting {
+        if Self::PACED { Waiting::Queue } else { Waiting::Borrow }
+    }
+
+    fn offers(&self, verb: Verb) -> bool {
+        !(Self::PACED && verb == Verb::Refund)
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Cell, now: Time, cost: u32) {
+        *state = self.gcra().spend(self.current(state, now), now, cost);
+    }
+
+    fn refund(&self, state: &mut Cell, now: Time, cost: u32) {
+        let (gcra, cell) = (self.gcra(), self.current(state, now));
+        // A full bucket stays as it is: moving its full moment up to now would make a later step back stricter.
+        if cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO {
+            *state = gcra.bring_nearer(cell, now, gcra.time_for(cost));
+        }
+    }
+
+    /// `at` and `part` are the moment at which the bucket would be full just after the charge.
+    fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
+        Charge { cost, worth: cost, at: state.at, part: state.a, waited: waited || Self::PACED }
+    }
+
+    /// What has leaked since the charge is not given twice: at most what lies between now and the moment that
+    /// the charge made the bucket full at. A call that had to wait holds a place in line: once a later one
+    /// stands behind it, giving the place back would let two act at once, so nothing is returned.
+    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> bool {
+        let gcra = self.gcra();
+        let cell = self.current(state, now);
+        let later_is_charged = (cell.at, cell.a) > (charge.at, charge.part);
+        if charge.waited && later_is_charged {
+            return false;
+        }
+        let left = Gcra::ahead(Cell { at: charge.at, a: charge.part, b: SEEN }, now);
+        let give = gcra.time_for(most).min(left);
+        if give == Exact::ZERO || Gcra::ahead(cell, now) == Exact::ZERO {
+            return false;
+        }
+        *state = gcra.bring_nearer(cell, now, give);
+        true
+    }
+
+    /// What a charge left in the bucket can never be more than what was in it at any time since.
+    fn clip(&self, state: &Cell, charge: &mut Charge) {
+        if (state.at, state.a) < (charge.at, charge.part) {
+            (charge.at, charge.part) = (state.at, state.a);
+        }
+    }
+
+    /// A pacer's next free slot; otherwise when the next whole usable unit is there.
+    fn next_window(&self, state: &Cell, now: Time) -> Time {
+        if Self::PACED {
+            return now.after(self.reset_after(state, now));
+        }
+        let remaining = self.remaining(state, now);
+        if remaining == self.limit() { now } else { now.after(self.retry_after(state, now, remaining + 1)) }
+    }
+
+    fn is_idle(&self, state: &Cell, now: Time) -> bool {
+        // The second half matters to a bucket that starts empty: a key refunded to full must not be forgotten
+        // while an unseen one would still hold less.
+        Gcra::ahead(*state, now) == Exact::ZERO && Gcra::ahead(self.unseen(now), now) == Exact::ZERO
+    }
+
+    /// Keeps the units used, leaked at the old rate until now. Less than 1/count of a microsecond is rounded in
+    /// the caller's favour, so that raising a rate never denies more.
+    fn adopt(&self, old: &Self, state: &mut Cell, now: Time) {
+        let (gcra, before) = (self.gcra(), old.gcra());
+        if gcra.rate == before.rate || state.b != SEEN {
+            return;
+        }
+        let used_periods = before.parts(Gcra::ahead(*state, now));
+        let (old_period, period) =
+            (u128::from(before.rate.period().as_micros()), u128::from(gcra.rate.period().as_micros()));
+        // units used = used_periods / old_period; as parts of a microsecond at the new rate: units * period.
+        let most = gcra.parts(gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros())));
+        let parts = (used_periods / old_period)
+            .checked_mul(period)
+            // Cannot wrap: a remainder below 2^49 times a period below 2^49.
+            .and_then(|parts| parts.checked_add(used_periods % old_period * period / old_period))
+            .map_or(most, |parts| parts.min(most));
+        let count = u128::from(gcra.rate.count());
+        let ahead = Exact {
+            whole: u64::try_from(parts / count).unwrap_or(u64::MAX),
+            part: u32::try_from(parts % count).unwrap_or(u32::MAX),
+        };
+        *state = gcra.full_in(ahead, now);
+    }
+}

@@ -1,0 +1,253 @@
+//! Sliding log: remember each call; never more than so many in any period, exactly.
+//!
+//! In plain words: keep the time and cost of every allowed call. At each call, look back one period and add up.
+//! It is the only one that promises the count for *any* period wherever you lay it, and pays with memory.
+//!
+//! ```text
+//!            |<------- period ------->|
+//! calls  x   |   x    xx      x       | now         in (now - period, now]: 4 calls, so 5/60s has room for 1
+//! ```
+//!
+//! ```text
+//! Settings   count per period; `count=all` enters denied calls too
+//! State      a `Log`: entries of a time and the running total of cost, oldest first; calls of one microsecond
+//!            share an entry; the time of the last call that was entered
+//! Formula    allow if the costs in (now - period, now] + cost <= count
+//! Promise    any stretch of one period admits at most count.
+//! Rounding   none: everything is whole.
+//! Clock      a call before the last entered one is decided, and entered, as if it came then; waits count from
+//!            its own time. Only a call that is entered drops what has left, so a glimpse of a wrong, later time
+//!            forgets nothing.
+//! Cost       16 bytes for each call (of a microsecond) within the period; a binary search a decision.
+//! All        with `count=all` the newest entries that add up to count are enough to answer any check, so older
+//!            ones are dropped: a caller who keeps hammering cannot make the log grow.
+//!
+//! Example    5/60s: calls at 0, 10, 20, 30 and 40 s pass; one at 50 s is told to wait 10 s, when the first leaves.
+//! ```
+
+use crate::algorithm::{Algorithm, Charge, Verb};
+use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::time::{Span, Time};
+use alloc::collections::VecDeque;
+
+/// The sliding log. Pick it when the count must hold in every period and is small enough to remember.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SlidingLog {
+    rate: Rate,
+    count_all: bool,
+}
+
+/// The calls of one key.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Log {
+    /// The time of the last call that was entered. It stays when that call is given back.
+    latest: u64,
+    entries: VecDeque<Entry>,
+    /// The running total before the oldest entry.
+    before: u64,
+}
+
+/// The calls of one microsecond.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    at: u64,
+    /// The cost of this and all earlier entries, so that the sum of any stretch is one subtraction.
+    total: u64,
+}
+
+impl Log {
+    /// The log of a key that has never called.
+    pub(crate) const EMPTY: Log = Log { latest: 0, entries: VecDeque::new(), before: 0 };
+
+    fn at(&self, index: usize) -> Option<Entry> {
+        self.entries.get(index).copied()
+    }
+
+    /// The running total before an entry.
+    fn total_before(&self, index: usize) -> u64 {
+        index.checked_sub(1).and_then(|earlier| self.at(earlier)).map_or(self.before, |entry| entry.total)
+    }
+
+    /// The cost of the entries from an index on.
+    fn sum_from(&self, index: usize) -> u64 {
+        // Cannot wrap: totals only grow along the log.
+        self.entries.back().map_or(0, |last| last.total - self.total_before(index))
+    }
+
+    fn pop_oldest(&mut self) {
+        if let Some(oldest) = self.entries.pop_front() {
+            self.before = oldest.total;
+        }
+    }
+
+    /// How many entries the log holds, dead ones that were not dropped yet included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl SlidingLog {
+    /// At most `count` in any `period`; with `count_all` denied calls are entered as well.
+    ///
+    /// # Errors
+    /// When the count is above [`LOG_COUNT_MAX`]; see [`SlidingLog::with_count_max`].
+    pub fn new(rate: Rate, count_all: bool) -> Result<SlidingLog, OutOfBounds> {
+        SlidingLog::with_count_max(rate, count_all, LOG_COUNT_MAX)
+    }
+
+    /// The same with another bound on the count, for those who can spare the memory: 16 bytes a call and key.
+    ///
+    /// # Errors
+    /// When the count is above that bound.
+    pub fn with_count_max(rate: Rate, count_all: bool, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
+        if rate.count() > count_max {
+            let advice = "a log remembers every call, use sliding-window for a count this large";
+            return Err(OutOfBounds::above("count", u64::from(rate.count()), u64::from(count_max), advice));
+        }
+        Ok(SlidingLog { rate, count_all })
+    }
+
+    /// The index of the oldest entry that is still within the period.
+    #[inline]
+    fn oldest_live(&self, log: &Log, now: Time) -> usize {
+        let at = now.as_micros().max(log.latest);
+        let period = self.rate.period().as_micros();
+        // The common case: nothing has left yet, or all has.
+        match (log.entries.front(), log.entries.back()) {
+            (Some(first), _) if first.at + period > at => 0,
+            (_, Some(last)) if last.at + period <= at => log.entries.len(),
+            _ => log.entries.partition_point(|entry| entry.at + period <= at),
+        }
+    }
+
+    /// How long until the entry has left.
+    fn until_gone(&self, entry: Entry, now: Time) -> Span {
+        Span::from_micros(entry.at + self.rate.period().as_micros() - now.as_micros())
+    }
+
+    /// The index of the entry of that very time.
+    fn find(log: &Log, at: u64) -> Option<usize> {
+        log.entries.binary_search_by_key(&at, |entry| entry.at).ok()
+    }
+
+    /// The cost entered at that very time.
+    fn cost_at(log: &Log, index: usize) -> u64 {
+        log.at(index).map_or(0, |entry| entry.total - log.total_before(index))
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    #[inline]
+    fn limit(&self) -> u32 {
+        self.rate.count()
+    }
+
+    #[inline]
+    fn remaining(&self, state: &Log, now: Time) -> u32 {
+        let used = state.sum_from(self.oldest_live(state, now));
+        u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
+    }
+
+    #[inline]
+    fn reset_after(&self, state: &Log, now: Time) -> Span {
+        match state.entries.back() {
+            Some(&last) if self.oldest_live(state, now) < state.entries.len() => self.until_gone(last, now),
+            _ => Span::ZERO,
+        }
+    }
+
+    fn retry_after(&self, state: &Log, now: Time, cost: u32) -> Span {
+        let oldest = self.oldest_live(state, now);
+        let room = u64::from(self.rate.count().saturating_sub(cost));
+        // The call fits once the running total has been left behind up to here.
+        let must_leave = state.total_before(oldest) + state.sum_from(oldest).saturating_sub(room);
+        let last_to_leave = state.entries.partition_point(|entry| entry.total < must_leave);
+        state.at(last_to_leave).map_or(Span::ZERO, |entry| self.until_gone(entry, now))
+    }
+
+    fn offers(&self, verb: Verb) -> bool {
+        !self.count_all || verb == Verb::Refund
+    }
+
+    fn charge(&self, state: &mut Log, now: Time, cost: u32) {
+        for _ in 0..self.oldest_live(state, now) {
+            state.pop_oldest();
+        }
+        state.latest = state.latest.max(now.as_micros());
+        let total = state.total_before(state.entries.len()) + u64::from(cost);
+        match state.entries.back_mut() {
+            Some(last) if last.at == state.latest => last.total = total,
+            _ => state.entries.push_back(Entry { at: state.latest, total }),
+        }
+    }
+
+    fn enter_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
+        if !self.count_all || cost > self.rate.count() {
+            return false;
+        }
+        self.charge(state, now, cost);
+        while state.entries.len() > 1 && state.sum_from(1) >= u64::from(self.rate.count()) {
+            state.pop_oldest();
+        }
+        true
+    }
+
+    fn refund(&self, state: &mut Log, now: Time, cost: u32) {
+        let live = self.oldest_live(state, now);
+        let mut left = u64::from(cost);
+        // Newest first, so that what was charged last is given back first.
+        while left > 0 && state.entries.len() > live {
+            let newest = state.entries.len() - 1;
+            let here = Self::cost_at(state, newest);
+            if here <= left {
+                state.entries.pop_back();
+            } else if let Some(entry) = state.entries.back_mut() {
+                entry.total -= left;
+            }
+            left = left.saturating_sub(here);
+        }
+    }
+
+    /// `at` is the time of the entry that the cost went into.
+    fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
+        Charge { cost, worth: cost, at: state.latest, part: 0, waited: false }
+    }
+
+    fn give_back(&self, state: &mut Log, now: Time, charge: &Charge, most: u32) -> bool {
+        let live = self.oldest_live(state, now);
+        let Some(index) = Self::find(state, charge.at).filter(|&index| index >= live) else { return false };
+        let here = Self::cost_at(state, index);
+        let give = u64::from(most.min(charge.worth)).min(here);
+        for entry in state.entries.range_mut(index..) {
+            entry.total -= give;
+        }
+        if give == here {
+            state.entries.remove(index);
+        }
+        give > 0
+    }
+
+    fn clip(&self, state: &Log, charge: &mut Charge) {
+        let left = Self::find(state, charge.at).map_or(0, |index| Self::cost_at(state, index));
+        charge.worth = charge.worth.min(u32::try_from(left).unwrap_or(u32::MAX));
+    }
+
+    fn next_window(&self, state: &Log, now: Time) -> Time {
+        let oldest = state.at(self.oldest_live(state, now));
+        oldest.map_or(now, |oldest| now.after(self.until_gone(oldest, now)))
+    }
+
+    fn is_idle(&self, state: &Log, now: Time) -> bool {
+        self.oldest_live(state, now) == state.entries.len()
+    }
+
+    /// The entries stay as they are; a longer period cannot bring back what has already been dropped.
+    fn adopt(&self, _old: &Self, _state: &mut Log, _now: Time) {}
+}

@@ -1,0 +1,145 @@
+//! Moments and lengths of time in whole microseconds, the one tick that everything here counts in.
+//!
+//! The core has no clock: `now` is always an argument. A [`Time`] is checked once, when it is made, so that
+//! no sum in this crate can wrap: the latest moment is about 2^58, and the longest wait added to it
+//! (a full bucket and a century of debt) is below 2^53.
+
+use core::fmt;
+
+/// One second in ticks.
+pub const SECOND: u64 = 1_000_000;
+/// One day of 24 hours in ticks.
+pub const DAY: u64 = 86_400 * SECOND;
+/// A year of 365 days in ticks, the year that the bounds are written in.
+pub const YEAR: u64 = 365 * DAY;
+
+/// A moment: whole microseconds since the Unix epoch, up to the end of the year 9999.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Time(u64);
+
+impl Time {
+    /// 1970-01-01T00:00:00Z, the earliest moment.
+    pub const EPOCH: Time = Time(0);
+    /// 9999-12-31T23:59:59.999999Z, the latest moment, which is also where calendars end.
+    pub const MAX: Time = Time(253_402_300_799_999_999);
+
+    /// The moment that many microseconds after the epoch, or `None` beyond [`Time::MAX`].
+    pub const fn from_micros(micros: u64) -> Option<Time> {
+        if micros <= Time::MAX.0 { Some(Time(micros)) } else { None }
+    }
+
+    /// The moment that many microseconds after the epoch, or the latest one.
+    pub const fn saturating_from_micros(micros: u64) -> Time {
+        if micros <= Time::MAX.0 { Time(micros) } else { Time::MAX }
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// How long from `earlier` to this moment; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Time) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This moment and a wait after it, at most [`Time::MAX`].
+    #[must_use]
+    pub const fn after(self, wait: Span) -> Time {
+        Time::saturating_from_micros(self.0.saturating_add(wait.0))
+    }
+}
+
+/// A length of time in whole microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+    /// The longest length there is; as a patience it means "however long it takes".
+    pub const MAX: Span = Span(u64::MAX);
+
+    /// That many microseconds.
+    pub const fn from_micros(micros: u64) -> Span {
+        Span(micros)
+    }
+
+    /// The length in microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The length in milliseconds, rounded **up**: a caller who is told 0 would come back at once and fail.
+    pub const fn as_millis_up(self) -> u64 {
+        self.0.div_ceil(1_000)
+    }
+
+    /// What is left of this length after another; zero if the other is longer.
+    #[must_use]
+    pub const fn less(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+impl From<Span> for core::time::Duration {
+    fn from(span: Span) -> Self {
+        core::time::Duration::from_micros(span.0)
+    }
+}
+
+impl From<core::time::Duration> for Span {
+    /// Rounded up to a whole microsecond; lengths beyond [`Span::MAX`] become it.
+    fn from(duration: core::time::Duration) -> Self {
+        let micros = duration.as_nanos().div_ceil(1_000);
+        Span(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Span {
+    /// The length in the largest unit that divides it, as the limit grammar writes it: `90s`, `2h`, `250ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms")];
+        let fits = |&&(size, _): &&(u64, &str)| self.0 != 0 && self.0.is_multiple_of(size);
+        let (size, name) = UNITS.iter().find(fits).copied().unwrap_or((1, "us"));
+        write!(f, "{}{name}", self.0 / size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn spans_print_in_the_largest_unit_that_divides_them() {
+        let printed = |micros| Span::from_micros(micros).to_string();
+        assert_eq!(printed(0), "0us");
+        assert_eq!(printed(1), "1us");
+        assert_eq!(printed(1_500), "1500us");
+        assert_eq!(printed(250_000), "250ms");
+        assert_eq!(printed(90 * SECOND), "90s");
+        assert_eq!(printed(7_200 * SECOND), "2h");
+        assert_eq!(printed(10 * YEAR), "3650d");
+    }
+
+    #[test]
+    fn waits_are_told_in_milliseconds_rounded_up() {
+        assert_eq!(Span::from_micros(1).as_millis_up(), 1);
+        assert_eq!(Span::from_micros(2_000).as_millis_up(), 2);
+    }
+
+    #[test]
+    fn the_last_moment_is_the_end_of_the_year_9999() {
+        assert_eq!(Time::from_micros(Time::MAX.as_micros() + 1), None);
+        assert_eq!(Time::MAX.after(Span::from_micros(1)), Time::MAX);
+    }
+
+    #[test]
+    fn a_duration_is_rounded_up_to_whole_microseconds() {
+        assert_eq!(Span::from(core::time::Duration::from_nanos(1)), Span::from_micros(1));
+        assert_eq!(Span::from(core::time::Duration::MAX), Span::MAX);
+    }
+}

@@ -1,0 +1,142 @@
+//! Token bucket: spend saved-up tokens, which come back evenly.
+//!
+//! In plain words: a bucket holds at most `burst` tokens and gets `count` new ones every `period`, evenly, drop
+//! by drop. A call takes as many as it costs, or none and is denied. Saving up allows a burst; the long run is
+//! the rate.
+//!
+//! ```text
+//! level  5 |*                                   token-bucket 1/s burst=5
+//!        4 | *        five calls at once empty it,
+//!        3 |  *       then one comes back each second
+//!        2 |   *                      ____/
+//!        1 |    *           ____/¯¯¯¯
+//!        0 |_____*____/¯¯¯¯
+//!          t=0           1 s          2 s
+//! ```
+//!
+//! ```text
+//! Settings   count per period, burst (count unless said), initial (burst unless said) and start
+//! State      the moment at which the bucket is full again: see gcra.rs, whose arithmetic this is
+//! Formula    level(t) = min(burst, level + (t - last) * count / period); allow if level >= cost
+//! Promise    any stretch of length w admits at most burst + w * count / period.
+//! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
+//! Clock      a step back lowers the level by the step's worth until the clock has caught up.
+//! Cost       16 bytes a key; a multiplication and a division a decision.
+//! Unseen     with `initial`, a key that has never called holds min(burst, initial + (t - start) * count / period),
+//!            and `initial` before `start`: as if every key had been filling since then, with nothing to remember.
+//!
+//! Example    30/60s burst=15: 15 calls pass at once, the next is told to wait 2 s, and so is every one after.
+//! ```
+
+use crate::bounds::{OutOfBounds, Rate, checked_count};
+use crate::cell::Cell;
+use crate::gcra::{Bucket, Gcra};
+use crate::time::Time;
+
+/// The token bucket. Pick it when short bursts are fine and the long-run rate is what matters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TokenBucket {
+    gcra: Gcra,
+    initial: Option<Initial>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Initial {
+    tokens: u32,
+    start: Time,
+}
+
+impl TokenBucket {
+    /// A bucket that refills at `rate` and holds at most `burst`.
+    ///
+    /// # Errors
+    /// When the burst is 0 or above [`crate::bounds::COUNT_MAX`], or filling it would take more than a century.
+    pub fn new(rate: Rate, burst: u64) -> Result<TokenBucket, OutOfBounds> {
+        let burst = checked_count("burst", burst, 1)?;
+        Ok(TokenBucket { gcra: Gcra::new(rate, burst, "burst")?, initial: None })
+    }
+
+    /// The same bucket, but a key that has never called held `tokens` at `start`.
+    ///
+    /// # Errors
+    /// When that is more than the bucket holds.
+    pub fn starting_with(self, tokens: u64, start: Time) -> Result<TokenBucket, OutOfBounds> {
+        let burst = self.gcra.burst();
+        match u32::try_from(tokens) {
+            Ok(tokens) if tokens <= burst => {
+                Ok(TokenBucket { initial: (tokens < burst).then_some(Initial { tokens, start }), ..self })
+            }
+            _ => {
+                let advice = "a bucket cannot start with more than its burst, use that or less";
+                Err(OutOfBounds::above("initial", tokens, u64::from(burst), advice))
+            }
+        }
+    }
+}
+
+impl Bucket for TokenBucket {
+    #[inline]
+    fn gcra(&self) -> &Gcra {
+        &self.gcra
+    }
+
+    #[inline]
+    fn unseen(&self, now: Time) -> Cell {
+        match self.initial {
+            None => Cell::UNSEEN,
+            // Before the start it holds `initial`, as it does at the start.
+            Some(Initial { tokens, start }) => {
+                self.gcra.with_used(self.gcra.burst() - tokens, start.min(now))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{SECOND, Span};
+    use crate::verbs::Verbs as _;
+
+    fn bucket(count: u64, seconds: u64, burst: u64) -> TokenBucket {
+        let rate = Rate::new(count, Span::from_micros(seconds * SECOND)).unwrap();
+        TokenBucket::new(rate, burst).unwrap()
+    }
+
+    #[test]
+    fn the_example_of_the_header() {
+        let bucket = bucket(30, 60, 15);
+        let mut state = Cell::UNSEEN;
+        let allowed = (0..20).filter(|_| bucket.check(&mut state, Time::EPOCH, 1).allowed()).count();
+        assert_eq!(allowed, 15);
+        let denied = bucket.check(&mut state, Time::EPOCH, 1);
+        assert_eq!(
+            denied.retry_after(),
+            Some(crate::decision::RetryAfter::After(Span::from_micros(2 * SECOND)))
+        );
+        assert_eq!(denied.reset_after(), Span::from_micros(30 * SECOND));
+    }
+
+    #[test]
+    fn a_bucket_that_starts_empty_fills_from_its_start_and_holds_initial_before_it() {
+        let start = Time::from_micros(100 * SECOND).unwrap();
+        let bucket = bucket(50, 10, 50).starting_with(0, start).unwrap();
+        let at = |micros| Time::from_micros(micros).unwrap();
+        assert_eq!(bucket.peek(&Cell::UNSEEN, at(1), 1).remaining(), 0);
+        assert_eq!(bucket.peek(&Cell::UNSEEN, start, 1).remaining(), 0);
+        assert_eq!(bucket.peek(&Cell::UNSEEN, at(100 * SECOND + 200_000), 1).remaining(), 1);
+        assert_eq!(bucket.peek(&Cell::UNSEEN, at(200 * SECOND), 1).remaining(), 50);
+    }
+
+    #[test]
+    fn raising_the_rate_keeps_what_was_used_and_never_denies_more() {
+        let (slow, fast) = (bucket(1, 10, 5), bucket(7, 3, 5));
+        let mut state = Cell::UNSEEN;
+        let now = Time::from_micros(1_000_003).unwrap();
+        assert!(slow.check(&mut state, now, 4).allowed());
+        let later = Time::from_micros(now.as_micros() + 10 * SECOND).unwrap();
+        assert_eq!(slow.peek(&state, later, 0).remaining(), 2);
+        crate::algorithm::Algorithm::adopt(&fast, &slow, &mut state, later);
+        assert_eq!(fast.peek(&state, later, 0).remaining(), 2);
+    }
+}

@@ -1,0 +1,133 @@
+//! What callers do with one limit, written once for all algorithms.
+
+use crate::algorithm::{Algorithm, Charge, Verb, Waiting};
+use crate::bounds::CENTURY;
+use crate::decision::{Decision, RetryAfter, Standing};
+use crate::time::{Span, Time};
+use core::fmt;
+
+/// The verbs on one limit and one key's state. `check` is what most callers want.
+pub trait Verbs: Algorithm {
+    /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
+    #[inline]
+    fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
+        let remaining = self.remaining(state, now);
+        if cost > remaining {
+            let entered = self.enter_denied(state, now, cost);
+            let remaining = if entered { self.remaining(state, now) } else { remaining };
+            return self.denied(state, now, cost, remaining);
+        }
+        let delay = if cost > 0 {
+            let delay = self.delay(state, now);
+            self.charge(state, now, cost);
+            delay
+        } else {
+            Span::ZERO
+        };
+        Decision::yes(self.standing_with(state, now, remaining - cost), delay)
+    }
+
+    /// Would a call of this cost be allowed now? Nothing is charged: `remaining` and `reset_after` are those of now.
+    fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
+        let remaining = self.remaining(state, now);
+        if cost > remaining {
+            return self.denied(state, now, cost, remaining);
+        }
+        let delay = if cost > 0 { self.delay(state, now) } else { Span::ZERO };
+        Decision::yes(self.standing_with(state, now, remaining), delay)
+    }
+
+    /// How the key stands now.
+    fn standing(&self, state: &Self::State, now: Time) -> Standing {
+        self.standing_with(state, now, self.remaining(state, now))
+    }
+
+    /// How a reservation would be answered, without charging it: the delay.
+    ///
+    /// # Errors
+    /// When it would be denied: when to come back.
+    fn reserve_wait(
+        &self,
+        state: &Self::State,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<Span, RetryAfter> {
+        if cost == 0 {
+            return Ok(Span::ZERO);
+        }
+        if cost > self.limit() {
+            return Err(RetryAfter::Never);
+        }
+        let max_wait = max_wait.min(CENTURY);
+        let until_allowed =
+            if cost <= self.remaining(state, now) { Span::ZERO } else { self.retry_after(state, now, cost) };
+        match self.waiting() {
+            Waiting::Borrow if until_allowed <= max_wait => Ok(until_allowed),
+            Waiting::Borrow => Err(RetryAfter::After(until_allowed.less(max_wait))),
+            Waiting::Queue => {
+                let delay = self.delay(state, now);
+                let too_long = until_allowed.max(delay.less(max_wait));
+                if too_long == Span::ZERO { Ok(delay) } else { Err(RetryAfter::After(too_long)) }
+            }
+            Waiting::Retry if until_allowed == Span::ZERO => Ok(Span::ZERO),
+            Waiting::Retry => Err(RetryAfter::After(until_allowed)),
+        }
+    }
+
+    /// Charges what was really used against what a receipt holds: the rest is given back as by a cancel, an
+    /// excess becomes debt. Whether anything was given back.
+    fn settle_charge(&self, state: &mut Self::State, now: Time, charge: &Charge, used: u32) -> bool {
+        if used > charge.cost {
+            self.charge(state, now, used - charge.cost);
+            return false;
+        }
+        let rest = charge.cost - used;
+        rest > 0 && self.give_back(state, now, charge, rest)
+    }
+
+    /// An error unless the limit offers the verb.
+    ///
+    /// # Errors
+    /// When the limit does not offer this verb.
+    fn require(&self, verb: Verb) -> Result<(), NotOffered> {
+        if self.offers(verb) { Ok(()) } else { Err(NotOffered(verb)) }
+    }
+
+    #[doc(hidden)]
+    fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
+        Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
+    }
+
+    #[doc(hidden)]
+    fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
+        let retry_after = if cost > self.limit() {
+            RetryAfter::Never
+        } else {
+            RetryAfter::After(self.retry_after(state, now, cost))
+        };
+        Decision::no(self.standing_with(state, now, remaining), retry_after)
+    }
+}
+
+impl<A: Algorithm + ?Sized> Verbs for A {}
+
+/// The limit does not offer the verb.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotOffered(pub Verb);
+
+impl fmt::Display for NotOffered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Verb::Refund => {
+                "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
+            }
+            Verb::Take => "take is not offered with count=all, where even a denied call counts; use check",
+            Verb::Reserve => {
+                "reserve is not offered with count=all, where even a denied call counts; use check"
+            }
+        })
+    }
+}
+
+impl core::error::Error for NotOffered {}
