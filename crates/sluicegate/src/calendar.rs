@@ -1,0 +1,194 @@
+//! Calendar windows: the real days, weeks, months and years of a place.
+//!
+//! A window begins at the first instant of its first day. Usually that is midnight; where midnight is skipped it
+//! is the instant after the gap, where it comes twice it is the first. Days are as long as they are: 23 and 25
+//! hours when clocks change, and a day that a place left out when it crossed the date line has no window at all.
+//!
+//! Boundaries never go back: where clocks are set back *over* midnight (from 00:01 to 23:01, as Newfoundland
+//! did) the date on the wall returns to yesterday for a while, but the new window has begun and stays.
+
+use jiff::civil::{Date, Weekday};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::{Timestamp, ToSpan as _};
+use sluicegate_core::Time;
+use sluicegate_core::fixed_window::Calendar;
+use std::fmt;
+
+/// A unit of the calendar.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CalendarUnit {
+    /// A day of the place, 23 and 25 hours long included.
+    Day,
+    /// Seven days from Monday.
+    Week,
+    /// A month.
+    Month,
+    /// A year.
+    Year,
+}
+
+impl fmt::Display for CalendarUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CalendarUnit::Day => "day",
+            CalendarUnit::Week => "week",
+            CalendarUnit::Month => "month",
+            CalendarUnit::Year => "year",
+        })
+    }
+}
+
+impl CalendarUnit {
+    /// The first day of the unit that holds `date`.
+    fn first_day(self, date: Date) -> Date {
+        match self {
+            CalendarUnit::Day => date,
+            CalendarUnit::Week => {
+                let days_in = date.weekday().since(Weekday::Monday);
+                date.saturating_sub(i32::from(days_in).days())
+            }
+            CalendarUnit::Month => date.first_of_month(),
+            CalendarUnit::Year => date.first_of_year(),
+        }
+    }
+
+    /// The first day of the unit after the one that begins on `first`.
+    fn following(self, first: Date) -> Option<Date> {
+        let length = match self {
+            CalendarUnit::Day => 1.day(),
+            CalendarUnit::Week => 1.week(),
+            CalendarUnit::Month => 1.month(),
+            CalendarUnit::Year => 1.year(),
+        };
+        first.checked_add(length).ok()
+    }
+}
+
+/// Whose calendar: a fixed offset from UTC, or a place of the time-zone database.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Zone {
+    /// As the grammar writes it: `UTC`, `+08:00`, `Asia/Shanghai`.
+    name: String,
+    zone: ZoneRules,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct ZoneRules(TimeZone);
+
+impl std::hash::Hash for ZoneRules {
+    /// The name tells zones apart.
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl Zone {
+    /// Coordinated universal time, the zone of calendar units that name none.
+    pub fn utc() -> Zone {
+        Zone { name: "UTC".to_owned(), zone: ZoneRules(TimeZone::UTC) }
+    }
+
+    /// The zone of that name, in any case, or at that offset: `Asia/Shanghai`, `+08:00`, `-0330`, `+9`.
+    pub fn named(name: &str) -> Option<Zone> {
+        if let Some(seconds) = offset_seconds(name) {
+            let offset = Offset::from_seconds(seconds).ok()?;
+            if seconds == 0 {
+                return Some(Zone::utc());
+            }
+            let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.abs() / 60);
+            let name = format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
+            return Some(Zone { name, zone: ZoneRules(TimeZone::fixed(offset)) });
+        }
+        let zone = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown())?;
+        let name = zone.iana_name()?.to_owned();
+        Some(if name == "UTC" { Zone::utc() } else { Zone { name, zone: ZoneRules(zone) } })
+    }
+
+    /// Whether this is UTC.
+    pub fn is_utc(&self) -> bool {
+        self.name == "UTC"
+    }
+
+    /// The first instant of a date there.
+    fn first_instant(&self, date: Date) -> Option<Timestamp> {
+        let midnight = date.to_datetime(jiff::civil::Time::midnight());
+        match self.zone.0.to_ambiguous_timestamp(midnight).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(midnight).ok(),
+            // Midnight comes twice: the first.
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(midnight).ok(),
+            // Midnight is skipped: the day begins when the clocks jump, wherever in the gap midnight lies.
+            AmbiguousOffset::Gap { after, .. } => {
+                let before_the_jump = after.to_timestamp(midnight).ok()?.checked_sub(1.nanosecond()).ok()?;
+                Some(self.zone.0.following(before_the_jump).next()?.timestamp())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// `+08:00`, `+0800`, `+08` or `+8` as seconds; `None` for anything else.
+fn offset_seconds(text: &str) -> Option<i32> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = match (digits.split_once(':'), digits.len()) {
+        (Some((hours, minutes)), 5) => (hours, minutes),
+        (None, 4) => digits.split_at_checked(2)?,
+        (None, 1 | 2) => (digits, "0"),
+        _ => return None,
+    };
+    let number = |text: &str| -> Option<i32> {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3_600 + minutes * 60))
+}
+
+/// The windows of a calendar unit in a zone, as the core asks for them.
+#[derive(Debug)]
+pub(crate) struct ZoneCalendar {
+    unit: CalendarUnit,
+    zone: Zone,
+    name: String,
+}
+
+impl ZoneCalendar {
+    pub(crate) fn new(unit: CalendarUnit, zone: Zone) -> ZoneCalendar {
+        let name = format!("{unit} tz={zone}");
+        ZoneCalendar { unit, zone, name }
+    }
+
+    fn boundary_after(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut first = self.unit.first_day(self.zone.zone.0.to_datetime(now).date());
+        loop {
+            first = self.unit.following(first)?;
+            let begins = self.zone.first_instant(first)?;
+            // Not the next one yet where the date on the wall went back over midnight, or where a whole day
+            // was skipped: then it has begun already.
+            if begins > now {
+                return Some(begins);
+            }
+        }
+    }
+}
+
+impl Calendar for ZoneCalendar {
+    fn next_boundary(&self, now: Time) -> Time {
+        // Times are below the year 10000, which is as far as calendars go; its last window has no end.
+        i64::try_from(now.as_micros())
+            .ok()
+            .and_then(|micros| Timestamp::from_microsecond(micros).ok())
+            .and_then(|now| self.boundary_after(now))
+            .and_then(|boundary| u64::try_from(boundary.as_microsecond()).ok())
+            .map_or(Time::MAX, Time::saturating_from_micros)
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}

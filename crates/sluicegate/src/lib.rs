@@ -1,0 +1,35 @@
+//! Sluicegate: rate limits as one readable line of text, decided exactly.
+//!
+//! A [`Limit`] is an algorithm with its numbers. Write it as text, and it says what was wrong if something was:
+//!
+//! ```
+//! use sluicegate::Limit;
+//!
+//! let limit: Limit = "token-bucket 30/60s burst=15".parse()?;
+//! assert_eq!(limit.to_string(), "token-bucket 30/m burst=15");
+//!
+//! let mistake = "sliding-log 5/60x".parse::<Limit>().unwrap_err();
+//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s m h d"#));
+//! # Ok::<(), sluicegate::LimitError>(())
+//! ```
+//!
+//! Deciding is the core's work ([`core`], a crate of pure functions); [`Limit::made_at`] hands a limit over to it:
+//!
+//! ```
+//! use sluicegate::{Limit, core::{Time, several::Account}};
+//!
+//! let now = Time::from_micros(1_700_000_000_000_000).unwrap();
+//! let limits = ["sliding-log 5/60s".parse::<Limit>()?.made_at(now)];
+//! let mut harry = Account::default();
+//! let allowed = (0..20).filter(|_| harry.check(&limits, now, 1).allowed()).count();
+//! assert_eq!(allowed, 5);
+//! # Ok::<(), sluicegate::LimitError>(())
+//! ```
+
+pub use sluicegate_core as core;
+
+mod calendar;
+mod limit;
+
+pub use calendar::{CalendarUnit, Zone};
+pub use limit::{Bounds, Initial, Limit, LimitError, Spec, WindowSpec};

@@ -1,0 +1,247 @@
+//! A limit as text and as data: one line, the same everywhere.
+//!
+//! ```text
+//! token-bucket 30/60s burst=15
+//! algorithm    measure options
+//! ```
+//!
+//! [`parse`](self) reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
+
+mod error;
+mod parse;
+mod print;
+
+pub use error::LimitError;
+
+use crate::calendar::{CalendarUnit, Zone, ZoneCalendar};
+use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
+use sluicegate_core::fixed_window::FixedWindow;
+use sluicegate_core::leaky_bucket::LeakyBucket;
+use sluicegate_core::min_interval::MinInterval;
+use sluicegate_core::pacer::Pacer;
+use sluicegate_core::sliding_log::SlidingLog;
+use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::token_bucket::TokenBucket;
+use sluicegate_core::{AnyLimit, Rate, Span, Time};
+use std::sync::Arc;
+
+/// An algorithm with its numbers, all of them within bounds.
+///
+/// Equal limits print the same canonical text, and that text parses to an equal limit.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    spec: Spec,
+    /// Made when the limit was, so that handing it out later cannot fail.
+    made: AnyLimit,
+}
+
+impl PartialEq for Limit {
+    fn eq(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+impl Eq for Limit {}
+
+impl std::hash::Hash for Limit {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.spec.hash(state);
+    }
+}
+
+/// What a limit says, as data.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Spec {
+    /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
+    TokenBucket {
+        /// How fast tokens come back.
+        rate: Rate,
+        /// The most it holds.
+        burst: u32,
+        /// What a key that has never called holds, unless that is `burst`.
+        initial: Option<Initial>,
+    },
+    /// `leaky-bucket COUNT/PERIOD [capacity=]`
+    LeakyBucket {
+        /// How fast it leaks.
+        rate: Rate,
+        /// The most it holds.
+        capacity: u32,
+    },
+    /// `min-interval DURATION`
+    MinInterval {
+        /// The least time between two allowed calls.
+        interval: Span,
+    },
+    /// `pacer COUNT/PERIOD [queue=]`
+    Pacer {
+        /// How fast calls leave.
+        rate: Rate,
+        /// How many may wait.
+        queue: u32,
+    },
+    /// `fixed-window COUNT/PERIOD [start=] [tz=]`
+    FixedWindow {
+        /// How much each window admits.
+        count: u32,
+        /// Where windows begin and end.
+        windows: WindowSpec,
+    },
+    /// `sliding-log COUNT/PERIOD [count=all]`
+    SlidingLog {
+        /// How much any period admits.
+        rate: Rate,
+        /// Whether denied calls count too.
+        count_all: bool,
+    },
+    /// `sliding-window COUNT/PERIOD`
+    SlidingWindow {
+        /// About how much any period admits.
+        rate: Rate,
+    },
+}
+
+/// What a key that has never called holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Initial {
+    /// How many tokens.
+    pub tokens: u32,
+    /// Since when it has been filling; the moment the limiter was made if not said.
+    pub start: Option<Time>,
+}
+
+/// Where the windows of `fixed-window` begin and end.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum WindowSpec {
+    /// Aligned to a moment, the Unix epoch unless said, and closed before it.
+    Aligned {
+        /// When the first window begins.
+        start: Time,
+        /// How long each is.
+        period: Span,
+    },
+    /// Opened by the first allowed call.
+    First {
+        /// How long each is.
+        period: Span,
+    },
+    /// A unit of the calendar in a zone. (A day in UTC is `Aligned`.)
+    Calendar {
+        /// Which unit.
+        unit: CalendarUnit,
+        /// Whose calendar.
+        zone: Zone,
+    },
+}
+
+/// Bounds that whoever runs the limiter may move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The largest count of a `sliding-log`, which remembers every call: 16 bytes each. A million by default.
+    pub log_count_max: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { log_count_max: LOG_COUNT_MAX }
+    }
+}
+
+impl Limit {
+    /// Reads a limit, with bounds other than the default ones. `text.parse()` is the usual way.
+    ///
+    /// # Errors
+    /// When the text is not a limit or a number is out of bounds: one line that points at the word.
+    pub fn parse(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
+        parse::limit(text, bounds)
+    }
+
+    /// What the limit says, as data.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The algorithm's name in the grammar.
+    pub fn algorithm(&self) -> &'static str {
+        match self.spec {
+            Spec::TokenBucket { .. } => "token-bucket",
+            Spec::LeakyBucket { .. } => "leaky-bucket",
+            Spec::MinInterval { .. } => "min-interval",
+            Spec::Pacer { .. } => "pacer",
+            Spec::FixedWindow { .. } => "fixed-window",
+            Spec::SlidingLog { .. } => "sliding-log",
+            Spec::SlidingWindow { .. } => "sliding-window",
+        }
+    }
+
+    /// Every algorithm's name in the grammar.
+    pub const ALGORITHMS: [&'static str; 7] = [
+        "token-bucket",
+        "leaky-bucket",
+        "fixed-window",
+        "sliding-log",
+        "sliding-window",
+        "min-interval",
+        "pacer",
+    ];
+
+    /// What the core decides with, for a limiter that is made at `now`. The moment matters only to a bucket
+    /// with `initial` that does not say its own `start`.
+    pub fn made_at(&self, now: Time) -> AnyLimit {
+        match (&self.made, &self.spec) {
+            (
+                AnyLimit::TokenBucket(bucket),
+                Spec::TokenBucket { initial: Some(Initial { tokens, start: None }), .. },
+            ) => {
+                // Cannot fail: the same number was accepted when the limit was made.
+                let bucket = bucket.starting_with(u64::from(*tokens), now).unwrap_or(*bucket);
+                AnyLimit::TokenBucket(bucket)
+            }
+            (made, _) => made.clone(),
+        }
+    }
+
+    /// Whether the limit may stand in a list of several, all or nothing.
+    pub fn fits_in_a_list(&self) -> bool {
+        !matches!(self.spec, Spec::SlidingLog { count_all: true, .. })
+    }
+
+    fn new(spec: Spec, bounds: Bounds) -> Result<Limit, OutOfBounds> {
+        let made = match &spec {
+            Spec::TokenBucket { rate, burst, initial } => {
+                let bucket = TokenBucket::new(*rate, u64::from(*burst))?;
+                AnyLimit::TokenBucket(match initial {
+                    None => bucket,
+                    Some(Initial { tokens, start }) => {
+                        bucket.starting_with(u64::from(*tokens), start.unwrap_or(Time::EPOCH))?
+                    }
+                })
+            }
+            Spec::LeakyBucket { rate, capacity } => {
+                AnyLimit::LeakyBucket(LeakyBucket::new(*rate, u64::from(*capacity))?)
+            }
+            Spec::MinInterval { interval } => AnyLimit::MinInterval(MinInterval::new(*interval)?),
+            Spec::Pacer { rate, queue } => AnyLimit::Pacer(Pacer::new(*rate, u64::from(*queue))?),
+            Spec::FixedWindow { count, windows } => AnyLimit::FixedWindow(match windows {
+                WindowSpec::Aligned { start, period } => {
+                    FixedWindow::aligned(Rate::new(u64::from(*count), *period)?, *start)
+                }
+                WindowSpec::First { period } => {
+                    FixedWindow::from_first_call(Rate::new(u64::from(*count), *period)?)
+                }
+                WindowSpec::Calendar { unit, zone } => {
+                    let calendar = ZoneCalendar::new(*unit, zone.clone());
+                    FixedWindow::calendar(u64::from(*count), Arc::new(calendar))?
+                }
+            }),
+            Spec::SlidingLog { rate, count_all } => {
+                AnyLimit::SlidingLog(SlidingLog::with_count_max(*rate, *count_all, bounds.log_count_max)?)
+            }
+            Spec::SlidingWindow { rate } => AnyLimit::SlidingWindow(SlidingWindow::new(*rate)),
+        };
+        Ok(Limit { spec, made })
+    }
+}

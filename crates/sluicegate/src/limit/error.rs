@@ -1,0 +1,51 @@
+//! A limit that cannot be: one line with what was written, what is wrong with it, and what to write instead.
+
+use std::fmt;
+
+/// Longer texts are cut where an error repeats them.
+const SHOWN_MAX: usize = 80;
+
+/// Why a text is not a limit. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitError {
+    text: String,
+    problem: String,
+    advice: String,
+}
+
+impl LimitError {
+    pub(super) fn new(text: &str, problem: impl Into<String>, advice: impl Into<String>) -> LimitError {
+        LimitError { text: shown(text), problem: problem.into(), advice: advice.into() }
+    }
+
+    /// What is wrong and what to write instead, without repeating the limit.
+    pub fn problem(&self) -> String {
+        format!("{}; {}", self.problem, self.advice)
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, problem, advice } = self;
+        if text.is_empty() {
+            write!(f, "{problem}; {advice}")
+        } else {
+            write!(f, "{text}: {problem}; {advice}")
+        }
+    }
+}
+
+impl std::error::Error for LimitError {}
+
+/// A text that is safe to print in one line: control characters escaped, long ones cut.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for (place, letter) in text.chars().enumerate() {
+        if place == SHOWN_MAX {
+            shown.push('…');
+            break;
+        }
+        if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
+    }
+    shown
+}

@@ -1,0 +1,72 @@
+//! The canonical form: PERIOD in the largest unit that divides it, N of 1 and defaults dropped, COUNT never reduced.
+
+use super::{Initial, Limit, Spec, WindowSpec};
+use jiff::Timestamp;
+use sluicegate_core::{Rate, Span, Time};
+use std::fmt;
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.algorithm())?;
+        match &self.spec {
+            Spec::TokenBucket { rate, burst, initial } => {
+                write!(f, "{}", measure(*rate))?;
+                option_unless_default(f, "burst", *burst, rate.count())?;
+                if let Some(Initial { tokens, start }) = initial {
+                    write!(f, " initial={tokens}")?;
+                    if let Some(start) = start {
+                        write!(f, " start={}", moment(*start))?;
+                    }
+                }
+                Ok(())
+            }
+            Spec::LeakyBucket { rate, capacity } => {
+                write!(f, "{}", measure(*rate))?;
+                option_unless_default(f, "capacity", *capacity, rate.count())
+            }
+            Spec::MinInterval { interval } => write!(f, "{interval}"),
+            Spec::Pacer { rate, queue } => {
+                write!(f, "{}", measure(*rate))?;
+                option_unless_default(f, "queue", *queue, rate.count())
+            }
+            Spec::FixedWindow { count, windows } => match windows {
+                WindowSpec::Aligned { start, period } => {
+                    write!(f, "{count}/{}", unit(*period))?;
+                    if *start == Time::EPOCH { Ok(()) } else { write!(f, " start={}", moment(*start)) }
+                }
+                WindowSpec::First { period } => write!(f, "{count}/{} start=first", unit(*period)),
+                WindowSpec::Calendar { unit, zone } if zone.is_utc() => write!(f, "{count}/{unit}"),
+                WindowSpec::Calendar { unit, zone } => write!(f, "{count}/{unit} tz={zone}"),
+            },
+            Spec::SlidingLog { rate, count_all } => {
+                write!(f, "{}{}", measure(*rate), if *count_all { " count=all" } else { "" })
+            }
+            Spec::SlidingWindow { rate } => write!(f, "{}", measure(*rate)),
+        }
+    }
+}
+
+fn measure(rate: Rate) -> String {
+    format!("{}/{}", rate.count(), unit(rate.period()))
+}
+
+/// A period without an N of 1: `60s` is `m`.
+fn unit(period: Span) -> String {
+    let text = period.to_string();
+    match text.strip_prefix('1') {
+        Some(unit) if !unit.starts_with(|letter: char| letter.is_ascii_digit()) => unit.to_owned(),
+        _ => text,
+    }
+}
+
+fn option_unless_default(f: &mut fmt::Formatter<'_>, name: &str, value: u32, default: u32) -> fmt::Result {
+    if value == default { Ok(()) } else { write!(f, " {name}={value}") }
+}
+
+/// A moment in UTC, so that one moment has one text.
+fn moment(time: Time) -> String {
+    i64::try_from(time.as_micros())
+        .ok()
+        .and_then(|micros| Timestamp::from_microsecond(micros).ok())
+        .map_or_else(|| time.as_micros().to_string(), |moment| moment.to_string())
+}
