@@ -1,7 +1,8 @@
 //! Any limit, when which one is known only at run time: from a line of text, a configuration, a request.
 
-use crate::algorithm::{Algorithm, Charge, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Verb, Waiting};
 use crate::cell::Cell;
+use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
@@ -171,6 +172,12 @@ macro_rules! of {
 impl Algorithm for AnyLimit {
     type State = AnyState;
 
+    /// Asks once which algorithm it is, instead of for each part of the answer.
+    #[inline]
+    fn check(&self, state: &mut AnyState, now: Time, cost: u32) -> Decision {
+        tell!(self, state, |limit, state| limit.check(state, now, cost))
+    }
+
     fn limit(&self) -> u32 {
         of!(self, |limit| limit.limit())
     }
@@ -217,12 +224,16 @@ impl Algorithm for AnyLimit {
         ask!(self, state, |limit, state| limit.record(state, cost, waited))
     }
 
-    fn give_back(&self, state: &mut AnyState, now: Time, charge: &Charge, most: u32) -> bool {
+    fn give_back(&self, state: &mut AnyState, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
         tell!(self, state, |limit, state| limit.give_back(state, now, charge, most))
     }
 
-    fn clip(&self, state: &AnyState, charge: &mut Charge) {
-        ask!(self, state, |limit, state| limit.clip(state, charge));
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        of!(self, |limit| limit.close_gap(cut, charge));
+    }
+
+    fn lower_to(&self, state: &AnyState, charge: &mut Charge) {
+        ask!(self, state, |limit, state| limit.lower_to(state, charge));
     }
 
     fn next_window(&self, state: &AnyState, now: Time) -> Time {

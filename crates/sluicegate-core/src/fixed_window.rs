@@ -22,7 +22,7 @@
 //! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge};
+use crate::algorithm::{Algorithm, Charge, Cut};
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -167,6 +167,8 @@ impl Algorithm for FixedWindow {
         match Self::running(state, now) {
             // Only debt could go beyond 32 bits, and any count above the limit already denies.
             Some(used) => state.a = used.saturating_add(cost),
+            // Before the first window there is none to charge: only the debt of a call that cost nothing comes here.
+            None if self.closed_for(now) > Span::ZERO => {}
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }
     }
@@ -178,24 +180,25 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    /// `at` is the end of the window that was charged.
+    /// The pile is a window, named by its end.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge { cost, worth: cost, at: state.at, part: 0, waited: false }
+        Charge::on_pile(cost, state.at, u64::from(state.a))
     }
 
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> bool {
-        let Some(used) = Self::running(state, now).filter(|_| charge.at == state.at) else {
-            return false;
-        };
-        let give = most.min(charge.worth).min(used);
-        state.a = used - give;
+    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
+        let used = Self::running(state, now).filter(|_| charge.pile == state.at)?;
+        let cut = charge.cut(most, u64::from(used))?;
+        state.a = used.saturating_sub(u32::try_from(cut.size()).unwrap_or(u32::MAX));
         self.close_if_unused(state);
-        give > 0
+        Some(cut)
     }
 
-    fn clip(&self, state: &Cell, charge: &mut Charge) {
-        let left = if charge.at == state.at { state.a } else { 0 };
-        charge.worth = charge.worth.min(left);
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        charge.sink(cut);
+    }
+
+    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
+        charge.lower_to(if charge.pile == state.at { u64::from(state.a) } else { 0 });
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {

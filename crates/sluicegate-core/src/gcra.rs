@@ -27,7 +27,7 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Charge, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Height, Verb, Waiting};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -38,11 +38,7 @@ const SEEN: u32 = 1;
 /// A length of time, or a moment, to a fraction of a microsecond: `whole + part / count`.
 ///
 /// The order of the fields is the order of the values, as `part < count` always.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-struct Exact {
-    whole: u64,
-    part: u32,
-}
+type Exact = Height;
 
 impl Exact {
     const ZERO: Exact = Exact { whole: 0, part: 0 };
@@ -53,7 +49,7 @@ impl Exact {
 
     /// To the next whole microsecond.
     fn up(self) -> u64 {
-        self.whole + u64::from(self.part > 0)
+        self.whole.saturating_add(u64::from(self.part > 0))
     }
 }
 
@@ -195,10 +191,21 @@ pub trait Bucket {
         Cell::UNSEEN
     }
 
+    /// The same as far as waits go: a bucket that is yet to start filling keeps its level until then.
+    fn unseen_later(&self, now: Time) -> Cell {
+        self.unseen(now)
+    }
+
     /// The key's state, whether or not it has called.
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
         if state.b == SEEN { *state } else { self.unseen(now) }
+    }
+
+    /// The key's state as far as waits go.
+    #[inline]
+    fn later(&self, state: &Cell, now: Time) -> Cell {
+        if state.b == SEEN { *state } else { self.unseen_later(now) }
     }
 }
 
@@ -219,12 +226,12 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
-        Span::from_micros(Gcra::ahead(self.current(state, now), now).up())
+        Span::from_micros(Gcra::ahead(self.later(state, now), now).up())
     }
 
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let gcra = self.gcra();
-        let due = gcra.add(Gcra::ahead(self.current(state, now), now), gcra.time_for(cost));
+        let due = gcra.add(Gcra::ahead(self.later(state, now), now), gcra.time_for(cost));
         Span::from_micros(gcra.less(due, gcra.fill).up())
     }
 
@@ -255,35 +262,38 @@ impl<B: Bucket> Algorithm for B {
         }
     }
 
-    /// `at` and `part` are the moment at which the bucket would be full just after the charge.
+    /// The pile is measured in time: its height is the moment at which the bucket is full.
     fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
-        Charge { cost, worth: cost, at: state.at, part: state.a, waited: waited || Self::PACED }
+        let height = Exact { whole: state.at, part: state.a };
+        Charge { cost, pile: 0, height, waited: waited || Self::PACED }
     }
 
     /// What has leaked since the charge is not given twice: at most what lies between now and the moment that
     /// the charge made the bucket full at. A call that had to wait holds a place in line: once a later one
     /// stands behind it, giving the place back would let two act at once, so nothing is returned.
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> bool {
-        let gcra = self.gcra();
-        let cell = self.current(state, now);
-        let later_is_charged = (cell.at, cell.a) > (charge.at, charge.part);
+    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
+        let (gcra, cell) = (self.gcra(), self.current(state, now));
+        let later_is_charged = Exact { whole: cell.at, part: cell.a } > charge.height;
         if charge.waited && later_is_charged {
-            return false;
+            return None;
         }
-        let left = Gcra::ahead(Cell { at: charge.at, a: charge.part, b: SEEN }, now);
-        let give = gcra.time_for(most).min(left);
-        if give == Exact::ZERO || Gcra::ahead(cell, now) == Exact::ZERO {
-            return false;
+        let left = gcra.less(charge.height, Exact::whole(now.as_micros()));
+        let give = gcra.time_for(most).min(left).min(Gcra::ahead(cell, now));
+        if give == Exact::ZERO {
+            return None;
         }
         *state = gcra.bring_nearer(cell, now, give);
-        true
+        Some(Cut { pile: 0, top: charge.height, bottom: gcra.less(charge.height, give) })
     }
 
-    /// What a charge left in the bucket can never be more than what was in it at any time since.
-    fn clip(&self, state: &Cell, charge: &mut Charge) {
-        if (state.at, state.a) < (charge.at, charge.part) {
-            (charge.at, charge.part) = (state.at, state.a);
-        }
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        let gcra = self.gcra();
+        let size = gcra.less(cut.top, cut.bottom);
+        charge.height = cut.lower(charge.height, |height| gcra.less(height, size));
+    }
+
+    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
+        charge.height = charge.height.min(Exact { whole: state.at, part: state.a });
     }
 
     /// A pacer's next free slot; otherwise when the next whole usable unit is there.
@@ -298,7 +308,8 @@ impl<B: Bucket> Algorithm for B {
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
         // The second half matters to a bucket that starts empty: a key refunded to full must not be forgotten
         // while an unseen one would still hold less.
-        Gcra::ahead(*state, now) == Exact::ZERO && Gcra::ahead(self.unseen(now), now) == Exact::ZERO
+        let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
+        is_full(*state) && is_full(self.unseen_later(now))
     }
 
     /// Keeps the units used, leaked at the old rate until now. Less than 1/count of a microsecond is rounded in

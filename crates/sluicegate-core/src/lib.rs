@@ -6,10 +6,10 @@
 //! # How a decision is made
 //!
 //! Each algorithm answers what *remains* for a key at a time. A call is allowed when its cost is at most that,
-//! and then it is charged. That is all of [`verbs::Verbs::check`]:
+//! and then it is charged. That is all of [`Algorithm::check`]:
 //!
 //! ```
-//! use sluicegate_core::{Rate, Span, Time, sliding_log::SlidingLog, verbs::Verbs};
+//! use sluicegate_core::{Algorithm, Rate, Span, Time, sliding_log::SlidingLog};
 //!
 //! // A user may reply 5 times in 60 seconds.
 //! let replies = SlidingLog::new(Rate::new(5, Span::from_micros(60_000_000))?, false)?;

@@ -184,10 +184,13 @@ impl<A: Algorithm> Account<A> {
     /// When one of the limits does not offer this verb; then none is given anything.
     pub fn refund(&mut self, limits: &[A], now: Time, cost: u32) -> Result<Decision, NotOffered> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Refund))?;
-        for part in self.parts(limits, cost) {
-            part.limit.refund(part.state, now, cost);
+        self.states.resize_with(limits.len(), A::State::default);
+        for (place, (limit, state)) in limits.iter().zip(&mut self.states).enumerate() {
+            limit.refund(state, now, cost);
+            for open in self.open.iter_mut().filter_map(|(_, charges)| charges.get_mut(place)) {
+                limit.lower_to(state, open);
+            }
         }
-        self.clip(limits);
         Ok(self.peek(limits, now, 0))
     }
 
@@ -216,24 +219,30 @@ impl<A: Algorithm> Account<A> {
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used,
     /// unknown or worth nothing any more.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
-        let Some(charges) = self.close(receipt) else { return false };
-        let mut gave = false;
-        for (part, charge) in self.parts(limits, 0).into_iter().zip(&charges) {
-            gave |= part.limit.give_back(part.state, now, charge, charge.cost());
-        }
-        self.clip(limits);
-        gave
+        self.close(limits, now, receipt, 0) == Some(true)
     }
 
     /// Says what a reservation really used: the rest is given back as by a cancel, an excess becomes debt.
     /// `false` if the receipt is used or unknown.
     pub fn settle(&mut self, limits: &[A], now: Time, receipt: Receipt, used: u32) -> bool {
-        let Some(charges) = self.close(receipt) else { return false };
-        for (part, charge) in self.parts(limits, 0).into_iter().zip(&charges) {
-            part.limit.settle_charge(part.state, now, charge, used);
+        self.close(limits, now, receipt, used).is_some()
+    }
+
+    /// Settles a receipt. Whether anything was given back; `None` if it is not open.
+    fn close(&mut self, limits: &[A], now: Time, receipt: Receipt, used: u32) -> Option<bool> {
+        let place = self.open.iter().position(|(open, _)| *open == receipt)?;
+        let (_, charges) = self.open.swap_remove(place);
+        self.states.resize_with(limits.len(), A::State::default);
+        let mut gave = false;
+        for (place, ((limit, state), charge)) in limits.iter().zip(&mut self.states).zip(&charges).enumerate()
+        {
+            let Some(cut) = limit.settle_charge(state, now, charge, used) else { continue };
+            gave = true;
+            for open in self.open.iter_mut().filter_map(|(_, charges)| charges.get_mut(place)) {
+                limit.close_gap(&cut, open);
+            }
         }
-        self.clip(limits);
-        true
+        Some(gave)
     }
 
     /// When the next window starts or the next unit is there: the latest of the limits.
@@ -267,19 +276,5 @@ impl<A: Algorithm> Account<A> {
         }
         // What a receipt holds is written in the old numbers.
         self.open.clear();
-    }
-
-    fn close(&mut self, receipt: Receipt) -> Option<Vec<Charge>> {
-        let place = self.open.iter().position(|(open, _)| *open == receipt)?;
-        Some(self.open.swap_remove(place).1)
-    }
-
-    /// After something was given back, no open receipt may be worth more than what is left of its charge.
-    fn clip(&mut self, limits: &[A]) {
-        for (_, charges) in &mut self.open {
-            for ((limit, state), charge) in limits.iter().zip(&self.states).zip(charges) {
-                limit.clip(state, charge);
-            }
-        }
     }
 }

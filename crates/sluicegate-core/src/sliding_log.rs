@@ -25,7 +25,7 @@
 //! Example    5/60s: calls at 0, 10, 20, 30 and 40 s pass; one at 50 s is told to wait 10 s, when the first leaves.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Verb};
+use crate::algorithm::{Algorithm, Charge, Cut, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -215,28 +215,33 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    /// `at` is the time of the entry that the cost went into.
+    /// The pile is an entry, named by its time.
     fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
-        Charge { cost, worth: cost, at: state.latest, part: 0, waited: false }
+        let newest = state.entries.len().saturating_sub(1);
+        let height = Self::find(state, state.latest).map_or(0, |_| Self::cost_at(state, newest));
+        Charge::on_pile(cost, state.latest, height)
     }
 
-    fn give_back(&self, state: &mut Log, now: Time, charge: &Charge, most: u32) -> bool {
+    fn give_back(&self, state: &mut Log, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
         let live = self.oldest_live(state, now);
-        let Some(index) = Self::find(state, charge.at).filter(|&index| index >= live) else { return false };
+        let index = Self::find(state, charge.pile).filter(|&index| index >= live)?;
         let here = Self::cost_at(state, index);
-        let give = u64::from(most.min(charge.worth)).min(here);
+        let cut = charge.cut(most, here)?;
         for entry in state.entries.range_mut(index..) {
-            entry.total -= give;
+            entry.total -= cut.size();
         }
-        if give == here {
+        if cut.size() == here {
             state.entries.remove(index);
         }
-        give > 0
+        Some(cut)
     }
 
-    fn clip(&self, state: &Log, charge: &mut Charge) {
-        let left = Self::find(state, charge.at).map_or(0, |index| Self::cost_at(state, index));
-        charge.worth = charge.worth.min(u32::try_from(left).unwrap_or(u32::MAX));
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        charge.sink(cut);
+    }
+
+    fn lower_to(&self, state: &Log, charge: &mut Charge) {
+        charge.lower_to(Self::find(state, charge.pile).map_or(0, |index| Self::cost_at(state, index)));
     }
 
     fn next_window(&self, state: &Log, now: Time) -> Time {

@@ -25,7 +25,7 @@
 //! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls pass.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge};
+use crate::algorithm::{Algorithm, Charge, Cut};
 use crate::bounds::Rate;
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -146,24 +146,27 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    /// `at` is when the charged window began.
+    /// The pile is a window, named by when it began.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge { cost, worth: cost, at: state.at - state.at % self.period(), part: 0, waited: false }
+        Charge::on_pile(cost, state.at - state.at % self.period(), u64::from(state.b))
     }
 
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> bool {
+    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
         let began = self.counters(state, now).began;
-        let still_counts = charge.at + self.period() >= began;
-        let Some(used) = self.counter_of(state, charge.at).filter(|_| still_counts) else { return false };
-        let give = most.min(charge.worth).min(*used);
-        *used -= give;
-        give > 0
+        let still_counts = charge.pile + self.period() >= began;
+        let used = self.counter_of(state, charge.pile).filter(|_| still_counts)?;
+        let cut = charge.cut(most, u64::from(*used))?;
+        *used = used.saturating_sub(u32::try_from(cut.size()).unwrap_or(u32::MAX));
+        Some(cut)
     }
 
-    fn clip(&self, state: &Cell, charge: &mut Charge) {
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        charge.sink(cut);
+    }
+
+    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
         let mut state = *state;
-        let left = self.counter_of(&mut state, charge.at).map_or(0, |used| *used);
-        charge.worth = charge.worth.min(left);
+        charge.lower_to(self.counter_of(&mut state, charge.pile).map_or(0, |used| u64::from(*used)));
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {

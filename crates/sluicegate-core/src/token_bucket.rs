@@ -82,19 +82,29 @@ impl Bucket for TokenBucket {
 
     #[inline]
     fn unseen(&self, now: Time) -> Cell {
-        match self.initial {
-            None => Cell::UNSEEN,
-            // Before the start it holds `initial`, as it does at the start.
-            Some(Initial { tokens, start }) => {
-                self.gcra.with_used(self.gcra.burst() - tokens, start.min(now))
-            }
-        }
+        // Before the start it holds what it holds at the start.
+        self.filling_since(|start| start.min(now))
+    }
+
+    #[inline]
+    fn unseen_later(&self, _now: Time) -> Cell {
+        self.filling_since(|start| start)
+    }
+}
+
+impl TokenBucket {
+    #[inline]
+    fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
+        self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| {
+            self.gcra.with_used(self.gcra.burst() - tokens, since(start))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::Algorithm as _;
     use crate::time::{SECOND, Span};
     use crate::verbs::Verbs as _;
 

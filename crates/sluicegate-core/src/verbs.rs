@@ -1,32 +1,13 @@
 //! What callers do with one limit, written once for all algorithms.
 
-use crate::algorithm::{Algorithm, Charge, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Verb, Waiting};
 use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
 use crate::time::{Span, Time};
 use core::fmt;
 
-/// The verbs on one limit and one key's state. `check` is what most callers want.
+/// The other verbs on one limit and one key's state; `check` is the algorithm's own.
 pub trait Verbs: Algorithm {
-    /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
-    #[inline]
-    fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
-        let remaining = self.remaining(state, now);
-        if cost > remaining {
-            let entered = self.enter_denied(state, now, cost);
-            let remaining = if entered { self.remaining(state, now) } else { remaining };
-            return self.denied(state, now, cost, remaining);
-        }
-        let delay = if cost > 0 {
-            let delay = self.delay(state, now);
-            self.charge(state, now, cost);
-            delay
-        } else {
-            Span::ZERO
-        };
-        Decision::yes(self.standing_with(state, now, remaining - cost), delay)
-    }
-
     /// Would a call of this cost be allowed now? Nothing is charged: `remaining` and `reset_after` are those of now.
     fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
@@ -76,14 +57,13 @@ pub trait Verbs: Algorithm {
     }
 
     /// Charges what was really used against what a receipt holds: the rest is given back as by a cancel, an
-    /// excess becomes debt. Whether anything was given back.
-    fn settle_charge(&self, state: &mut Self::State, now: Time, charge: &Charge, used: u32) -> bool {
+    /// excess becomes debt. What was given back, if anything.
+    fn settle_charge(&self, state: &mut Self::State, now: Time, charge: &Charge, used: u32) -> Option<Cut> {
         if used > charge.cost {
             self.charge(state, now, used - charge.cost);
-            return false;
+            return None;
         }
-        let rest = charge.cost - used;
-        rest > 0 && self.give_back(state, now, charge, rest)
+        self.give_back(state, now, charge, charge.cost - used)
     }
 
     /// An error unless the limit offers the verb.

@@ -1,0 +1,59 @@
+//! `sluice explain`: a limit in plain words, and at work.
+
+mod timeline;
+mod words;
+
+use crate::Problem;
+use crate::args::ExplainArgs;
+use sluicegate::Limit;
+use std::io::{self, ErrorKind, Write as _};
+
+/// Where the text begins after a heading.
+const INDENT: usize = 14;
+/// Where lines are broken.
+const WIDTH: usize = 96;
+
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), Problem> {
+    // Unquoted words are put together again, so that quotes may be forgotten.
+    let limit: Limit =
+        args.limit.join(" ").parse().map_err(|error: sluicegate::LimitError| error.to_string())?;
+    match io::stdout().lock().write_all(explain(&limit).as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(()),
+    }
+}
+
+fn explain(limit: &Limit) -> String {
+    let words = words::of(limit);
+    let mut text = format!("{limit}\n\n");
+    for (heading, said) in [
+        ("What it does", &words.does),
+        ("Promise", &words.promise),
+        ("Worst case", &words.worst),
+        ("Clock", &words.clock),
+        ("Memory a key", &words.memory),
+        ("Instead", &words.instead),
+    ] {
+        text += &paragraph(heading, said);
+    }
+    text.push('\n');
+    text += &timeline::of(limit);
+    text
+}
+
+/// A heading and its text, broken into lines that stand under each other.
+fn paragraph(heading: &str, said: &str) -> String {
+    let mut lines = vec![format!("{heading:INDENT$}")];
+    for word in said.split(' ') {
+        let is_first = lines.last().is_none_or(|line| line.trim_end().len() <= heading.len());
+        let fits = lines.last().is_some_and(|line| line.chars().count() + 1 + word.chars().count() <= WIDTH);
+        if !is_first && !fits {
+            lines.push(" ".repeat(INDENT));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}

@@ -1,0 +1,62 @@
+//! Numbers for people.
+
+use sluicegate::core::Span;
+
+/// A length of time in its two largest units, rounded up: `1 min 30 s`, `200 ms`, `142 ms 858 µs`.
+pub(crate) fn span(span: Span) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "min"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+        (1, "µs"),
+    ];
+    let micros = span.as_micros();
+    let Some(largest) = UNITS.iter().position(|&(size, _)| micros >= size) else { return "0 s".to_owned() };
+    let (size, name) = UNITS[largest];
+    let smallest = UNITS.get(largest + 1).map_or(1, |&(size, _)| size);
+    let micros = micros.div_ceil(smallest) * smallest;
+    let (whole, rest) = (micros / size, micros % size);
+    match UNITS.get(largest + 1) {
+        Some(&(next, next_name)) if rest > 0 => format!("{whole} {name} {} {next_name}", rest / next),
+        _ => format!("{whole} {name}"),
+    }
+}
+
+/// A number with its thousands apart: `1 000 000`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 && digits.len() > 4 {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_told_in_two_units_and_rounded_up() {
+        let told = |micros| span(Span::from_micros(micros));
+        assert_eq!(told(0), "0 s");
+        assert_eq!(told(1), "1 µs");
+        assert_eq!(told(142_858), "142 ms 858 µs");
+        assert_eq!(told(90_000_000), "1 min 30 s");
+        assert_eq!(told(90_000_001), "1 min 31 s");
+        assert_eq!(told(119_000_001), "2 min");
+        assert_eq!(told(86_400_000_000), "1 d");
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!(count(5), "5");
+        assert_eq!(count(1000), "1000");
+        assert_eq!(count(1_000_000_000), "1 000 000 000");
+    }
+}

@@ -1,0 +1,114 @@
+//! The slow model, asked in the words of the rest: limits in, answers out.
+
+use crate::subject::{Answer, Subject};
+use sluicegate::core::fixed_window::FixedWindow;
+use sluicegate::core::{Algorithm as _, AnyLimit, Cell, Rate, RetryAfter, Span, Time};
+use sluicegate::{Initial, Limit, Spec, WindowSpec};
+use sluicegate_model as model;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+/// The model of several limits, for any number of keys.
+#[derive(Debug)]
+pub struct Oracle {
+    rules: Vec<model::Rule>,
+    keys: HashMap<Vec<u8>, model::Model>,
+}
+
+impl Oracle {
+    /// The model of a limiter made at `start`, for calls within `times`, of which calendars are worked out.
+    pub fn new(limits: &[Limit], start: Time, times: RangeInclusive<Time>) -> Oracle {
+        Oracle { rules: rules(limits, start, &times), keys: HashMap::new() }
+    }
+}
+
+impl Subject for Oracle {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+        let new = || model::Model::new(self.rules.clone());
+        self.keys.entry(key.to_vec()).or_insert_with(new).check(at.as_micros(), u64::from(cost)).into()
+    }
+}
+
+impl From<model::Answer> for Answer {
+    fn from(answer: model::Answer) -> Answer {
+        Answer {
+            allowed: answer.allowed,
+            limit: answer.limit,
+            remaining: answer.remaining,
+            retry_after: answer.retry_after.map(|retry_after| match retry_after {
+                model::RetryAfter::After(wait) => RetryAfter::After(Span::from_micros(wait)),
+                model::RetryAfter::Never => RetryAfter::Never,
+            }),
+            reset_after: answer.reset_after,
+            delay: answer.delay,
+        }
+    }
+}
+
+/// The model's words for limits.
+pub fn rules(limits: &[Limit], start: Time, times: &RangeInclusive<Time>) -> Vec<model::Rule> {
+    limits.iter().map(|limit| rule(limit, start, times)).collect()
+}
+
+fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Rule {
+    let count = |rate: &Rate| u64::from(rate.count());
+    let period = |rate: &Rate| rate.period().as_micros();
+    let bucket = |rate: &Rate, burst: u32, initial| model::Rule::Bucket {
+        count: count(rate),
+        period: period(rate),
+        burst: u64::from(burst),
+        initial,
+    };
+    match limit.spec() {
+        Spec::TokenBucket { rate, burst, initial } => {
+            let initial = initial.map(|Initial { tokens, start }| model::Initial {
+                tokens: u64::from(tokens),
+                start: start.unwrap_or(made_at).as_micros(),
+            });
+            bucket(rate, *burst, initial)
+        }
+        Spec::LeakyBucket { rate, capacity } => bucket(rate, *capacity, None),
+        Spec::MinInterval { interval } => {
+            model::Rule::Bucket { count: 1, period: interval.as_micros(), burst: 1, initial: None }
+        }
+        Spec::Pacer { rate, queue } => {
+            model::Rule::Pacer { count: count(rate), period: period(rate), queue: u64::from(*queue) }
+        }
+        Spec::FixedWindow { count, windows } => model::Rule::FixedWindow {
+            count: u64::from(*count),
+            windows: self::windows(limit, windows, times),
+        },
+        Spec::SlidingLog { rate, count_all } => {
+            model::Rule::SlidingLog { count: count(rate), period: period(rate), count_all: *count_all }
+        }
+        Spec::SlidingWindow { rate } => {
+            model::Rule::SlidingWindow { count: count(rate), period: period(rate) }
+        }
+        other => unreachable!("the model has no words for {other:?}"),
+    }
+}
+
+fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) -> model::Windows {
+    match windows {
+        WindowSpec::Aligned { start, period } if *start == Time::EPOCH => {
+            model::Windows::Epoch { period: period.as_micros() }
+        }
+        WindowSpec::Aligned { start, period } => {
+            model::Windows::From { start: start.as_micros(), period: period.as_micros() }
+        }
+        WindowSpec::First { period } => model::Windows::First { period: period.as_micros() },
+        // Where the calendar's windows begin is tested against another time-zone library, not here.
+        _ => match limit.made_at(Time::EPOCH) {
+            AnyLimit::FixedWindow(calendar) => model::Windows::Boundaries(boundaries(&calendar, times)),
+            other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),
+        },
+    }
+}
+
+fn boundaries(calendar: &FixedWindow, times: &RangeInclusive<Time>) -> Vec<u64> {
+    let next = |at: &Time| Some(calendar.next_window(&Cell::UNSEEN, *at));
+    let starts = std::iter::successors(next(times.start()), next).take_while(|start| start <= times.end());
+    // One more than the trace needs, so that its last window has an end.
+    let end = next(times.end());
+    [Time::EPOCH].into_iter().chain(starts).chain(end).map(Time::as_micros).collect()
+}

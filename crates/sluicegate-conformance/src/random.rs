@@ -1,0 +1,203 @@
+//! Limits and traces made up from a seed: ordinary ones, and the extremes of every bound.
+
+use fastrand::Rng;
+use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate::core::{Algorithm as _, Time};
+use sluicegate::{Limit, Spec, WindowSpec};
+
+/// A call of a trace: time, key and cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// When.
+    pub at: Time,
+    /// Which of a few keys.
+    pub key: u8,
+    /// How much.
+    pub cost: u32,
+}
+
+impl Call {
+    /// The key as bytes.
+    pub fn key(&self) -> [u8; 2] {
+        [b'k', self.key]
+    }
+}
+
+const YEAR: u64 = 365 * 86_400_000_000;
+/// The zones of random calendars: clocks that change, half hours, fixed offsets, the date line.
+const ZONES: [&str; 9] = [
+    "UTC",
+    "+08:00",
+    "-03:30",
+    "Asia/Shanghai",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Asia/Tehran",
+    "Pacific/Apia",
+];
+
+/// A number from `least` to `most`: as often small as large, and often at an edge.
+pub fn number(rng: &mut Rng, least: u64, most: u64) -> u64 {
+    let edges =
+        [least, least + 1, most, most.saturating_sub(1), 2, 3, 5, 7, 10, 60, 999_999_937, 999_999_999];
+    let value = match rng.u8(..10) {
+        0..3 => edges[rng.usize(..edges.len())],
+        3..6 => rng.u64(least..=most.min(least + 12)),
+        _ => rng.u64(..) >> rng.u32(..64),
+    };
+    value.clamp(least, most)
+}
+
+fn period(rng: &mut Rng) -> String {
+    let ordinary = ["s", "10s", "60s", "m", "h", "d", "7d", "1ms", "250ms", "7us"];
+    match rng.u8(..10) {
+        0..4 => ordinary[rng.usize(..ordinary.len())].to_owned(),
+        _ => format!("{}us", number(rng, 1, 10 * YEAR)),
+    }
+}
+
+/// A limit of the algorithm, any numbers within bounds.
+pub fn limit(rng: &mut Rng, algorithm: &str) -> Limit {
+    loop {
+        let text = limit_text(rng, algorithm);
+        // What is out of bounds, such as more than a century to fill, is drawn again.
+        if let Ok(limit) = text.parse() {
+            return limit;
+        }
+    }
+}
+
+fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
+    let most = if algorithm == "sliding-log" && rng.u8(..8) > 0 { 50 } else { u64::from(COUNT_MAX) };
+    let count = number(rng, 1, most);
+    let measure = format!("{count}/{}", period(rng));
+    let units = |rng: &mut Rng, least| number(rng, least, u64::from(COUNT_MAX));
+    let options = match algorithm {
+        "token-bucket" => {
+            let burst = if rng.bool() { units(rng, 1) } else { count };
+            let initial =
+                if rng.bool() { format!(" initial={}", number(rng, 0, burst)) } else { String::new() };
+            format!(" burst={burst}{initial}")
+        }
+        "leaky-bucket" if rng.bool() => format!(" capacity={}", units(rng, 1)),
+        "pacer" if rng.bool() => format!(" queue={}", units(rng, 0)),
+        "min-interval" => return format!("min-interval {}", period(rng)),
+        "sliding-log" if rng.u8(..3) == 0 => " count=all".to_owned(),
+        "fixed-window" => match rng.u8(..4) {
+            0 => String::new(),
+            1 => " start=first".to_owned(),
+            2 => {
+                let (year, month, day) = (rng.u8(10..40), rng.u8(1..10), rng.u8(0..9));
+                format!(" start=20{year}-0{month}-1{day}T00:00:00+08:00")
+            }
+            _ => {
+                let unit = ["day", "week", "month", "year"][rng.usize(..4)];
+                return format!("fixed-window {count}/{unit} tz={}", ZONES[rng.usize(..ZONES.len())]);
+            }
+        },
+        _ => String::new(),
+    };
+    format!("{algorithm} {measure}{options}")
+}
+
+/// One to four limits that may stand together.
+pub fn list(rng: &mut Rng) -> Vec<Limit> {
+    let mut limits = Vec::new();
+    for _ in 0..rng.usize(2..=4) {
+        let algorithm = Limit::ALGORITHMS[rng.usize(..Limit::ALGORITHMS.len())];
+        let limit = limit(rng, algorithm);
+        if limit.fits_in_a_list() {
+            limits.push(limit);
+        }
+    }
+    if limits.is_empty() { list(rng) } else { limits }
+}
+
+/// The lengths of time at which something happens under a limit.
+fn scales(limit: &Limit) -> Vec<u64> {
+    let of_rate = |rate: &sluicegate::core::Rate, burst: u32| {
+        let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
+        let fill = u128::from(period) * u128::from(burst) / u128::from(count);
+        vec![(period / count).max(1), period, u64::try_from(fill).unwrap_or(period).max(1)]
+    };
+    match limit.spec() {
+        Spec::TokenBucket { rate, burst, .. } => of_rate(rate, *burst),
+        Spec::LeakyBucket { rate, capacity } => of_rate(rate, *capacity),
+        Spec::Pacer { rate, queue } => of_rate(rate, *queue),
+        Spec::MinInterval { interval } => vec![interval.as_micros()],
+        Spec::SlidingLog { rate, .. } | Spec::SlidingWindow { rate } => of_rate(rate, 1),
+        Spec::FixedWindow { windows, .. } => match windows {
+            WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => vec![period.as_micros()],
+            _ => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
+        },
+        _ => vec![1_000_000],
+    }
+}
+
+/// When a trace begins: usually in our days, sometimes at the very start or near the end of time.
+fn beginning(rng: &mut Rng) -> u64 {
+    match rng.u8(..8) {
+        0 => 0,
+        1 => rng.u64(..1_000_000),
+        2 => rng.u64(..200_000_000_000_000_000),
+        _ => 1_500_000_000_000_000 + rng.u64(..YEAR * 10),
+    }
+}
+
+/// A step forward at the scale of what the limits do.
+pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
+    let scales = scales(&limits[rng.usize(..limits.len())]);
+    let scale = scales[rng.usize(..scales.len())];
+    match rng.u8(..12) {
+        0..5 => 0,
+        5 => 1,
+        6 => scale,
+        7 => scale - 1,
+        8 => scale / 2,
+        9 => rng.u64(..=scale.saturating_mul(3)),
+        _ => rng.u64(..=scale),
+    }
+}
+
+/// A cost at the scale of what a limit admits.
+pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
+    let limit = limits[rng.usize(..limits.len())].made_at(Time::EPOCH).limit();
+    match rng.u8(..16) {
+        0 => 0,
+        1 => limit,
+        2 => limit.saturating_add(1).min(COUNT_MAX),
+        3 => COUNT_MAX,
+        4 => limit / 2 + 1,
+        5..8 => rng.u32(1..=limit.min(COUNT_MAX)),
+        8..10 => rng.u32(1..=limit.min(5)),
+        _ => 1,
+    }
+}
+
+/// A moment `step` after another, or, if the clock may step back, sometimes before it. Stays within time.
+pub fn advance(rng: &mut Rng, at: Time, step: u64, may_step_back: bool) -> Time {
+    if may_step_back && rng.u8(..6) == 0 {
+        return Time::saturating_from_micros(at.as_micros().saturating_sub(step));
+    }
+    let next = at.as_micros() + step;
+    Time::from_micros(next).unwrap_or(at)
+}
+
+/// A trace of `length` calls by a few keys.
+pub fn trace(rng: &mut Rng, limits: &[Limit], length: usize, may_step_back: bool) -> Vec<Call> {
+    let mut at = Time::saturating_from_micros(beginning(rng));
+    let keys = rng.u8(1..=3);
+    (0..length)
+        .map(|_| {
+            let step = step(rng, limits);
+            at = advance(rng, at, step, may_step_back);
+            Call { at, key: b'0' + rng.u8(..keys), cost: cost(rng, limits) }
+        })
+        .collect()
+}
+
+/// When a trace of verbs begins.
+pub fn start(rng: &mut Rng) -> Time {
+    Time::saturating_from_micros(beginning(rng))
+}

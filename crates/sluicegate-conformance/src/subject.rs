@@ -1,0 +1,54 @@
+//! What is asked, and what it answers.
+
+use sluicegate::core::{Decision, RetryAfter, Time};
+use std::fmt;
+
+/// Whatever answers one check at a time. It keeps the state of every key; a new one is made for each case.
+pub trait Subject {
+    /// Decides a call at a time.
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer;
+}
+
+/// The six fields of a decision, as they are written in the vectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Yes or no.
+    pub allowed: bool,
+    /// The most that an idle key could take at once.
+    pub limit: u64,
+    /// The cost that would still be allowed.
+    pub remaining: u64,
+    /// `None` when allowed.
+    pub retry_after: Option<RetryAfter>,
+    /// In microseconds.
+    pub reset_after: u64,
+    /// In microseconds.
+    pub delay: u64,
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Answer {
+        Answer {
+            allowed: decision.allowed(),
+            limit: u64::from(decision.limit()),
+            remaining: u64::from(decision.remaining()),
+            retry_after: decision.retry_after(),
+            reset_after: decision.reset_after().as_micros(),
+            delay: decision.delay().as_micros(),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    /// As the vectors write it: `1,5,4,,60000000,0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Answer { limit, remaining, reset_after, delay, .. } = self;
+        write!(f, "{},{limit},{remaining},", u8::from(self.allowed))?;
+        match self.retry_after {
+            None => {}
+            Some(RetryAfter::After(wait)) => write!(f, "{}", wait.as_micros())?,
+            Some(RetryAfter::Never) => write!(f, "never")?,
+        }
+        write!(f, ",{reset_after},{delay}")
+    }
+}

@@ -1,0 +1,113 @@
+//! Writes the vectors: the cases of `cases.txt`, then random ones, with the model's answers.
+
+use super::{HEADER, LIMITS_SEPARATOR, limits};
+use crate::oracle::Oracle;
+use crate::random;
+use crate::subject::Subject as _;
+use fastrand::Rng;
+use sluicegate::Limit;
+use sluicegate::core::Time;
+use std::fmt::Write as _;
+
+const CASES: &str = include_str!("../../vectors/cases.txt");
+/// 2026-11-15T00:00:00Z, which times in the cases are relative to.
+const MIDNIGHT: i64 = 1_794_700_800_000_000;
+/// Random cases a file holds beside the written ones.
+const RANDOM_CASES: u64 = 24;
+/// Calls a random case has.
+const RANDOM_CALLS: usize = 12;
+
+struct Case {
+    shows: String,
+    limits: String,
+    calls: Vec<(u64, String, u32)>,
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// When `cases.txt` cannot be read: which line.
+pub fn generate(file: &str) -> Result<String, String> {
+    let mut text = format!("{HEADER}\n");
+    for case in written(file)?.into_iter().chain((0..RANDOM_CASES).map(|number| random_case(file, number))) {
+        append(&mut text, &case)?;
+    }
+    Ok(text)
+}
+
+fn append(text: &mut String, Case { shows, limits: limits_text, calls }: &Case) -> Result<(), String> {
+    let limits = limits(limits_text)?;
+    let times = calls.iter().map(|call| Time::saturating_from_micros(call.0));
+    let (Some(start), Some(earliest), Some(latest)) =
+        (times.clone().next(), times.clone().min(), times.clone().max())
+    else {
+        return Err(format!("{shows}: no calls"));
+    };
+    let mut oracle = Oracle::new(&limits, start, earliest..=latest);
+    for (at, (micros, key, cost)) in times.zip(calls) {
+        let answer = oracle.check(at, key.as_bytes(), *cost);
+        let _ = writeln!(text, "{shows},{limits_text},{micros},{key},{cost},{answer}");
+    }
+    Ok(())
+}
+
+fn random_case(file: &str, number: u64) -> Case {
+    let name: u64 = file.bytes().map(u64::from).sum();
+    let mut rng = Rng::with_seed(name * 1_000 + number);
+    let limits = match file {
+        "several" => random::list(&mut rng),
+        algorithm => vec![random::limit(&mut rng, &algorithm.replace('_', "-"))],
+    };
+    let trace = random::trace(&mut rng, &limits, RANDOM_CALLS, number % 4 == 3);
+    let call = |call: &random::Call| (call.at.as_micros(), format!("k{}", char::from(call.key)), call.cost);
+    Case {
+        shows: format!("random {number}"),
+        limits: limits.iter().map(Limit::to_string).collect::<Vec<_>>().join(LIMITS_SEPARATOR),
+        calls: trace.iter().map(call).collect(),
+    }
+}
+
+/// The cases of `cases.txt` that belong to a file.
+fn written(file: &str) -> Result<Vec<Case>, String> {
+    let mut cases: Vec<Case> = Vec::new();
+    let mut is_ours = false;
+    for (place, line) in CASES.lines().enumerate() {
+        let wrong = || format!("cases.txt:{}: {line} is not what the top of the file says", place + 1);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (words.as_slice(), cases.last_mut()) {
+            ([] | ["#", ..], _) => {}
+            ([name], _) => is_ours = *name == file,
+            _ if !is_ours => {}
+            (["=", ..], _) => {
+                let shows = line.trim_start_matches("= ").to_owned();
+                cases.push(Case { shows, limits: String::new(), calls: Vec::new() });
+            }
+            (_, Some(case)) if case.limits.is_empty() => line.clone_into(&mut case.limits),
+            ([at, key, cost, times @ ..], Some(case)) => {
+                let at = time(at).ok_or_else(wrong)?;
+                let cost = cost.parse().map_err(|_| wrong())?;
+                let times = match times {
+                    [] => Some(1),
+                    [times] => times.strip_prefix('x').and_then(|times| times.parse().ok()),
+                    _ => None,
+                };
+                let call = (at, (*key).to_owned(), cost);
+                case.calls.extend(std::iter::repeat_n(call, times.ok_or_else(wrong)?));
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(cases)
+}
+
+/// `-10s`, `200ms` or `1us` after midnight, as microseconds since the epoch.
+fn time(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let size = match text.strip_prefix(digits)? {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return None,
+    };
+    u64::try_from(MIDNIGHT + digits.parse::<i64>().ok()? * size).ok()
+}

@@ -1,0 +1,37 @@
+//! Equal answers in all six fields, for every algorithm, lists of them, and every verb.
+
+use sluicegate::Limit;
+use sluicegate_conformance::{InCore, Report, random_traces, random_verbs};
+
+/// Random decisions for each algorithm; `long-run` does ten million and more.
+const DECISIONS: u64 = 40_000;
+
+fn agrees(algorithm: Option<&str>) {
+    let mut report = Report::default();
+    if let Err(mismatch) = random_traces(algorithm, 7, DECISIONS, InCore::new, &mut report) {
+        panic!("{mismatch}");
+    }
+    // A run in which nothing is denied, or nothing is allowed, would show little.
+    assert!(report.denied * 10 > report.checks, "{report:?}");
+    assert!(report.denied * 10 < report.checks * 9, "{report:?}");
+}
+
+#[test]
+fn every_algorithm_agrees_with_the_model() {
+    for algorithm in Limit::ALGORITHMS {
+        agrees(Some(algorithm));
+    }
+}
+
+#[test]
+fn lists_agree_with_the_model() {
+    agrees(None);
+}
+
+#[test]
+fn every_verb_in_any_order_agrees_with_the_model() {
+    let mut report = Report::default();
+    if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, &mut report) {
+        panic!("{mismatch}");
+    }
+}

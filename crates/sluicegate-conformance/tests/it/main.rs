@@ -1,0 +1,6 @@
+//! The core against the model: vectors, random traces, random verbs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod agreement;
+mod vectors;

@@ -1,0 +1,209 @@
+//! Token bucket, leaky bucket, minimum interval, and the pacer, which decides like a bucket one larger than
+//! its queue.
+//!
+//! The state is the definition itself: a level at the time of the last change, refilling at `count / period`.
+//! Two scales keep it in whole numbers. A *level* is tokens times `period`, so that one microsecond refills
+//! exactly `count`. A *moment* is microseconds times `count`, so that the level missing from a full bucket is
+//! also the length of time until it is full.
+
+use std::collections::BTreeMap;
+
+use crate::answer::ReceiptId;
+use crate::cut::Cut;
+use crate::gate::{Gate, remaining};
+use crate::rule::Initial;
+use crate::search::shortest_wait;
+
+/// A hundred years of 365 days, in microseconds: the most that can be owed.
+pub(crate) const CENTURY: i128 = 100 * 365 * 86_400 * 1_000_000;
+
+/// The tokens of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    count: i128,
+    period: i128,
+    burst: i128,
+    initial: Option<Initial>,
+    /// Whether this is a pacer: its calls wait for the bucket to fill before they act.
+    paces: bool,
+    /// Absent until something changes the level.
+    changed: Option<Changed>,
+    claims: BTreeMap<ReceiptId, Claim>,
+}
+
+/// The level just after the last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Changed {
+    at: i128,
+    level: i128,
+}
+
+/// What a receipt knows of its charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    /// The moment at which the bucket was to be full just after the charge, less what was cut out before it.
+    full_at: i128,
+    /// Whether the call was given a slot, which cannot be taken out from under the slots after it.
+    had_to_wait: bool,
+}
+
+impl Bucket {
+    /// A bucket that was never charged.
+    pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<Initial>) -> Self {
+        Self {
+            count: i128::from(count),
+            period: i128::from(period),
+            burst: i128::from(burst),
+            initial,
+            paces: false,
+            changed: None,
+            claims: BTreeMap::new(),
+        }
+    }
+
+    /// A pacer that nobody waits for: one call acts at once, and `queue` more may wait.
+    pub(crate) fn pacer(count: u64, period: u64, queue: u64) -> Self {
+        let mut bucket = Self::new(count, period, queue, None);
+        bucket.burst += 1;
+        bucket.paces = true;
+        bucket
+    }
+
+    fn full(&self) -> i128 {
+        self.burst * self.period
+    }
+
+    /// The level, which a step back of the clock lowers by what the step would have refilled.
+    fn level(&self, at: i128) -> i128 {
+        let uncapped = match (self.changed, self.initial) {
+            (Some(changed), _) => changed.level + (at - changed.at) * self.count,
+            (None, Some(initial)) => {
+                let since_start = (at - i128::from(initial.start)).max(0);
+                i128::from(initial.tokens) * self.period + since_start * self.count
+            }
+            (None, None) => self.full(),
+        };
+        uncapped.min(self.full())
+    }
+
+    fn set_level(&mut self, at: i128, level: i128) {
+        self.changed = Some(Changed { at, level });
+    }
+
+    /// The moment at which the bucket is full after the last change. Absent if there was none.
+    fn full_moment(&self) -> Option<i128> {
+        let changed = self.changed?;
+        Some(changed.at * self.count + self.full() - changed.level)
+    }
+
+    /// Gives back what was charged up to `end`, a moment at which the bucket was or is to be full. True if that
+    /// was anything; if it was nothing, nothing changes at all.
+    fn give(&mut self, at: i128, end: i128, wanted: i128) -> bool {
+        let level = self.level(at);
+        let given = wanted.min(self.full() - level);
+        if given <= 0 {
+            return false;
+        }
+        self.set_level(at, level + given);
+        let cut = Cut { end, length: given };
+        for claim in self.claims.values_mut() {
+            claim.full_at = cut.moved(claim.full_at);
+        }
+        true
+    }
+
+    fn wait_until_full(&self, at: i128) -> i128 {
+        shortest_wait(|wait| self.as_new(at + wait)).unwrap_or(i128::MAX)
+    }
+}
+
+impl Gate for Bucket {
+    fn limit(&self) -> i128 {
+        self.burst
+    }
+
+    fn allows(&self, at: i128, cost: i128) -> bool {
+        self.level(at) >= cost * self.period
+    }
+
+    /// A bucket lends what it will hold by the end of the wait; a pacer lends nothing, but its delay must fit.
+    fn allows_reserve(&self, at: i128, cost: i128, max_wait: i128) -> bool {
+        if self.paces {
+            self.allows(at, cost) && self.wait_until_full(at) <= max_wait
+        } else {
+            self.allows(at + max_wait, cost)
+        }
+    }
+
+    fn as_new(&self, at: i128) -> bool {
+        self.level(at) == self.full()
+    }
+
+    fn check_delay(&self, at: i128) -> i128 {
+        if self.paces { self.wait_until_full(at) } else { 0 }
+    }
+
+    fn reserve_delay(&self, at: i128, cost: i128) -> i128 {
+        if self.paces {
+            self.wait_until_full(at)
+        } else {
+            shortest_wait(|wait| self.allows(at + wait, cost)).unwrap_or(i128::MAX)
+        }
+    }
+
+    fn charge(&mut self, at: i128, cost: i128) {
+        self.set_level(at, self.level(at) - cost * self.period);
+    }
+
+    /// Debt stops at a century's worth, so that no settle locks a key out for good.
+    fn charge_debt(&mut self, at: i128, cost: i128) {
+        let deepest = -CENTURY * self.count;
+        let level = self.level(at);
+        if level >= deepest {
+            self.set_level(at, (level - cost * self.period).max(deepest));
+        }
+    }
+
+    fn offers_refund(&self) -> bool {
+        !self.paces
+    }
+
+    fn refund(&mut self, at: i128, cost: i128) {
+        let full_moment = at * self.count + self.full() - self.level(at);
+        self.give(at, full_moment, cost * self.period);
+    }
+
+    fn remember(&mut self, receipt: ReceiptId, _at: i128, delay: i128) {
+        if let Some(full_at) = self.full_moment() {
+            let had_to_wait = self.paces || delay > 0;
+            self.claims.insert(receipt, Claim { full_at, had_to_wait });
+        }
+    }
+
+    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.claims.remove(&receipt) else {
+            return false;
+        };
+        let later_call_charged = self.full_moment().is_some_and(|full_moment| full_moment > claim.full_at);
+        if claim.had_to_wait && later_call_charged {
+            return false;
+        }
+        let not_leaked_yet = claim.full_at - at * self.count;
+        self.give(at, claim.full_at, not_leaked_yet.min(cost * self.period))
+    }
+
+    fn forget(&mut self, receipt: ReceiptId) {
+        self.claims.remove(&receipt);
+    }
+
+    fn next_window(&self, at: i128) -> i128 {
+        if self.paces {
+            return at + self.wait_until_full(at);
+        }
+        let one_more = remaining(self, at) + 1;
+        if one_more > self.burst {
+            return at;
+        }
+        at + shortest_wait(|wait| self.allows(at + wait, one_more)).unwrap_or(0)
+    }
+}

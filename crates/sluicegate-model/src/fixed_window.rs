@@ -1,0 +1,144 @@
+//! Fixed windows: a count for each window, wherever the windows lie.
+
+use std::ops::Range;
+
+use crate::answer::ReceiptId;
+use crate::gate::Gate;
+use crate::history::History;
+use crate::rule::Windows;
+
+/// Where a window ends that nothing ends: later than any search looks.
+const END_OF_TIME: i128 = 1 << 80;
+
+/// The windows of one key and what was charged in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FixedWindow {
+    count: i128,
+    windows: Windows,
+    /// Where the newest window that a charge opened begins; only for windows that open so.
+    opened: Option<i128>,
+    history: History,
+}
+
+impl FixedWindow {
+    /// Windows that were never charged.
+    pub(crate) fn new(count: u64, windows: Windows) -> Self {
+        Self { count: i128::from(count), windows, opened: None, history: History::default() }
+    }
+
+    /// The window that holds an effective time. Absent before the start, and while none is open.
+    fn window(&self, effective: i128) -> Option<Range<i128>> {
+        match &self.windows {
+            Windows::Epoch { period } => Some(aligned(effective, 0, *period)),
+            Windows::First { period } => {
+                let start = self.opened?;
+                let end = start + i128::from(*period);
+                (effective < end).then_some(start..end)
+            }
+            Windows::From { start, period } => {
+                let start = i128::from(*start);
+                (effective >= start).then(|| aligned(effective, start, *period))
+            }
+            Windows::Boundaries(moments) => {
+                let passed = moments.partition_point(|moment| i128::from(*moment) <= effective);
+                let start = passed.checked_sub(1).and_then(|last| moments.get(last));
+                let end = moments.get(passed);
+                Some(
+                    start.map_or(0, |start| i128::from(*start))
+                        ..end.map_or(END_OF_TIME, |end| i128::from(*end)),
+                )
+            }
+        }
+    }
+
+    fn used(&self, effective: i128) -> i128 {
+        self.window(effective).map_or(0, |window| self.history.sum(&window))
+    }
+
+    /// Whether an effective time lies before the first window.
+    fn not_started(&self, effective: i128) -> bool {
+        matches!(&self.windows, Windows::From { start, .. } if effective < i128::from(*start))
+    }
+
+    /// A window that a charge opened and that is back at 0 might as well not have been opened.
+    fn close_if_unused(&mut self) {
+        if let Some(start) = self.opened
+            && self.used(start) == 0
+        {
+            self.opened = None;
+            self.history.close();
+        }
+    }
+}
+
+/// The window of a regular row that holds `time`; the row goes through `origin`.
+fn aligned(time: i128, origin: i128, period: u64) -> Range<i128> {
+    let period = i128::from(period);
+    let start = origin + (time - origin).div_euclid(period) * period;
+    start..start + period
+}
+
+impl Gate for FixedWindow {
+    fn limit(&self) -> i128 {
+        self.count
+    }
+
+    fn allows(&self, at: i128, cost: i128) -> bool {
+        let effective = self.history.effective(at);
+        !self.not_started(effective) && self.used(effective) + cost <= self.count
+    }
+
+    fn as_new(&self, at: i128) -> bool {
+        let effective = self.history.effective(at);
+        !self.not_started(effective) && self.used(effective) == 0
+    }
+
+    /// Before the start there is no window to charge, and what is charged there (only a debt can be) is void.
+    fn charge(&mut self, at: i128, cost: i128) {
+        let effective = self.history.effective(at);
+        if matches!(self.windows, Windows::First { .. }) && self.window(effective).is_none() {
+            self.opened = Some(effective);
+        }
+        if let Some(window) = self.window(effective) {
+            self.history.drop_before(window.start);
+            self.history.add(effective, cost);
+        }
+    }
+
+    fn refund(&mut self, at: i128, cost: i128) {
+        if let Some(window) = self.window(self.history.effective(at)) {
+            self.history.refund(&window, cost);
+            self.close_if_unused();
+        }
+    }
+
+    fn remember(&mut self, receipt: ReceiptId, at: i128, _delay: i128) {
+        if let Some(window) = self.window(self.history.effective(at)) {
+            self.history.remember(receipt, window);
+        }
+    }
+
+    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.history.forget(receipt) else {
+            return false;
+        };
+        if self.window(self.history.effective(at)).as_ref() != Some(&claim.stretch) {
+            return false;
+        }
+        let returned = self.history.give_back(&claim, cost);
+        self.close_if_unused();
+        returned
+    }
+
+    fn forget(&mut self, receipt: ReceiptId) {
+        self.history.forget(receipt);
+    }
+
+    fn next_window(&self, at: i128) -> i128 {
+        match (self.window(self.history.effective(at)), &self.windows) {
+            (Some(window), _) => window.end,
+            (None, Windows::From { start, .. }) => i128::from(*start),
+            (None, _) => at,
+        }
+    }
+}

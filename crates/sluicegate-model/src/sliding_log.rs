@@ -1,0 +1,87 @@
+//! Sliding log: every charge of the last period, one by one.
+
+use std::ops::Range;
+
+use crate::answer::ReceiptId;
+use crate::gate::Gate;
+use crate::history::History;
+
+/// The log of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SlidingLog {
+    count: i128,
+    period: i128,
+    count_all: bool,
+    history: History,
+}
+
+impl SlidingLog {
+    /// A log with no entries.
+    pub(crate) fn new(count: u64, period: u64, count_all: bool) -> Self {
+        Self { count: i128::from(count), period: i128::from(period), count_all, history: History::default() }
+    }
+
+    /// The period that ends with an effective time: that time is part of it, the one a period before is not.
+    fn covered(&self, effective: i128) -> Range<i128> {
+        effective - self.period + 1..effective + 1
+    }
+
+    fn sum(&self, at: i128) -> i128 {
+        let effective = self.history.effective(at);
+        self.history.sum(&self.covered(effective))
+    }
+}
+
+impl Gate for SlidingLog {
+    fn limit(&self) -> i128 {
+        self.count
+    }
+
+    fn allows(&self, at: i128, cost: i128) -> bool {
+        self.sum(at) + cost <= self.count
+    }
+
+    fn as_new(&self, at: i128) -> bool {
+        self.sum(at) == 0
+    }
+
+    fn charge(&mut self, at: i128, cost: i128) {
+        let effective = self.history.effective(at);
+        self.history.drop_before(self.covered(effective).start);
+        self.history.add(effective, cost);
+        if self.count_all {
+            self.history.keep_newest(self.count);
+        }
+    }
+
+    fn counts_denials(&self) -> bool {
+        self.count_all
+    }
+
+    fn refund(&mut self, at: i128, cost: i128) {
+        let covered = self.covered(self.history.effective(at));
+        self.history.refund_newest(&covered, cost);
+    }
+
+    fn remember(&mut self, receipt: ReceiptId, at: i128, _delay: i128) {
+        let effective = self.history.effective(at);
+        self.history.remember(receipt, effective..effective + 1);
+    }
+
+    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.history.forget(receipt) else {
+            return false;
+        };
+        let covered = self.covered(self.history.effective(at));
+        covered.contains(&claim.stretch.start) && self.history.give_back(&claim, cost)
+    }
+
+    fn forget(&mut self, receipt: ReceiptId) {
+        self.history.forget(receipt);
+    }
+
+    fn next_window(&self, at: i128) -> i128 {
+        let covered = self.covered(self.history.effective(at));
+        self.history.oldest(&covered).map_or(at, |oldest| oldest + self.period)
+    }
+}

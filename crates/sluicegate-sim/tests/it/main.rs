@@ -1,0 +1,7 @@
+//! The replay engine: conformance, scenarios, traces good and bad.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod conformance;
+mod scenarios;
+mod traces;
