@@ -5,6 +5,7 @@ mod words;
 
 use crate::Problem;
 use crate::args::ExplainArgs;
+use crate::human::TIE;
 use sluicegate::Limit;
 use std::io::{self, ErrorKind, Write as _};
 
@@ -27,18 +28,18 @@ fn explain(limit: &Limit) -> String {
     let words = words::of(limit);
     let mut text = format!("{limit}\n\n");
     for (heading, said) in [
-        ("What it does", &words.does),
+        ("What it does", words.does.as_str()),
         ("Promise", &words.promise),
         ("Worst case", &words.worst),
-        ("Clock", &words.clock),
+        ("Clock", words.clock),
         ("Memory a key", &words.memory),
-        ("Instead", &words.instead),
+        ("Instead", words.instead),
     ] {
         text += &paragraph(heading, said);
     }
     text.push('\n');
     text += &timeline::of(limit);
-    text
+    text.replace(TIE, " ")
 }
 
 /// A heading and its text, broken into lines that stand under each other.

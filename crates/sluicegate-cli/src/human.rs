@@ -2,6 +2,9 @@
 
 use sluicegate::core::Span;
 
+/// Between a number and its unit, so that no line is broken there; turned into a plain space when printed.
+pub(crate) const TIE: char = '\u{a0}';
+
 /// A length of time in its two largest units, rounded up: `1 min 30 s`, `200 ms`, `142 ms 858 µs`.
 pub(crate) fn span(span: Span) -> String {
     const UNITS: [(u64, &str); 6] = [
@@ -13,14 +16,16 @@ pub(crate) fn span(span: Span) -> String {
         (1, "µs"),
     ];
     let micros = span.as_micros();
-    let Some(largest) = UNITS.iter().position(|&(size, _)| micros >= size) else { return "0 s".to_owned() };
+    let Some(largest) = UNITS.iter().position(|&(size, _)| micros >= size) else { return format!("0{TIE}s") };
     let (size, name) = UNITS[largest];
     let smallest = UNITS.get(largest + 1).map_or(1, |&(size, _)| size);
     let micros = micros.div_ceil(smallest) * smallest;
     let (whole, rest) = (micros / size, micros % size);
     match UNITS.get(largest + 1) {
-        Some(&(next, next_name)) if rest > 0 => format!("{whole} {name} {} {next_name}", rest / next),
-        _ => format!("{whole} {name}"),
+        Some(&(next, next_name)) if rest > 0 => {
+            format!("{whole}{TIE}{name}{TIE}{}{TIE}{next_name}", rest / next)
+        }
+        _ => format!("{whole}{TIE}{name}"),
     }
 }
 
@@ -29,8 +34,8 @@ pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 && digits.len() > 4 {
-            grouped.push(' ');
+        if place > 0 && (digits.len() - place).is_multiple_of(3) && digits.len() > 4 {
+            grouped.push(TIE);
         }
         grouped.push(digit);
     }
@@ -43,7 +48,7 @@ mod tests {
 
     #[test]
     fn lengths_are_told_in_two_units_and_rounded_up() {
-        let told = |micros| span(Span::from_micros(micros));
+        let told = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
         assert_eq!(told(0), "0 s");
         assert_eq!(told(1), "1 µs");
         assert_eq!(told(142_858), "142 ms 858 µs");
@@ -57,6 +62,6 @@ mod tests {
     fn large_numbers_are_grouped() {
         assert_eq!(count(5), "5");
         assert_eq!(count(1000), "1000");
-        assert_eq!(count(1_000_000_000), "1 000 000 000");
+        assert_eq!(count(1_000_000_000).replace(TIE, " "), "1 000 000 000");
     }
 }

@@ -16,13 +16,11 @@ use std::time::Instant;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).map(|word| word.parse::<u64>());
-    let (decisions, seed) = match (arguments.next().transpose(), arguments.next().transpose()) {
-        (Ok(decisions), Ok(seed)) => (decisions.unwrap_or(10_000_000), seed.unwrap_or(1)),
-        _ => {
-            eprintln!("usage: long_run [DECISIONS] [SEED], both whole numbers");
-            return ExitCode::from(2);
-        }
+    let (Ok(decisions), Ok(seed)) = (arguments.next().transpose(), arguments.next().transpose()) else {
+        eprintln!("usage: long_run [DECISIONS] [SEED], both whole numbers");
+        return ExitCode::from(2);
     };
+    let (decisions, seed) = (decisions.unwrap_or(10_000_000), seed.unwrap_or(1));
     println!("seed {seed}, {decisions} decisions each");
     match run(decisions, seed) {
         Ok(()) => ExitCode::SUCCESS,

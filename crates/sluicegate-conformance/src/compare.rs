@@ -6,7 +6,7 @@ use crate::subject::{Answer, Subject};
 use crate::vectors;
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::several::Account;
+use sluicegate::core::Account;
 use sluicegate::core::{AnyLimit, Span, Time};
 use sluicegate_model::Model;
 use std::fmt::{self, Write as _};

@@ -2,7 +2,7 @@
 
 use crate::subject::{Answer, Subject};
 use sluicegate::Limit;
-use sluicegate::core::several::Account;
+use sluicegate::core::Account;
 use sluicegate::core::{AnyLimit, Time};
 use std::collections::HashMap;
 

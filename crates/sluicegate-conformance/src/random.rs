@@ -165,7 +165,7 @@ pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
     let limit = limits[rng.usize(..limits.len())].made_at(Time::EPOCH).limit();
     match rng.u8(..16) {
         0 => 0,
-        1 => limit,
+        1 => limit.min(COUNT_MAX),
         2 => limit.saturating_add(1).min(COUNT_MAX),
         3 => COUNT_MAX,
         4 => limit / 2 + 1,

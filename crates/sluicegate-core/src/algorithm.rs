@@ -49,14 +49,16 @@ pub trait Algorithm {
         false
     }
 
-    /// Gives back up to `cost`.
-    fn refund(&self, state: &mut Self::State, now: Time, cost: u32);
+    /// Gives back up to `cost`. Whether that was anything.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: u32) -> bool;
 
     /// What a receipt has to remember of the charge just made.
     fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
 
     /// Gives back what still counts of a charge, `most` at the most; `None` if that was nothing.
-    fn give_back(&self, state: &mut Self::State, now: Time, charge: &Charge, most: u32) -> Option<Cut>;
+    ///
+    /// What had leaked from a bucket by the latest change has leaked, even if the clock has stepped back since.
+    fn give_back(&self, state: &mut Self::State, times: Times, charge: &Charge, most: u32) -> Option<Cut>;
 
     /// Moves an open charge to its new place after something below it, or of it, was cut out.
     fn close_gap(&self, cut: &Cut, charge: &mut Charge);
@@ -141,6 +143,15 @@ pub struct Charge {
 pub(crate) struct Height {
     pub(crate) whole: u64,
     pub(crate) part: u32,
+}
+
+/// When something is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// The time it is.
+    pub now: Time,
+    /// The latest time at which the key was charged or given something back.
+    pub latest: Time,
 }
 
 /// What was cut out of a pile: from a height down to another.

@@ -1,6 +1,6 @@
 //! Any limit, when which one is known only at run time: from a line of text, a configuration, a request.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb, Waiting};
 use crate::cell::Cell;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
@@ -216,16 +216,16 @@ impl Algorithm for AnyLimit {
         log.enter_denied(state.log_mut(), now, cost)
     }
 
-    fn refund(&self, state: &mut AnyState, now: Time, cost: u32) {
-        tell!(self, state, |limit, state| limit.refund(state, now, cost));
+    fn refund(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {
+        tell!(self, state, |limit, state| limit.refund(state, now, cost))
     }
 
     fn record(&self, state: &AnyState, cost: u32, waited: bool) -> Charge {
         ask!(self, state, |limit, state| limit.record(state, cost, waited))
     }
 
-    fn give_back(&self, state: &mut AnyState, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
-        tell!(self, state, |limit, state| limit.give_back(state, now, charge, most))
+    fn give_back(&self, state: &mut AnyState, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        tell!(self, state, |limit, state| limit.give_back(state, times, charge, most))
     }
 
     fn close_gap(&self, cut: &Cut, charge: &mut Charge) {

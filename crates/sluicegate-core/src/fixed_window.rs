@@ -22,7 +22,7 @@
 //! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut};
+use crate::algorithm::{Algorithm, Charge, Cut, Times};
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -173,11 +173,11 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) {
-        if let Some(used) = Self::running(state, now) {
-            state.a = used.saturating_sub(cost);
-            self.close_if_unused(state);
-        }
+    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        let Some(used) = Self::running(state, now) else { return false };
+        state.a = used.saturating_sub(cost);
+        self.close_if_unused(state);
+        used.min(cost) > 0
     }
 
     /// The pile is a window, named by its end.
@@ -185,8 +185,8 @@ impl Algorithm for FixedWindow {
         Charge::on_pile(cost, state.at, u64::from(state.a))
     }
 
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
-        let used = Self::running(state, now).filter(|_| charge.pile == state.at)?;
+    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        let used = Self::running(state, times.now).filter(|_| charge.pile == state.at)?;
         let cut = charge.cut(most, u64::from(used))?;
         state.a = used.saturating_sub(u32::try_from(cut.size()).unwrap_or(u32::MAX));
         self.close_if_unused(state);

@@ -27,7 +27,7 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Height, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Height, Times, Verb, Waiting};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -254,12 +254,14 @@ impl<B: Bucket> Algorithm for B {
         *state = self.gcra().spend(self.current(state, now), now, cost);
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) {
+    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
         let (gcra, cell) = (self.gcra(), self.current(state, now));
         // A full bucket stays as it is: moving its full moment up to now would make a later step back stricter.
-        if cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO {
+        let gives = cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO;
+        if gives {
             *state = gcra.bring_nearer(cell, now, gcra.time_for(cost));
         }
+        gives
     }
 
     /// The pile is measured in time: its height is the moment at which the bucket is full.
@@ -271,13 +273,14 @@ impl<B: Bucket> Algorithm for B {
     /// What has leaked since the charge is not given twice: at most what lies between now and the moment that
     /// the charge made the bucket full at. A call that had to wait holds a place in line: once a later one
     /// stands behind it, giving the place back would let two act at once, so nothing is returned.
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
+    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
         let later_is_charged = Exact { whole: cell.at, part: cell.a } > charge.height;
         if charge.waited && later_is_charged {
             return None;
         }
-        let left = gcra.less(charge.height, Exact::whole(now.as_micros()));
+        let left = gcra.less(charge.height, Exact::whole(now.max(latest).as_micros()));
         let give = gcra.time_for(most).min(left).min(Gcra::ahead(cell, now));
         if give == Exact::ZERO {
             return None;

@@ -51,7 +51,7 @@
 //!
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
-//! do with one limit, [`several`] with a list of them, receipts included; [`any`] holds a limit whose kind is
+//! do with one limit, [`several`] with a list of them, [`account`] adds receipts; [`any`] holds a limit whose kind is
 //! known only at run time.
 
 #![no_std]
@@ -62,6 +62,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod account;
 pub mod algorithm;
 pub mod any;
 pub mod bounds;
@@ -79,6 +80,7 @@ pub mod time;
 pub mod token_bucket;
 pub mod verbs;
 
+pub use account::Account;
 pub use algorithm::Algorithm;
 pub use any::{AnyLimit, AnyState};
 pub use bounds::Rate;

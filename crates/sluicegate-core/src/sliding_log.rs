@@ -25,7 +25,7 @@
 //! Example    5/60s: calls at 0, 10, 20, 30 and 40 s pass; one at 50 s is told to wait 10 s, when the first leaves.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut, Verb};
+use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -199,7 +199,7 @@ impl Algorithm for SlidingLog {
         true
     }
 
-    fn refund(&self, state: &mut Log, now: Time, cost: u32) {
+    fn refund(&self, state: &mut Log, now: Time, cost: u32) -> bool {
         let live = self.oldest_live(state, now);
         let mut left = u64::from(cost);
         // Newest first, so that what was charged last is given back first.
@@ -213,6 +213,7 @@ impl Algorithm for SlidingLog {
             }
             left = left.saturating_sub(here);
         }
+        left < u64::from(cost)
     }
 
     /// The pile is an entry, named by its time.
@@ -222,8 +223,8 @@ impl Algorithm for SlidingLog {
         Charge::on_pile(cost, state.latest, height)
     }
 
-    fn give_back(&self, state: &mut Log, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
-        let live = self.oldest_live(state, now);
+    fn give_back(&self, state: &mut Log, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        let live = self.oldest_live(state, times.now);
         let index = Self::find(state, charge.pile).filter(|&index| index >= live)?;
         let here = Self::cost_at(state, index);
         let cut = charge.cut(most, here)?;

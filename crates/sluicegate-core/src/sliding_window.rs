@@ -25,7 +25,7 @@
 //! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls pass.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut};
+use crate::algorithm::{Algorithm, Charge, Cut, Times};
 use crate::bounds::Rate;
 use crate::cell::Cell;
 use crate::time::{Span, Time};
@@ -140,10 +140,12 @@ impl Algorithm for SlidingWindow {
         *state = Cell { at: began + elapsed, a: prev, b: cur.saturating_add(cost) };
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) {
-        if self.counters(state, now).began <= state.at {
-            state.b = state.b.saturating_sub(cost);
+    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        let used = self.counters(state, now).cur;
+        if used > 0 {
+            state.b = used.saturating_sub(cost);
         }
+        used.min(cost) > 0
     }
 
     /// The pile is a window, named by when it began.
@@ -151,8 +153,8 @@ impl Algorithm for SlidingWindow {
         Charge::on_pile(cost, state.at - state.at % self.period(), u64::from(state.b))
     }
 
-    fn give_back(&self, state: &mut Cell, now: Time, charge: &Charge, most: u32) -> Option<Cut> {
-        let began = self.counters(state, now).began;
+    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        let began = self.counters(state, times.now).began;
         let still_counts = charge.pile + self.period() >= began;
         let used = self.counter_of(state, charge.pile).filter(|_| still_counts)?;
         let cut = charge.cut(most, u64::from(*used))?;

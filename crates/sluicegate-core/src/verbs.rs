@@ -1,6 +1,6 @@
 //! What callers do with one limit, written once for all algorithms.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb, Waiting};
 use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
 use crate::time::{Span, Time};
@@ -58,12 +58,18 @@ pub trait Verbs: Algorithm {
 
     /// Charges what was really used against what a receipt holds: the rest is given back as by a cancel, an
     /// excess becomes debt. What was given back, if anything.
-    fn settle_charge(&self, state: &mut Self::State, now: Time, charge: &Charge, used: u32) -> Option<Cut> {
+    fn settle_charge(
+        &self,
+        state: &mut Self::State,
+        times: Times,
+        charge: &Charge,
+        used: u32,
+    ) -> Option<Cut> {
         if used > charge.cost {
-            self.charge(state, now, used - charge.cost);
+            self.charge(state, times.now, used - charge.cost);
             return None;
         }
-        self.give_back(state, now, charge, charge.cost - used)
+        self.give_back(state, times, charge, charge.cost - used)
     }
 
     /// An error unless the limit offers the verb.

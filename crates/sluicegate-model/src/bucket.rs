@@ -28,6 +28,9 @@ pub(crate) struct Bucket {
     paces: bool,
     /// Absent until something changes the level.
     changed: Option<Changed>,
+    /// The latest time at which something was charged or given back. What had leaked by then has leaked, even if
+    /// the clock steps back afterwards.
+    latest: i128,
     claims: BTreeMap<ReceiptId, Claim>,
 }
 
@@ -57,6 +60,7 @@ impl Bucket {
             initial,
             paces: false,
             changed: None,
+            latest: 0,
             claims: BTreeMap::new(),
         }
     }
@@ -87,6 +91,7 @@ impl Bucket {
     }
 
     fn set_level(&mut self, at: i128, level: i128) {
+        self.latest = self.latest.max(at);
         self.changed = Some(Changed { at, level });
     }
 
@@ -159,6 +164,7 @@ impl Gate for Bucket {
     fn charge_debt(&mut self, at: i128, cost: i128) {
         let deepest = -CENTURY * self.count;
         let level = self.level(at);
+        self.latest = self.latest.max(at);
         if level >= deepest {
             self.set_level(at, (level - cost * self.period).max(deepest));
         }
@@ -188,7 +194,7 @@ impl Gate for Bucket {
         if claim.had_to_wait && later_call_charged {
             return false;
         }
-        let not_leaked_yet = claim.full_at - at * self.count;
+        let not_leaked_yet = claim.full_at - at.max(self.latest) * self.count;
         self.give(at, claim.full_at, not_leaked_yet.min(cost * self.period))
     }
 

@@ -16,7 +16,7 @@
 //! Deciding is the core's work ([`core`], a crate of pure functions); [`Limit::made_at`] hands a limit over to it:
 //!
 //! ```
-//! use sluicegate::{Limit, core::{Time, several::Account}};
+//! use sluicegate::{Limit, core::{Account, Time}};
 //!
 //! let now = Time::from_micros(1_700_000_000_000_000).unwrap();
 //! let limits = ["sliding-log 5/60s".parse::<Limit>()?.made_at(now)];

@@ -1,7 +1,7 @@
 //! A small timeline of real decisions: the core is asked, nothing is made up.
 
 use crate::human::{count, span};
-use sluicegate::core::several::Account;
+use sluicegate::core::Account;
 use sluicegate::core::{AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// 2026-11-11T12:00:00Z: any moment would do, but the same one shows the same every time.
 const NOON: u64 = 1_794_398_400_000_000;
 /// How wide the bar of what remains is.
-const BAR: u64 = 20;
+const BAR: u64 = 16;
 
 pub(crate) fn of(limit: &Limit) -> String {
     let start = beginning(limit);
@@ -28,7 +28,7 @@ fn beginning(limit: &Limit) -> Time {
 }
 
 fn header() -> String {
-    format!("{:>18}  {:>13}  {:<6}  {:<24}  {}\n", "at", "cost", "answer", "remaining", "and then")
+    format!("{:>17}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining")
 }
 
 /// One key under the limit, and what has been shown of it.
@@ -83,7 +83,7 @@ impl Key {
     fn call(&mut self, now: Time, cost: u32) -> Decision {
         let decision = self.account.check(&self.limits, now, cost);
         let then = match decision.retry_after() {
-            Some(RetryAfter::Never) => "never: more than the limit".to_owned(),
+            Some(RetryAfter::Never) => "never: above the limit".to_owned(),
             Some(RetryAfter::After(wait)) => format!("again in {}", span(wait)),
             None if decision.delay() > Span::ZERO => format!("leaves in {}", span(decision.delay())),
             None => String::new(),
@@ -98,22 +98,17 @@ impl Key {
         let remaining = u64::from(decision.remaining());
         let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
         let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
-        let row = format!("{at:>18}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
+        let row = format!("{at:>17}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
         let _ = writeln!(self.text, "{}", row.trim_end());
     }
 }
 
-/// A length to the microsecond where that matters: `2 s - 1 µs`.
+/// A length that shows when it is a microsecond short: `2 s - 1 µs`.
 fn span_exact(length: Span) -> String {
-    let next = Span::from_micros(length.as_micros() + 1);
-    if length > Span::ZERO && span(next).len() + 5 < span(length).len() + 3 || is_one_short(length) {
-        format!("{} - 1 µs", span(next))
+    let next = length.as_micros() + 1;
+    if next > 1_000 && next.is_multiple_of(1_000) {
+        format!("{} - 1 µs", span(Span::from_micros(next)))
     } else {
         span(length)
     }
-}
-
-/// Whether the length is one microsecond short of whole milliseconds.
-fn is_one_short(length: Span) -> bool {
-    length.as_micros() > 1_000 && (length.as_micros() + 1).is_multiple_of(1_000)
 }

@@ -1,17 +1,17 @@
 //! What a limit does, promises and costs, in sentences with its own numbers.
 
 use crate::human::{count, span};
-use sluicegate::core::{Rate, Span};
-use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate::core::{Rate, Span, Time};
+use sluicegate::{Initial, Limit, Spec, WindowSpec};
 
 /// The sentences about one limit.
 pub(crate) struct Words {
     pub(crate) does: String,
     pub(crate) promise: String,
     pub(crate) worst: String,
-    pub(crate) clock: String,
+    pub(crate) clock: &'static str,
     pub(crate) memory: String,
-    pub(crate) instead: String,
+    pub(crate) instead: &'static str,
 }
 
 const CELL: &str = "16 bytes, however many calls.";
@@ -20,166 +20,169 @@ const WINDOW_CLOCK: &str = "A call before the latest allowed one is decided as i
 
 pub(crate) fn of(limit: &Limit) -> Words {
     match limit.spec() {
-        Spec::TokenBucket { rate, burst, initial } => {
-            let start = initial.map_or_else(
-                || "A new key starts full.".to_owned(),
-                |initial| {
-                    let since = initial.start.map_or("the limiter was made", |_| "its start");
-                    format!(
-                        "A key that has never called held {} when {since} and has been filling since.",
-                        count(initial.tokens.into())
-                    )
-                },
-            );
-            Words {
-                does: format!(
-                    "Holds up to {}; {} come back every {}, {}. A call takes as many tokens as it costs, or none and is denied. {start}",
-                    units(*burst, "token"),
-                    count(rate.count().into()),
-                    span(rate.period()),
-                    each(*rate)
-                ),
-                promise: bucket_promise(*rate, *burst),
-                worst: bucket_worst(*rate, *burst, "saved up"),
-                clock: BUCKET_CLOCK.to_owned(),
-                memory: CELL.to_owned(),
-                instead:
-                    "For never more than so many in any period use sliding-log; for an even flow use pacer."
-                        .to_owned(),
-            }
-        }
-        Spec::LeakyBucket { rate, capacity } => Words {
-            does: format!(
-                "A funnel that holds {}; {} leak out every {}, {}. A call pours in its cost, all of it or none. It decides exactly like token-bucket with that burst.",
-                units(*capacity, "unit"),
-                count(rate.count().into()),
-                span(rate.period()),
-                each(*rate)
-            ),
-            promise: bucket_promise(*rate, *capacity),
-            worst: bucket_worst(*rate, *capacity, "in the funnel"),
-            clock: BUCKET_CLOCK.to_owned(),
-            memory: CELL.to_owned(),
-            instead: "For callers that queue in the funnel instead of being denied use pacer.".to_owned(),
-        },
-        Spec::MinInterval { interval } => Words {
-            does: format!(
-                "After an allowed call the next is allowed {} later, not sooner. It is token-bucket with a single token.",
-                span(*interval)
-            ),
-            promise: format!(
-                "Two allowed calls are at least {} apart. No call may cost more than 1.",
-                span(*interval)
-            ),
-            worst: format!("1 in any {}.", span(*interval)),
-            clock: BUCKET_CLOCK.to_owned(),
-            memory: CELL.to_owned(),
-            instead: "For a few at once and then a pause use token-bucket.".to_owned(),
-        },
-        Spec::Pacer { rate, queue } => Words {
-            does: format!(
-                "Allowed calls leave one after another, {}. Each is told how long to wait for its slot; {} may wait, the next is denied.",
-                each(*rate),
-                count((*queue).into())
-            ),
-            promise: format!(
-                "Calls that wait as told leave {} apart, each unit of cost taking a slot.",
-                interval(*rate)
-            ),
-            worst: format!(
-                "{} allowed at once, but they leave one after another.",
-                count(u64::from(*queue) + 1)
-            ),
-            clock: "A step back keeps the slots where they are: waits grow by the step.".to_owned(),
-            memory: CELL.to_owned(),
-            instead: "For callers that should act at once or be denied use token-bucket.".to_owned(),
-        },
-        Spec::FixedWindow { count: most, windows } => fixed_window(*most, windows),
-        Spec::SlidingLog { rate, count_all } => {
-            let all = if *count_all {
-                " A denied call is entered too, so that a caller who keeps trying stays denied."
-            } else {
-                " A denied call leaves no trace."
-            };
-            Words {
-                does: format!(
-                    "Remembers every call of the last {} and allows one if it and they come to no more than {}.{all}",
-                    span(rate.period()),
-                    count(rate.count().into())
-                ),
-                promise: format!(
-                    "Any stretch of {} admits at most {}, wherever it begins.",
-                    span(rate.period()),
-                    count(rate.count().into())
-                ),
-                worst: format!("{} in any {}.", count(rate.count().into()), span(rate.period())),
-                clock: WINDOW_CLOCK.to_owned(),
-                memory: format!(
-                    "16 bytes a call within {}, so up to {} bytes and a little.",
-                    span(rate.period()),
-                    count(16 * u64::from(rate.count()))
-                ),
-                instead: "For nearly the same in 16 bytes use sliding-window.".to_owned(),
-            }
-        }
-        Spec::SlidingWindow { rate } => Words {
-            does: format!(
-                "Counts each {} from the epoch. What the last window admitted fades evenly while this one goes on; that share and this window's count may come to {}.",
-                span(rate.period()),
-                count(rate.count().into())
-            ),
-            promise: format!(
-                "The estimate never exceeds {}; for calls that come evenly it is the true number.",
-                count(rate.count().into())
-            ),
-            worst: format!(
-                "just under {} in any {}, if one window's calls all come at its end and the next window's as soon as they may.",
-                count(2 * u64::from(rate.count())),
-                span(rate.period())
-            ),
-            clock: WINDOW_CLOCK.to_owned(),
-            memory: CELL.to_owned(),
-            instead: "For an exact count in any period use sliding-log.".to_owned(),
-        },
+        Spec::TokenBucket { rate, burst, initial } => token_bucket(*rate, *burst, *initial),
+        Spec::LeakyBucket { rate, capacity } => leaky_bucket(*rate, *capacity),
+        Spec::MinInterval { interval } => min_interval(*interval),
+        Spec::Pacer { rate, queue } => pacer(*rate, *queue),
+        Spec::FixedWindow { count, windows } => fixed_window(u64::from(*count), windows),
+        Spec::SlidingLog { rate, count_all } => sliding_log(*rate, *count_all),
+        Spec::SlidingWindow { rate } => sliding_window(*rate),
         other => unreachable!("no words for {other:?}"),
     }
 }
 
-fn fixed_window(most: u32, windows: &WindowSpec) -> Words {
-    let most = u64::from(most);
-    let (where_they_are, length) = match windows {
-        WindowSpec::Aligned { start, period } => {
-            let from = if start.as_micros() == 0 {
-                "the Unix epoch"
-            } else {
-                "the given start; before it all calls with a cost are denied"
-            };
-            (format!("one {} window after another from {from}", span(*period)), span(*period))
+fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
+    let start = match initial {
+        None => "A new key starts full.".to_owned(),
+        Some(Initial { tokens, start }) => {
+            let since = if start.is_some() { "at its start" } else { "when the limiter was made" };
+            format!(
+                "A key that has never called held {} {since} and has been filling since.",
+                count(tokens.into())
+            )
         }
-        WindowSpec::First { period } => {
-            (format!("a window of {} that the first allowed call opens", span(*period)), span(*period))
-        }
-        WindowSpec::Calendar { unit, zone } => {
-            (format!("each calendar {unit} in {zone}, as long as it really is there"), format!("{unit}"))
-        }
-        other => unreachable!("no words for {other:?}"),
     };
     Words {
         does: format!(
-            "Counts calls in windows: {where_they_are}. Each window admits {}, and the count starts again with the next.",
-            count(most)
+            "Holds up to {}; {}. A call takes as many tokens as it costs, or none and is denied. {start}",
+            units(burst, "token"),
+            comes_back(rate, "come back")
         ),
-        promise: format!("Each window admits at most {}.", count(most)),
-        worst: format!(
-            "{} in a stretch as long as one {length}: {} at the end of a window and {} at the start of the next.",
-            count(2 * most),
-            count(most),
-            count(most)
-        ),
-        clock: WINDOW_CLOCK.to_owned(),
+        promise: bucket_promise(rate, burst),
+        worst: bucket_worst(rate, burst, "saved up", "come back"),
+        clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
-        instead: "Where twice the limit around a boundary hurts use sliding-window or sliding-log."
-            .to_owned(),
+        instead: "For never more than so many in any period use sliding-log; for an even flow use pacer.",
+    }
+}
+
+fn leaky_bucket(rate: Rate, capacity: u32) -> Words {
+    Words {
+        does: format!(
+            "A funnel that holds {}; {}. A call pours in its cost, all of it or none. It decides exactly like \
+             token-bucket with that burst.",
+            units(capacity, "unit"),
+            comes_back(rate, "leak out")
+        ),
+        promise: bucket_promise(rate, capacity),
+        worst: bucket_worst(rate, capacity, "in the funnel", "leak out"),
+        clock: BUCKET_CLOCK,
+        memory: CELL.to_owned(),
+        instead: "For callers that queue in the funnel instead of being denied use pacer.",
+    }
+}
+
+fn min_interval(interval: Span) -> Words {
+    let interval = span(interval);
+    Words {
+        does: format!(
+            "After an allowed call the next is allowed {interval} later, not sooner. It is token-bucket with a \
+             single token, so no call may cost more than 1."
+        ),
+        promise: format!("Two allowed calls are at least {interval} apart."),
+        worst: format!("1 in any {interval}."),
+        clock: BUCKET_CLOCK,
+        memory: CELL.to_owned(),
+        instead: "For a few at once and then a pause use token-bucket.",
+    }
+}
+
+fn pacer(rate: Rate, queue: u32) -> Words {
+    Words {
+        does: format!(
+            "Allowed calls leave one after another, {}. Each is told how long to wait for its slot; {} may wait, \
+             the next is denied.",
+            each(rate),
+            count(queue.into())
+        ),
+        promise: format!(
+            "Calls that wait as told leave {} apart, each unit of cost taking a slot.",
+            interval(rate)
+        ),
+        worst: format!("{} allowed at once, but they leave one after another.", count(u64::from(queue) + 1)),
+        clock: "A step back keeps the slots where they are: waits grow by the step.",
+        memory: CELL.to_owned(),
+        instead: "For callers that should act at once or be denied use token-bucket.",
+    }
+}
+
+fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
+    let (where_they_are, length) = match windows {
+        WindowSpec::Aligned { start, period } if *start == Time::EPOCH => {
+            (format!("one of {} after another from the Unix epoch on", span(*period)), span(*period))
+        }
+        WindowSpec::Aligned { period, .. } => (
+            format!(
+                "one of {} after another from the given start on, before which all is denied",
+                span(*period)
+            ),
+            span(*period),
+        ),
+        WindowSpec::First { period } => {
+            (format!("the first allowed call opens one of {}", span(*period)), span(*period))
+        }
+        WindowSpec::Calendar { unit, zone } => {
+            (format!("each calendar {unit} in {zone}, as long as it really is there"), unit.to_string())
+        }
+        other => unreachable!("no words for {other:?}"),
+    };
+    let (once, twice) = (count(most), count(2 * most));
+    Words {
+        does: format!(
+            "Counts calls in windows: {where_they_are}. Each window admits {once}, and the count starts again with \
+             the next."
+        ),
+        promise: format!("Each window admits at most {once}."),
+        worst: format!(
+            "{twice} within one {length}: {once} at the end of a window and {once} at the start of the next."
+        ),
+        clock: WINDOW_CLOCK,
+        memory: CELL.to_owned(),
+        instead: "Where twice the limit around a boundary hurts use sliding-window or sliding-log.",
+    }
+}
+
+fn sliding_log(rate: Rate, count_all: bool) -> Words {
+    let (most, period) = (count(rate.count().into()), span(rate.period()));
+    let denied = if count_all {
+        "A denied call is entered too, so that a caller who keeps trying stays denied."
+    } else {
+        "A denied call leaves no trace."
+    };
+    Words {
+        does: format!(
+            "Remembers every call of the last {period} and allows one if it and they come to no more than {most}. \
+             {denied}"
+        ),
+        promise: format!("Any stretch of {period} admits at most {most}, wherever it begins."),
+        worst: format!("{most} in any {period}."),
+        clock: WINDOW_CLOCK,
+        memory: format!(
+            "16 bytes a call within {period}, so up to {} bytes and a little.",
+            count(16 * u64::from(rate.count()))
+        ),
+        instead: "For nearly the same in 16 bytes use sliding-window.",
+    }
+}
+
+fn sliding_window(rate: Rate) -> Words {
+    let (most, period) = (count(rate.count().into()), span(rate.period()));
+    Words {
+        does: format!(
+            "Counts calls in windows of {period} from the Unix epoch on. What the last window admitted fades evenly \
+             while this one goes on; that share and this window's count may come to {most}."
+        ),
+        promise: format!(
+            "The estimate never exceeds {most}; for calls that come evenly it is the true number."
+        ),
+        worst: format!(
+            "just under {} in any {period}, if one window's calls all come at its end and the next window's as soon \
+             as they may.",
+            count(2 * u64::from(rate.count()))
+        ),
+        clock: WINDOW_CLOCK,
+        memory: CELL.to_owned(),
+        instead: "For an exact count in any period use sliding-log.",
     }
 }
 
@@ -187,41 +190,39 @@ fn units(number: u32, unit: &str) -> String {
     format!("{} {unit}{}", count(number.into()), if number == 1 { "" } else { "s" })
 }
 
+/// `30 come back every 1 min, one each 2 s`.
+fn comes_back(rate: Rate, verb: &str) -> String {
+    format!("{} {verb} every {}, {}", count(rate.count().into()), span(rate.period()), each(rate))
+}
+
+/// The time between two units: `2 s`, or `1/7 of 1 s` where that is not whole.
 fn interval(rate: Rate) -> String {
-    let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
-    if period.is_multiple_of(count) {
-        span(Span::from_micros(period / count))
+    let (number, period) = (u64::from(rate.count()), rate.period().as_micros());
+    if period.is_multiple_of(number) {
+        span(Span::from_micros(period / number))
     } else {
-        format!("{}/{} of {}", 1, self::count(count), span(rate.period()))
+        format!("1/{} of {}", count(number), span(rate.period()))
     }
 }
 
-/// `one each 2 s`.
 fn each(rate: Rate) -> String {
-    let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
-    if period.is_multiple_of(count) {
-        format!("one each {}", interval(rate))
-    } else {
-        format!("evenly, each after {}", interval(rate))
-    }
+    format!("one each {}", interval(rate))
 }
 
 fn bucket_promise(rate: Rate, burst: u32) -> String {
+    let (burst, rate_count) = (count(burst.into()), count(rate.count().into()));
     format!(
-        "A stretch of any length admits at most {} and {} for each {} of it.",
-        count(burst.into()),
-        count(rate.count().into()),
+        "A stretch of any length admits at most {burst} and {rate_count} for each {} of it.",
         span(rate.period())
     )
 }
 
-fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
+fn bucket_worst(rate: Rate, burst: u32, saved: &str, verb: &str) -> String {
     let total = u64::from(burst) + u64::from(rate.count());
+    let (burst, meanwhile) = (count(burst.into()), count(rate.count().into()));
     format!(
-        "{} in any {}: {} {saved}, and {} that come back meanwhile.",
+        "{} in any {}: {burst} {saved}, and {meanwhile} that {verb} meanwhile.",
         count(total),
-        span(rate.period()),
-        count(burst.into()),
-        count(rate.count().into())
+        span(rate.period())
     )
 }

@@ -1,7 +1,7 @@
 //! The classic scenarios, call by call.
 
 use sluicegate::Limit;
-use sluicegate::core::several::Account;
+use sluicegate::core::Account;
 use sluicegate::core::{Span, Time};
 use sluicegate_sim::{Replay, scenarios};
 

@@ -1,0 +1,99 @@
+//! `sluice explain`.
+
+use crate::{sluice, stderr, stdout};
+
+#[test]
+fn a_token_bucket_is_explained_and_shown_at_work() {
+    let output = sluice(&["explain", "token-bucket 30/60s burst=15"], "");
+    assert_eq!(
+        stdout(&output),
+        "\
+token-bucket 30/m burst=15
+
+What it does   Holds up to 15 tokens; 30 come back every 1 min, one each 2 s. A call takes as
+               many tokens as it costs, or none and is denied. A new key starts full.
+Promise        A stretch of any length admits at most 15 and 30 for each 1 min of it.
+Worst case     45 in any 1 min: 15 saved up, and 30 that come back meanwhile.
+Clock          A step back makes it stricter by the step until the clock has caught up.
+Memory a key   16 bytes, however many calls.
+Instead        For never more than so many in any period use sliding-log; for an even flow use
+               pacer.
+
+               at           cost  answer  remaining             and then
+              0 s              1  yes     ███████████████░ 14
+              0 s             14  yes     ░░░░░░░░░░░░░░░░ 0
+              0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 2 s
+       2 s - 1 µs              1  no      ░░░░░░░░░░░░░░░░ 0  again in 1 µs
+              2 s              1  yes     ░░░░░░░░░░░░░░░░ 0
+             32 s              -          ████████████████ 15  as good as new
+             32 s             16  no      ████████████████ 15  never: above the limit
+"
+    );
+}
+
+/// Every algorithm, the extremes of the bounds included: something is said under each heading, and the timeline ends.
+#[test]
+fn every_limit_is_explained() {
+    for limit in [
+        "token-bucket 50/10s initial=0",
+        "token-bucket 1000000000/us",
+        "token-bucket 1/3650d burst=10",
+        "token-bucket 5/s initial=1 start=2030-01-01T00:00:00Z",
+        "leaky-bucket 1/2s capacity=3",
+        "fixed-window 5/60s",
+        "fixed-window 5/60s start=first",
+        "fixed-window 100/1h start=2026-11-11T00:00:00+08:00",
+        "fixed-window 100/1h start=2999-11-11T00:00:00+08:00",
+        "fixed-window 1/day tz=Asia/Shanghai",
+        "fixed-window 1/year",
+        "sliding-log 5/60s",
+        "sliding-log 1/60s count=all",
+        "sliding-window 1000/1m",
+        "sliding-window 1/1us",
+        "min-interval 200ms",
+        "min-interval 3650d",
+        "pacer 10/s queue=20",
+        "pacer 3/s queue=0",
+    ] {
+        let output = sluice(&["explain", limit], "");
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{limit}: {}", stderr(&output));
+        for heading in ["What it does  ", "Promise  ", "Worst case  ", "Memory a key  ", "at  ", " yes "] {
+            assert!(text.contains(heading), "{limit}: no {heading}in\n{text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 104),
+            "{limit}: a line is too long in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn quotes_may_be_forgotten() {
+    let (quoted, plain) = (["explain", "sliding-log 5/60s"], ["explain", "sliding-log", "5/60s"]);
+    assert_eq!(stdout(&sluice(&quoted, "")), stdout(&sluice(&plain, "")));
+}
+
+#[test]
+fn a_mistake_is_one_line_and_exit_2() {
+    let output = sluice(&["explain", "token-bucket 5/s brust=3"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "sluice: token-bucket 5/s brust=3: unknown option \"brust\"; token-bucket takes burst= initial= start=\n"
+    );
+}
+
+#[test]
+fn help_teaches_by_example_and_the_version_is_told() {
+    let help = stdout(&sluice(&["--help"], ""));
+    for limit in
+        ["token-bucket 30/60s burst=15", "sliding-log 5/60s", "min-interval 200ms", "pacer 10/s queue=20"]
+    {
+        assert!(help.contains(limit), "{limit} is not in the help");
+    }
+    assert!(
+        stdout(&sluice(&["explain", "--help"], "")).contains("sluice explain 'token-bucket 30/60s burst=15'")
+    );
+    assert_eq!(stdout(&sluice(&["--version"], "")), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
+}

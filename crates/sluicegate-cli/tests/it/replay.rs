@@ -1,0 +1,94 @@
+//! `sluice replay`.
+
+use crate::{sluice, stderr, stdout};
+
+const TRACE: &str = "at_us,key,cost\n0,Harry,1\n0,Harry,1\n1000000,Harry,1\n";
+
+#[test]
+fn the_example_of_the_help_is_true() {
+    let output = sluice(&["replay", "--limit", "min-interval 2s"], TRACE);
+    let expected = "allowed,limit,remaining,retry_after_us,reset_after_us,delay_us\n\
+                    1,1,0,,2000000,0\n0,1,0,2000000,2000000,0\n0,1,0,1000000,1000000,0\n";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(output.status.code(), Some(0));
+    let help = stdout(&sluice(&["replay", "--help"], ""));
+    for line in expected.lines() {
+        assert!(help.contains(line), "{line} is not in the help:\n{help}");
+    }
+}
+
+#[test]
+fn several_limits_are_all_or_nothing() {
+    let limits = ["replay", "--limit", "token-bucket 10/s burst=50", "--limit", "fixed-window 2/day"];
+    let output = sluice(&limits, "at_us,key,cost\n0,a,1\n0,a,2\n0,a,1\n0,a,1\n");
+    let rows: Vec<String> = stdout(&output).lines().skip(1).map(str::to_owned).collect();
+    let day = 86_400_000_000_u64;
+    assert_eq!(
+        rows,
+        [
+            format!("1,2,1,,{day},0"),
+            format!("0,2,1,{day},{day},0"),
+            format!("1,2,0,,{day},0"),
+            format!("0,2,0,{day},{day},0"),
+        ]
+    );
+}
+
+#[test]
+fn a_bad_row_stops_it_after_the_rows_before() {
+    let output =
+        sluice(&["replay", "--limit", "sliding-log 5/60s"], "at_us,key,cost\n0,a,1\n0,a,-1\n0,a,1\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output).lines().count(), 2);
+    assert_eq!(
+        stderr(&output),
+        "sluice: line 3: cost \"-1\" is not a cost; use a whole number from 0 to 1000000000\n"
+    );
+}
+
+#[test]
+fn a_bad_limit_is_one_line_and_exit_2() {
+    let output = sluice(&["replay", "--limit", "sliding-log 5/60x"], TRACE);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).starts_with("sluice: sliding-log 5/60x: unknown unit \"x\"; use us ms s m h d"));
+    assert_eq!(stderr(&output).lines().count(), 1);
+}
+
+#[test]
+fn count_all_does_not_go_with_other_limits() {
+    let limits = ["replay", "--limit", "sliding-log 5/60s count=all", "--limit", "token-bucket 1/s"];
+    let output = sluice(&limits, TRACE);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("count=all does not go with other limits"));
+}
+
+#[test]
+fn no_limit_at_all_shows_the_usage() {
+    let output = sluice(&["replay"], TRACE);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--limit <LIMIT>"));
+}
+
+/// `sluice replay ... | head -1` must not complain.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["replay", "--limit", "sliding-log 5/60s"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    let trace = format!("at_us,key,cost\n{}", "0,a,1\n".repeat(100_000));
+    // It stops reading as soon as nobody reads what it writes.
+    let _ = stdin.write_all(trace.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(0)));
+}

@@ -1,0 +1,105 @@
+//! What is read, and how it is printed.
+
+use sluicegate::core::{Algorithm as _, AnyState, Time};
+use sluicegate::{Bounds, Limit};
+
+fn printed(text: &str) -> String {
+    text.parse::<Limit>().unwrap_or_else(|error| panic!("{error}")).to_string()
+}
+
+#[test]
+fn equal_limits_print_the_same() {
+    for (written, canonical) in [
+        ("token-bucket 30/60s burst=15", "token-bucket 30/m burst=15"),
+        ("token-bucket 10/1000ms", "token-bucket 10/s"),
+        ("token-bucket 10/1s", "token-bucket 10/s"),
+        ("token-bucket 10/second", "token-bucket 10/s"),
+        ("token-bucket 10/1seconds burst=10", "token-bucket 10/s"),
+        ("token-bucket 60/60s", "token-bucket 60/m"),
+        ("token-bucket 60/2minutes", "token-bucket 60/2m"),
+        ("token-bucket 5/24hours", "token-bucket 5/d"),
+        ("token-bucket 5/1500us", "token-bucket 5/1500us"),
+        ("token-bucket 007/s", "token-bucket 7/s"),
+        ("token-bucket 50/10s initial=0", "token-bucket 50/10s initial=0"),
+        ("token-bucket 50/10s initial=50", "token-bucket 50/10s"),
+        ("token-bucket 50/10s initial=20 burst=20", "token-bucket 50/10s burst=20"),
+        (
+            "token-bucket 50/10s initial=0 start=2026-11-11T00:00:00+08:00",
+            "token-bucket 50/10s initial=0 start=2026-11-10T16:00:00Z",
+        ),
+        ("leaky-bucket 1/2s capacity=3", "leaky-bucket 1/2s capacity=3"),
+        ("leaky-bucket 3/2s capacity=3", "leaky-bucket 3/2s"),
+        ("fixed-window 5/60s", "fixed-window 5/m"),
+        ("fixed-window 5/60s start=epoch", "fixed-window 5/m"),
+        ("fixed-window 5/60s start=1970-01-01T00:00:00Z", "fixed-window 5/m"),
+        ("fixed-window 5/60s start=first", "fixed-window 5/m start=first"),
+        ("fixed-window 1/day", "fixed-window 1/d"),
+        ("fixed-window 1/day tz=UTC", "fixed-window 1/d"),
+        ("fixed-window 1/day tz=+00:00", "fixed-window 1/d"),
+        ("fixed-window 1/day tz=Asia/Shanghai", "fixed-window 1/day tz=Asia/Shanghai"),
+        ("fixed-window 1/1d tz=asia/shanghai", "fixed-window 1/day tz=Asia/Shanghai"),
+        ("fixed-window 1/day tz=+8", "fixed-window 1/day tz=+08:00"),
+        ("fixed-window 1/day tz=-0330", "fixed-window 1/day tz=-03:30"),
+        ("fixed-window 1/week", "fixed-window 1/week"),
+        ("fixed-window 1/month tz=utc", "fixed-window 1/month"),
+        ("fixed-window 1/year tz=Europe/Berlin", "fixed-window 1/year tz=Europe/Berlin"),
+        (
+            "fixed-window 100/1h start=2026-11-11T00:00:00.000001+08:00",
+            "fixed-window 100/h start=2026-11-10T16:00:00.000001Z",
+        ),
+        ("sliding-log 5/60s", "sliding-log 5/m"),
+        ("sliding-log 5/60s count=all", "sliding-log 5/m count=all"),
+        ("sliding-window 1000/1m", "sliding-window 1000/m"),
+        ("min-interval 200ms", "min-interval 200ms"),
+        ("min-interval 60s", "min-interval 1m"),
+        ("pacer 10/s queue=20", "pacer 10/s queue=20"),
+        ("pacer 10/s queue=10", "pacer 10/s"),
+        ("pacer 10/s queue=0", "pacer 10/s queue=0"),
+        ("  sliding-log \t 5/60s  ", "sliding-log 5/m"),
+        ("token-bucket 1000000000/us", "token-bucket 1000000000/us"),
+        ("token-bucket 1/3650d burst=10", "token-bucket 1/3650d burst=10"),
+        ("min-interval 3650d", "min-interval 3650d"),
+    ] {
+        assert_eq!(printed(written), canonical, "{written}");
+        assert_eq!(printed(canonical), canonical, "{canonical} printed again");
+        assert_eq!(written.parse::<Limit>().unwrap(), canonical.parse().unwrap(), "{written}");
+    }
+}
+
+#[test]
+fn different_limits_differ() {
+    let limits: Vec<Limit> =
+        ["sliding-log 5/60s", "sliding-log 10/60s", "sliding-log 5/60s count=all", "sliding-window 5/60s"]
+            .into_iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+    for (place, limit) in limits.iter().enumerate() {
+        assert_eq!(limits.iter().position(|other| other == limit), Some(place));
+    }
+}
+
+/// 10 tokens in 2 s are 5 in 1 s, but a limit is printed as it was meant.
+#[test]
+fn a_count_is_never_reduced() {
+    assert_eq!(printed("token-bucket 10/2s"), "token-bucket 10/2s");
+}
+
+#[test]
+fn a_larger_log_can_be_asked_for() {
+    let text = "sliding-log 2000000/60s";
+    assert!(text.parse::<Limit>().is_err());
+    let mut bounds = Bounds::default();
+    bounds.log_count_max = 2_000_000;
+    assert_eq!(Limit::parse(text, bounds).unwrap().to_string(), "sliding-log 2000000/m");
+}
+
+#[test]
+fn a_bucket_with_initial_starts_when_the_limiter_was_made_unless_it_says_otherwise() {
+    let at = |micros| Time::from_micros(micros).unwrap();
+    let limit: Limit = "token-bucket 1/s burst=10 initial=0".parse().unwrap();
+    let made = limit.made_at(at(5_000_000));
+    assert_eq!(made.remaining(&AnyState::default(), at(5_000_000)), 0);
+    assert_eq!(made.remaining(&AnyState::default(), at(8_000_000)), 3);
+    let limit: Limit = "token-bucket 1/s burst=10 initial=0 start=1970-01-01T00:00:02Z".parse().unwrap();
+    assert_eq!(limit.made_at(at(5_000_000)).remaining(&AnyState::default(), at(8_000_000)), 6);
+}

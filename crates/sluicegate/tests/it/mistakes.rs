@@ -1,0 +1,150 @@
+//! Every refused limit gives one line: what was written, what is wrong with it, what to write instead.
+
+use sluicegate::Limit;
+
+const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
+
+fn said(text: &str) -> String {
+    text.parse::<Limit>().unwrap_err().to_string()
+}
+
+#[test]
+fn each_mistake_points_at_the_word() {
+    let units = |text: &str| format!("{text}; use {UNITS}");
+    let rows = [
+        ("", "the limit is empty; write one, such as sliding-log 5/60s".to_owned()),
+        (
+            "slding-log 5/60s",
+            r#"slding-log 5/60s: unknown algorithm "slding-log"; use token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer"#.to_owned(),
+        ),
+        ("smooth 10/s", "smooth 10/s: smooth is not available in this version; use token-bucket or pacer".to_owned()),
+        ("sliding-log", "sliding-log: sliding-log needs a measure after it; write 5/60s".to_owned()),
+        ("min-interval", "min-interval: min-interval needs a measure after it; write min-interval 200ms".to_owned()),
+        ("sliding-log 5/60x", units(r#"sliding-log 5/60x: unknown unit "x""#)),
+        ("sliding-log 5/S", units(r#"sliding-log 5/S: unknown unit "S""#)),
+        ("sliding-log 5/60", format!(r#"sliding-log 5/60: "60" has no unit; add one of {UNITS}"#)),
+        ("sliding-log 5/", format!(r#"sliding-log 5/: "" has no unit; add one of {UNITS}"#)),
+        ("sliding-log 5", r#"sliding-log 5: "5" is not COUNT/PERIOD; write how many in how long, such as 5/60s"#.to_owned()),
+        ("sliding-log x/60s", r#"sliding-log x/60s: count "x" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("sliding-log /60s", r#"sliding-log /60s: count "" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("sliding-log -5/60s", r#"sliding-log -5/60s: count "-5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("sliding-log 1.5/60s", r#"sliding-log 1.5/60s: count "1.5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("sliding-log 5/60s 3", r#"sliding-log 5/60s 3: "3" is not an option; write options as name=value, such as burst=15"#.to_owned()),
+        ("token-bucket 5/s burst=", r#"token-bucket 5/s burst=: "burst=" is not an option; write options as name=value, such as burst=15"#.to_owned()),
+        ("token-bucket 5/s burst=3 burst=4", r#"token-bucket 5/s burst=3 burst=4: "burst" is given twice; keep one of them"#.to_owned()),
+        ("token-bucket 5/s brust=3", r#"token-bucket 5/s brust=3: unknown option "brust"; token-bucket takes burst= initial= start="#.to_owned()),
+        ("sliding-window 5/s burst=3", r#"sliding-window 5/s burst=3: unknown option "burst"; sliding-window takes no options"#.to_owned()),
+        ("sliding-log 5/s count=some", r#"sliding-log 5/s count=some: unknown count="some"; use count=all, or leave it out to count allowed calls only"#.to_owned()),
+        ("min-interval 5/s", r#"min-interval 5/s: "5/s" is a rate, min-interval takes a duration; write min-interval 200ms for at most one each 200 ms"#.to_owned()),
+        ("token-bucket 5/week", r#"token-bucket 5/week: "week" is a calendar unit of fixed-window; use 7d, or fixed-window"#.to_owned()),
+        ("fixed-window 5/2weeks", r#"fixed-window 5/2weeks: "2weeks" puts a number on a calendar unit; write week alone, or days such as 14d"#.to_owned()),
+        ("fixed-window 5/h tz=UTC", r#"fixed-window 5/h tz=UTC: tz= goes with a calendar unit, not with "h"; use day, week, month or year, or start=TIME"#.to_owned()),
+        ("fixed-window 5/24h tz=UTC", r#"fixed-window 5/24h tz=UTC: tz= goes with a calendar unit, not with "24h"; use day, week, month or year, or start=TIME"#.to_owned()),
+        ("fixed-window 5/2d tz=UTC", r#"fixed-window 5/2d tz=UTC: tz= goes with a calendar unit, not with "2d"; use day, week, month or year, or start=TIME"#.to_owned()),
+        ("fixed-window 5/month start=first", "fixed-window 5/month start=first: start= does not go with the calendar's month; leave start= out: the calendar says when it begins".to_owned()),
+        ("fixed-window 5/day tz=Mars/Olympus", r#"fixed-window 5/day tz=Mars/Olympus: unknown time zone "Mars/Olympus"; use a name such as Asia/Shanghai, or an offset such as +08:00"#.to_owned()),
+        ("fixed-window 5/day tz=+24:00", r#"fixed-window 5/day tz=+24:00: unknown time zone "+24:00"; use a name such as Asia/Shanghai, or an offset such as +08:00"#.to_owned()),
+        ("fixed-window 5/h start=noon", r#"fixed-window 5/h start=noon: "noon" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("fixed-window 5/h start=2026-11-11T00:00:00", r#"fixed-window 5/h start=2026-11-11T00:00:00: "2026-11-11T00:00:00" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("fixed-window 5/h start=1969-12-31T23:59:59Z", r#"fixed-window 5/h start=1969-12-31T23:59:59Z: "1969-12-31T23:59:59Z" is before 1970, the earliest time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("token-bucket 5/s start=2026-11-11T00:00:00Z", "token-bucket 5/s start=2026-11-11T00:00:00Z: start= says since when a bucket with initial= has been filling; add initial=, such as initial=0, or leave start= out".to_owned()),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(said(text), expected);
+    }
+}
+
+#[test]
+fn each_number_out_of_bounds_says_the_value_the_bound_and_what_to_do() {
+    for (text, expected) in [
+        ("sliding-log 0/60s", "count 0 is below the least, 1; that would deny every call, use at least 1"),
+        (
+            "sliding-window 1000000001/60s",
+            "count 1000000001 is above the most, 1000000000; use a smaller number",
+        ),
+        ("fixed-window 0/month", "count 0 is below the least, 1; that would deny every call, use at least 1"),
+        (
+            "sliding-window 99999999999999999999/60s",
+            "count 99999999999999999999 is above the most, 1000000000; use a smaller number",
+        ),
+        (
+            "token-bucket 1/s burst=0",
+            "burst 0 is below the least, 1; that would deny every call, use at least 1",
+        ),
+        (
+            "token-bucket 1/s burst=1000000001",
+            "burst 1000000001 is above the most, 1000000000; use a smaller number",
+        ),
+        (
+            "token-bucket 1/s burst=5 initial=6",
+            "initial 6 is above the most, 5; a bucket cannot start with more than its burst, use that or less",
+        ),
+        (
+            "leaky-bucket 1/s capacity=0",
+            "capacity 0 is below the least, 1; that would deny every call, use at least 1",
+        ),
+        (
+            "pacer 1/s queue=1000000001",
+            "queue 1000000001 is above the most, 1000000000; use a smaller number",
+        ),
+        ("sliding-log 5/0s", "period 0us is below the least, 1us; use at least 1us"),
+        ("sliding-log 5/3651d", "period 3651d is above the most, 3650d; use at most 3650d"),
+        (
+            "sliding-log 5/999999999999999d",
+            "period 999999999999999d is above the most, 3650d; use at most 3650d",
+        ),
+        ("min-interval 3651d", "interval 3651d is above the most, 3650d; use at most 3650d"),
+        ("min-interval 0ms", "interval 0us is below the least, 1us; use at least 1us"),
+        (
+            "token-bucket 1/d burst=36501",
+            "time to fill 36501d is above the most, 36500d; use a smaller burst, or a faster rate",
+        ),
+        (
+            "leaky-bucket 1/d capacity=36501",
+            "time to drain 36501d is above the most, 36500d; use a smaller capacity, or a faster rate",
+        ),
+        (
+            "pacer 1/d queue=36500",
+            "time to work off the queue 36501d is above the most, 36500d; use a smaller queue, or a faster rate",
+        ),
+        (
+            "sliding-log 1000001/60s",
+            "count 1000001 is above the most, 1000000; a log remembers every call, use sliding-window for a count this large",
+        ),
+    ] {
+        assert_eq!(said(text), format!("{text}: {expected}"));
+    }
+}
+
+#[test]
+fn the_bounds_themselves_are_fine() {
+    for text in [
+        "token-bucket 1/d burst=36500",
+        "token-bucket 1000000000/1us burst=1000000000",
+        "token-bucket 999999999/s",
+        "sliding-log 1000000/1us",
+        "sliding-window 1000000000/3650d",
+        "min-interval 1us",
+        "pacer 1000000000/s queue=1000000000",
+        "fixed-window 1000000000/year tz=Pacific/Kiritimati",
+    ] {
+        text.parse::<Limit>().unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_escaped_and_what_is_long_is_cut() {
+    assert_eq!(
+        said("sliding-log 5/60s\u{1b}[31m"),
+        format!("sliding-log 5/60s\\u{{1b}}[31m: unknown unit \"s\\u{{1b}}[31m\"; use {UNITS}")
+    );
+    let long = said(&"x".repeat(300));
+    assert_eq!(
+        long,
+        format!(
+            "{}…: a limit of 300 bytes is above the most, 256; write one limit, such as sliding-log 5/60s",
+            "x".repeat(80)
+        )
+    );
+    assert!(!said("a\nb\rc d").contains(['\n', '\r']));
+}
