@@ -4,7 +4,7 @@
 //! algorithm answers what remains, how long the waits are, and how a charge changes its state. All of these
 //! are pure functions of the limit's numbers, one key's state and the time.
 
-use crate::decision::Decision;
+use crate::decision::{Decision, Standing};
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
 
@@ -41,8 +41,9 @@ pub trait Algorithm {
         true
     }
 
-    /// Takes `cost` in any case. Callers ask what remains first; debt (by borrowing or settling) is the exception.
-    fn charge(&self, state: &mut Self::State, now: Time, cost: u32);
+    /// Takes `cost` in any case, and says how long it is then until the key is as good as new. Callers ask what
+    /// remains first; debt (by borrowing or settling) is the exception.
+    fn charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Span;
 
     /// Enters a denied call, for limits that count them too. Whether it was entered.
     fn enter_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
@@ -92,8 +93,8 @@ pub trait Algorithm {
             return Decision::yes(self.standing_with(state, now, remaining), Span::ZERO);
         }
         let delay = self.delay(state, now);
-        self.charge(state, now, cost);
-        Decision::yes(self.standing_with(state, now, remaining - cost), delay)
+        let reset_after = self.charge(state, now, cost);
+        Decision::yes(Standing { limit: self.limit(), remaining: remaining - cost, reset_after }, delay)
     }
 }
 

@@ -206,8 +206,8 @@ impl Algorithm for AnyLimit {
         of!(self, |limit| limit.offers(verb))
     }
 
-    fn charge(&self, state: &mut AnyState, now: Time, cost: u32) {
-        tell!(self, state, |limit, state| limit.charge(state, now, cost));
+    fn charge(&self, state: &mut AnyState, now: Time, cost: u32) -> Span {
+        tell!(self, state, |limit, state| limit.charge(state, now, cost))
     }
 
     fn enter_denied(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {

@@ -5,10 +5,12 @@ use crate::time::Span;
 /// What a check, and most other verbs, answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// How the key stands after this call.
-    pub standing: Standing,
-    /// Yes or no, and when to act or to come back.
-    pub outcome: Outcome,
+    standing: Standing,
+    verdict: Verdict,
+    /// Which limit of a list said no.
+    denied_by: u32,
+    /// When allowed the delay, when denied the wait.
+    wait: Span,
 }
 
 /// How a key stands under a limit at one moment.
@@ -22,25 +24,11 @@ pub struct Standing {
     pub reset_after: Span,
 }
 
-/// Yes or no.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// Yes. The caller waits `delay` before acting: zero but for pacing, waiting and reserving.
-    Allowed {
-        /// How long to wait before acting. Rounded up.
-        delay: Span,
-    },
-    /// No, and nothing was charged.
-    Denied(Denial),
-}
-
-/// Why and for how long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Denial {
-    /// The shortest wait after which the same call would be allowed if nobody else came.
-    pub retry_after: RetryAfter,
-    /// Which limit of a list said no, counted from 0.
-    pub denied_by: usize,
+enum Verdict {
+    Allowed,
+    Denied,
+    Never,
 }
 
 /// The shortest wait after which a denied call would be allowed. `Never` is the longest wait of all.
@@ -55,7 +43,7 @@ pub enum RetryAfter {
 impl Decision {
     /// Whether the call may happen.
     pub const fn allowed(&self) -> bool {
-        matches!(self.outcome, Outcome::Allowed { .. })
+        matches!(self.verdict, Verdict::Allowed)
     }
 
     /// The most that an idle key could take at once.
@@ -75,33 +63,40 @@ impl Decision {
 
     /// When denied: how long until the same call would be allowed. `None` when allowed.
     pub const fn retry_after(&self) -> Option<RetryAfter> {
-        match self.outcome {
-            Outcome::Allowed { .. } => None,
-            Outcome::Denied(denial) => Some(denial.retry_after),
+        match self.verdict {
+            Verdict::Allowed => None,
+            Verdict::Denied => Some(RetryAfter::After(self.wait)),
+            Verdict::Never => Some(RetryAfter::Never),
         }
     }
 
-    /// How long the caller has to wait before acting on an allowed call; zero when denied.
+    /// How long the caller has to wait before acting on an allowed call; zero when denied, and zero except for
+    /// pacing, waiting and reserving.
     pub const fn delay(&self) -> Span {
-        match self.outcome {
-            Outcome::Allowed { delay } => delay,
-            Outcome::Denied(_) => Span::ZERO,
-        }
+        if self.allowed() { self.wait } else { Span::ZERO }
     }
 
-    /// When denied: the place in the list of the limit that said no.
-    pub const fn denied_by(&self) -> Option<usize> {
-        match self.outcome {
-            Outcome::Allowed { .. } => None,
-            Outcome::Denied(denial) => Some(denial.denied_by),
-        }
+    /// When denied: the place in the list of the limit that said no, counted from 0.
+    pub const fn denied_by(&self) -> Option<u32> {
+        if self.allowed() { None } else { Some(self.denied_by) }
     }
 
+    #[inline]
     pub(crate) const fn yes(standing: Standing, delay: Span) -> Decision {
-        Decision { standing, outcome: Outcome::Allowed { delay } }
+        Decision { standing, verdict: Verdict::Allowed, denied_by: 0, wait: delay }
     }
 
+    #[inline]
     pub(crate) const fn no(standing: Standing, retry_after: RetryAfter) -> Decision {
-        Decision { standing, outcome: Outcome::Denied(Denial { retry_after, denied_by: 0 }) }
+        let (verdict, wait) = match retry_after {
+            RetryAfter::After(wait) => (Verdict::Denied, wait),
+            RetryAfter::Never => (Verdict::Never, Span::ZERO),
+        };
+        Decision { standing, verdict, denied_by: 0, wait }
+    }
+
+    /// The same denial, by the limit at that place of a list.
+    pub(crate) const fn by(self, place: u32) -> Decision {
+        Decision { denied_by: place, ..self }
     }
 }

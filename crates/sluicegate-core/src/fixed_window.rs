@@ -155,6 +155,7 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    #[inline]
     fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
         match Self::running(state, now) {
             Some(_) => Span::from_micros(state.at - now.as_micros()),
@@ -163,14 +164,15 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         match Self::running(state, now) {
             // Only debt could go beyond 32 bits, and any count above the limit already denies.
             Some(used) => state.a = used.saturating_add(cost),
             // Before the first window there is none to charge: only the debt of a call that cost nothing comes here.
-            None if self.closed_for(now) > Span::ZERO => {}
+            None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }
+        Span::from_micros(state.at - now.as_micros())
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {

@@ -32,6 +32,9 @@ use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::time::{Span, Time};
 
+/// Longer than any length that matters, and short enough to add to any moment.
+const LONGEST: u64 = 1 << 60;
+
 /// `b` of a cell whose key has called, so that a bucket full at the very epoch differs from an unseen one.
 const SEEN: u32 = 1;
 
@@ -49,7 +52,8 @@ impl Exact {
 
     /// To the next whole microsecond.
     fn up(self) -> u64 {
-        self.whole.saturating_add(u64::from(self.part > 0))
+        // Cannot wrap: lengths and moments are below 2^62.
+        self.whole + u64::from(self.part > 0)
     }
 }
 
@@ -60,6 +64,8 @@ pub struct Gcra {
     burst: u32,
     interval: Exact,
     fill: Exact,
+    /// Full, and a century of debt.
+    deepest: Exact,
 }
 
 impl Gcra {
@@ -71,8 +77,9 @@ impl Gcra {
         // Cannot be cut: a remainder is below the count, which is below 2^30.
         let part = u32::try_from(period % count).unwrap_or(u32::MAX);
         let interval = Exact { whole: period / count, part };
-        let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO };
+        let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO, deepest: Exact::ZERO };
         gcra.fill = gcra.time_for(burst);
+        gcra.deepest = gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros()));
         let (fill, most) = (gcra.fill.up(), CENTURY.as_micros());
         if fill > most {
             let (what, advice) = match name {
@@ -95,7 +102,8 @@ impl Gcra {
         self.burst
     }
 
-    /// `interval * units`, exact; saturates beyond any bound for the huge costs that only refunds and settlements meet.
+    /// `interval * units`, exact up to [`LONGEST`]; only the huge costs of refunds and settlements get there.
+    #[inline]
     fn time_for(&self, units: u32) -> Exact {
         if units == 1 {
             return self.interval;
@@ -103,19 +111,23 @@ impl Gcra {
         let (units, count) = (u64::from(units), u64::from(self.rate.count()));
         // Cannot wrap: units < 2^32 and part < 2^30.
         let parts = units * u64::from(self.interval.part);
-        let whole = self.interval.whole.saturating_mul(units).saturating_add(parts / count);
+        let whole = self.interval.whole.saturating_mul(units).saturating_add(parts / count).min(LONGEST);
         Exact { whole, part: u32::try_from(parts % count).unwrap_or(u32::MAX) }
     }
 
+    /// The sum of two lengths, or of a moment and a length.
+    #[inline]
     fn add(&self, left: Exact, right: Exact) -> Exact {
-        // Cannot wrap: both parts are below the count, below 2^30.
-        let part = left.part + right.part;
-        let carry = part >= self.rate.count();
-        let whole = left.whole.saturating_add(right.whole).saturating_add(u64::from(carry));
-        Exact { whole, part: if carry { part - self.rate.count() } else { part } }
+        // Cannot wrap: lengths are at most 2^60 and moments below 2^59; both parts are below the count, below 2^30.
+        let (whole, part) = (left.whole + right.whole, left.part + right.part);
+        match part.checked_sub(self.rate.count()) {
+            Some(part) => Exact { whole: whole + 1, part },
+            None => Exact { whole, part },
+        }
     }
 
     /// `left - right`, or zero.
+    #[inline]
     fn less(&self, left: Exact, right: Exact) -> Exact {
         if left <= right {
             return Exact::ZERO;
@@ -129,6 +141,7 @@ impl Gcra {
     }
 
     /// How far the bucket is from full, as time.
+    #[inline]
     fn ahead(cell: Cell, now: Time) -> Exact {
         match cell.at.checked_sub(now.as_micros()) {
             Some(whole) => Exact { whole, part: cell.a },
@@ -137,12 +150,19 @@ impl Gcra {
     }
 
     /// The state whose bucket is full that long after `now`.
-    fn full_in(&self, ahead: Exact, now: Time) -> Cell {
-        let at = self.add(ahead, Exact::whole(now.as_micros()));
-        Cell { at: at.whole, a: at.part, b: SEEN }
+    #[inline]
+    fn full_in(ahead: Exact, now: Time) -> Cell {
+        Cell { at: now.as_micros() + ahead.whole, a: ahead.part, b: SEEN }
+    }
+
+    /// What remains of the burst with that much of it used.
+    #[inline]
+    fn remaining(&self, ahead: Exact) -> u32 {
+        u32::try_from(self.used(ahead)).map_or(0, |used| self.burst.saturating_sub(used))
     }
 
     /// Units used, rounded up: `ceil(ahead / interval)`.
+    #[inline]
     fn used(&self, ahead: Exact) -> u64 {
         let (count, period) = (u64::from(self.rate.count()), self.rate.period().as_micros());
         // Below 2^33 µs (2.4 hours) ahead, times a count below 2^30, stays within 64 bits: the common case.
@@ -158,23 +178,22 @@ impl Gcra {
         u128::from(length.whole) * u128::from(self.rate.count()) + u128::from(length.part)
     }
 
-    /// Spends `cost` in any case; beyond full and a century of debt nothing is added.
-    fn spend(&self, cell: Cell, now: Time, cost: u32) -> Cell {
-        let ahead = Self::ahead(cell, now);
-        let most = self.add(self.fill, Exact::whole(CENTURY.as_micros()));
-        // The cap stops new debt; after a step back of the clock the bucket may already be further ahead.
-        let due = self.add(ahead, self.time_for(cost)).min(most).max(ahead);
-        self.full_in(due, now)
+    /// How far the bucket is from full after spending `cost` in any case.
+    #[inline]
+    fn spend(&self, ahead: Exact, cost: u32) -> Exact {
+        let due = self.add(ahead, self.time_for(cost));
+        // No debt is added beyond a century; after a step back of the clock the bucket may already be deeper.
+        if due > self.deepest { self.deepest.max(ahead) } else { due }
     }
 
     /// Brings the full moment `give` nearer, but not before now.
     fn bring_nearer(&self, cell: Cell, now: Time, give: Exact) -> Cell {
-        self.full_in(self.less(Self::ahead(cell, now), give), now)
+        Self::full_in(self.less(Self::ahead(cell, now), give), now)
     }
 
     /// The state of a key that has used `units` by now.
     pub(crate) fn with_used(&self, units: u32, now: Time) -> Cell {
-        self.full_in(self.time_for(units), now)
+        Self::full_in(self.time_for(units), now)
     }
 }
 
@@ -219,9 +238,7 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
-        let gcra = self.gcra();
-        let used = gcra.used(Gcra::ahead(self.current(state, now), now));
-        u32::try_from(used).map_or(0, |used| gcra.burst.saturating_sub(used))
+        self.gcra().remaining(Gcra::ahead(self.current(state, now), now))
     }
 
     #[inline]
@@ -229,6 +246,7 @@ impl<B: Bucket> Algorithm for B {
         Span::from_micros(Gcra::ahead(self.later(state, now), now).up())
     }
 
+    #[inline]
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let gcra = self.gcra();
         let due = gcra.add(Gcra::ahead(self.later(state, now), now), gcra.time_for(cost));
@@ -250,8 +268,10 @@ impl<B: Bucket> Algorithm for B {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) {
-        *state = self.gcra().spend(self.current(state, now), now, cost);
+    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+        let due = self.gcra().spend(Gcra::ahead(self.current(state, now), now), cost);
+        *state = Gcra::full_in(due, now);
+        Span::from_micros(due.up())
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
@@ -326,7 +346,7 @@ impl<B: Bucket> Algorithm for B {
         let (old_period, period) =
             (u128::from(before.rate.period().as_micros()), u128::from(gcra.rate.period().as_micros()));
         // units used = used_periods / old_period; as parts of a microsecond at the new rate: units * period.
-        let most = gcra.parts(gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros())));
+        let most = gcra.parts(gcra.deepest);
         let parts = (used_periods / old_period)
             .checked_mul(period)
             // Cannot wrap: a remainder below 2^49 times a period below 2^49.
@@ -337,6 +357,6 @@ impl<B: Bucket> Algorithm for B {
             whole: u64::try_from(parts / count).unwrap_or(u64::MAX),
             part: u32::try_from(parts % count).unwrap_or(u32::MAX),
         };
-        *state = gcra.full_in(ahead, now);
+        *state = Gcra::full_in(ahead, now);
     }
 }

@@ -11,7 +11,7 @@
 //! call on several keys may not.
 
 use crate::algorithm::{Algorithm, Charge};
-use crate::decision::{Decision, Denial, Outcome, RetryAfter, Standing};
+use crate::decision::{Decision, Standing};
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
 use alloc::vec::Vec;
@@ -110,19 +110,18 @@ pub(crate) fn reserve_all<A: Algorithm>(
 /// The longest delay if all allow, or the answer of the one that says no for longest.
 fn strictest(answers: impl Iterator<Item = Decision>) -> Result<Span, Decision> {
     let mut longest_delay = Span::ZERO;
-    let mut denied: Option<(RetryAfter, Decision)> = None;
-    for (place, answer) in answers.enumerate() {
-        match answer.outcome {
-            Outcome::Allowed { delay } => longest_delay = longest_delay.max(delay),
-            Outcome::Denied(Denial { retry_after, .. }) => {
-                if denied.is_none_or(|(longest, _)| retry_after > longest) {
-                    let outcome = Outcome::Denied(Denial { retry_after, denied_by: place });
-                    denied = Some((retry_after, Decision { outcome, ..answer }));
-                }
+    let mut denied: Option<Decision> = None;
+    for (place, answer) in (0..).zip(answers) {
+        match answer.retry_after() {
+            None => longest_delay = longest_delay.max(answer.delay()),
+            // Absent is the least of all, so the first denial is taken too.
+            longer if longer > denied.and_then(|denied| denied.retry_after()) => {
+                denied = Some(answer.by(place));
             }
+            Some(_) => {}
         }
     }
-    denied.map_or(Ok(longest_delay), |(_, decision)| Err(decision))
+    denied.map_or(Ok(longest_delay), Err)
 }
 
 /// The standing with the least remaining, the first of equals.

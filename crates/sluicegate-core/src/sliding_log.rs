@@ -176,7 +176,7 @@ impl Algorithm for SlidingLog {
         !self.count_all || verb == Verb::Refund
     }
 
-    fn charge(&self, state: &mut Log, now: Time, cost: u32) {
+    fn charge(&self, state: &mut Log, now: Time, cost: u32) -> Span {
         for _ in 0..self.oldest_live(state, now) {
             state.pop_oldest();
         }
@@ -186,6 +186,7 @@ impl Algorithm for SlidingLog {
             Some(last) if last.at == state.latest => last.total = total,
             _ => state.entries.push_back(Entry { at: state.latest, total }),
         }
+        Span::from_micros(state.latest + self.rate.period().as_micros() - now.as_micros())
     }
 
     fn enter_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {

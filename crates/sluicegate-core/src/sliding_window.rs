@@ -91,8 +91,12 @@ impl SlidingWindow {
     /// How long after the start of its second window a count of `fading` has come down to `room`, rounded up.
     fn faded_to(&self, room: u64, fading: u32) -> u64 {
         // room * period / fading of the window may be left; what is rounded down there is rounded up here.
-        let left = u128::from(room) * u128::from(self.period()) / u128::from(fading.max(1));
-        self.period().saturating_sub(u64::try_from(left).unwrap_or(u64::MAX))
+        let (period, fading) = (self.period(), u64::from(fading.max(1)));
+        let left = room.checked_mul(period).map(|product| product / fading).unwrap_or_else(|| {
+            let left = u128::from(room) * u128::from(period) / u128::from(fading);
+            u64::try_from(left).unwrap_or(u64::MAX)
+        });
+        period.saturating_sub(left)
     }
 }
 
@@ -122,6 +126,7 @@ impl Algorithm for SlidingWindow {
         Span::from_micros(began + windows * self.period() - now.as_micros())
     }
 
+    #[inline]
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let Counters { prev, cur, began, .. } = self.counters(state, now);
         let room = u64::from(self.rate.count().saturating_sub(cost));
@@ -134,10 +139,12 @@ impl Algorithm for SlidingWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let Counters { prev, cur, began, elapsed } = self.counters(state, now);
         // Only debt could go beyond 32 bits, and any count above the limit already denies.
         *state = Cell { at: began + elapsed, a: prev, b: cur.saturating_add(cost) };
+        // What this window holds has faded by the end of the next.
+        Span::from_micros(began + 2 * self.period() - now.as_micros())
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {

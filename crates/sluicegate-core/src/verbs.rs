@@ -81,11 +81,13 @@ pub trait Verbs: Algorithm {
     }
 
     #[doc(hidden)]
+    #[inline]
     fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
     #[doc(hidden)]
+    #[inline]
     fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
         let retry_after = if cost > self.limit() {
             RetryAfter::Never

@@ -1,0 +1,100 @@
+//! A limit whose numbers change keeps what its keys have used.
+
+use fastrand::Rng;
+use sluicegate::Limit;
+use sluicegate::core::{Algorithm as _, AnyState, Time};
+use sluicegate_conformance::random;
+
+fn at(micros: u64) -> Time {
+    Time::from_micros(micros).unwrap()
+}
+
+fn remaining_after_change(old: &str, used: u32, new: &str, then: u64) -> u32 {
+    let now = at(1_794_398_400_000_000);
+    let (old, new) = [old, new].map(|text| text.parse::<Limit>().unwrap().made_at(now)).into();
+    let mut state = AnyState::default();
+    assert!(old.check(&mut state, now, used).allowed());
+    let then = at(now.as_micros() + then);
+    new.adopt(&old, &mut state, then);
+    new.remaining(&state, then)
+}
+
+#[test]
+fn a_bucket_keeps_its_tokens_used_and_a_window_or_log_its_count() {
+    let second = 1_000_000;
+    for (old, used, new, then, expected) in [
+        // Six used, two of them back after 2 s at the old rate; then 4 of the new burst are used.
+        ("token-bucket 1/s burst=10", 6, "token-bucket 100/s burst=20", 2 * second, 16),
+        ("token-bucket 1/s burst=10", 6, "token-bucket 1/s burst=3", 2 * second, 0),
+        ("leaky-bucket 1/s capacity=10", 6, "leaky-bucket 1/h capacity=10", 2 * second, 6),
+        ("pacer 1/s queue=9", 6, "pacer 3/s queue=9", 2 * second, 6),
+        ("fixed-window 5/d", 3, "fixed-window 10/d", second, 7),
+        ("fixed-window 5/d", 3, "fixed-window 2/d", second, 0),
+        ("fixed-window 5/day tz=Asia/Shanghai", 3, "fixed-window 9/day tz=Asia/Shanghai", second, 6),
+        ("sliding-log 5/60s", 3, "sliding-log 10/60s", second, 7),
+        ("sliding-log 5/60s", 3, "sliding-log 10/10s", second, 7),
+        ("sliding-window 5/60s", 3, "sliding-window 10/60s", second, 7),
+        // What changes more than its numbers starts afresh.
+        ("fixed-window 5/d", 3, "fixed-window 5/h", second, 5),
+        ("fixed-window 5/d", 3, "fixed-window 5/d start=first", second, 5),
+        ("fixed-window 5/day tz=Asia/Shanghai", 3, "fixed-window 5/day tz=Asia/Tokyo", second, 5),
+        ("sliding-window 5/60s", 3, "sliding-window 5/10s", second, 5),
+        ("token-bucket 1/s burst=10", 6, "leaky-bucket 1/s capacity=10", second, 10),
+        ("sliding-log 5/60s", 3, "fixed-window 5/60s", second, 5),
+        ("fixed-window 5/60s", 3, "sliding-log 5/60s", second, 5),
+    ] {
+        assert_eq!(remaining_after_change(old, used, new, then), expected, "{old} to {new}");
+    }
+}
+
+/// The old limit with a faster rate or a larger burst allows at least what it allowed before, from the change on.
+#[test]
+fn raising_a_rate_never_denies_more() {
+    let mut compared = 0;
+    for seed in 0..4_000 {
+        let mut rng = Rng::with_seed(seed);
+        let (count, period) =
+            (random::number(&mut rng, 1, 1_000_000), random::number(&mut rng, 1, 1_000_000_000));
+        let burst = random::number(&mut rng, 1, 1_000_000);
+        let (more, less) = (random::number(&mut rng, count, 1_000_000), random::number(&mut rng, 1, period));
+        let texts =
+            [(count, period, burst), (more, less, burst + rng.u64(..10))].map(|(count, period, burst)| {
+                format!("token-bucket {count}/{period}us burst={burst}").parse::<Limit>()
+            });
+        let [Ok(old), Ok(new)] = texts else { continue };
+        let trace = random::trace(&mut rng, std::slice::from_ref(&old), 20, false);
+        let (old_made, new_made) = (old.made_at(trace[0].at), new.made_at(trace[0].at));
+        let mut state = AnyState::default();
+        for call in &trace {
+            let mut changed = state.clone();
+            new_made.adopt(&old_made, &mut changed, call.at);
+            let (before, after) =
+                (old_made.remaining(&state, call.at), new_made.remaining(&changed, call.at));
+            assert!(after >= before, "{old} to {new} at {call:?}: {before} became {after}");
+            compared += 1;
+            old_made.check(&mut state, call.at, call.cost);
+        }
+    }
+    assert!(compared > 20_000, "only {compared}");
+}
+
+#[test]
+fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
+    for seed in 0..4_000 {
+        let mut rng = Rng::with_seed(seed);
+        let algorithm = Limit::ALGORITHMS[rng.usize(..Limit::ALGORITHMS.len())];
+        let (old, new) = (random::limit(&mut rng, algorithm), random::limit(&mut rng, algorithm));
+        let trace = random::trace(&mut rng, std::slice::from_ref(&old), 20, true);
+        let (old_made, new_made) = (old.made_at(trace[0].at), new.made_at(trace[0].at));
+        let mut state = AnyState::default();
+        for call in &trace {
+            old_made.check(&mut state, call.at, call.cost);
+            let mut same = state.clone();
+            old_made.adopt(&old_made, &mut same, call.at);
+            assert_eq!(same, state, "{old}");
+            let mut changed = state.clone();
+            new_made.adopt(&old_made, &mut changed, call.at);
+            assert!(new_made.remaining(&changed, call.at) <= new_made.limit(), "{old} to {new}");
+        }
+    }
+}

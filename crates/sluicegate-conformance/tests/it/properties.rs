@@ -1,0 +1,281 @@
+//! The promises, each on its own, over random limits and traces: no model is asked.
+
+use fastrand::Rng;
+use sluicegate::core::verbs::Verbs as _;
+use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
+use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate_conformance::random::{self, Call};
+
+/// Random traces for each algorithm and property.
+const TRACES: u64 = 300;
+const LENGTH: usize = 60;
+
+/// Runs a property over random limits of every algorithm, each with a trace of one key.
+fn for_all(may_step_back: bool, mut property: impl FnMut(&Limit, &AnyLimit, &[Call])) {
+    for algorithm in Limit::ALGORITHMS {
+        for seed in 0..TRACES {
+            let mut rng = Rng::with_seed(seed);
+            let limit = random::limit(&mut rng, algorithm);
+            let limits = std::slice::from_ref(&limit);
+            let trace = random::trace(&mut rng, limits, LENGTH, may_step_back);
+            property(&limit, &limit.made_at(trace[0].at), &trace);
+        }
+    }
+}
+
+fn counts_denied(limit: &Limit) -> bool {
+    matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. })
+}
+
+fn later(at: Time, wait: Span) -> Option<Time> {
+    Time::from_micros(at.as_micros() + wait.as_micros())
+}
+
+#[test]
+fn retry_after_is_tight() {
+    let mut tried = 0;
+    for_all(true, |limit, made, trace| {
+        let mut state = AnyState::default();
+        for call in trace {
+            let decision = made.check(&mut state, call.at, call.cost);
+            if let Some(RetryAfter::After(wait)) = decision.retry_after() {
+                assert!(wait > Span::ZERO, "{limit}: told to come back at once at {call:?}");
+                let Some(then) = later(call.at, wait) else { continue };
+                let before = Time::from_micros(then.as_micros() - 1).unwrap();
+                assert!(made.peek(&state, then, call.cost).allowed(), "{limit}: still denied, {call:?}");
+                assert!(!made.peek(&state, before, call.cost).allowed(), "{limit}: allowed before, {call:?}");
+                tried += 1;
+            }
+        }
+    });
+    assert!(tried > 10_000, "only {tried} denials");
+}
+
+#[test]
+fn reset_after_is_tight() {
+    for_all(true, |limit, made, trace| {
+        let mut state = AnyState::default();
+        for call in trace {
+            let wait = made.check(&mut state, call.at, call.cost).reset_after();
+            let Some(then) = later(call.at, wait) else { continue };
+            assert_eq!(made.reset_after(&state, then), Span::ZERO, "{limit}: {call:?}");
+            if wait > Span::ZERO {
+                let before = Time::from_micros(then.as_micros() - 1).unwrap();
+                assert_eq!(made.reset_after(&state, before), Span::from_micros(1), "{limit}: {call:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_denial_a_peek_and_a_cost_of_nothing_change_nothing() {
+    for_all(true, |limit, made, trace| {
+        let mut state = AnyState::default();
+        for call in trace {
+            let before = state.clone();
+            made.peek(&state, call.at, call.cost);
+            let decision = made.check(&mut state, call.at, call.cost);
+            // A log that has no entries yet may have been made room for.
+            let is_same = before == state || before == AnyState::default() && made.is_idle(&state, call.at);
+            if !decision.allowed() && !counts_denied(limit) || call.cost == 0 {
+                assert!(is_same, "{limit}: {call:?}: {before:?} became {state:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn one_large_call_leaves_the_state_of_many_small_ones() {
+    for_all(false, |limit, made, trace| {
+        let (mut large, mut small) = (AnyState::default(), AnyState::default());
+        for call in trace {
+            let cost = call.cost.min(20);
+            let at_once = made.check(&mut large, call.at, cost);
+            if at_once.allowed() {
+                (0..cost).for_each(|_| assert!(made.check(&mut small, call.at, 1).allowed(), "{limit}"));
+                assert_eq!(
+                    made.standing(&large, call.at),
+                    made.standing(&small, call.at),
+                    "{limit}: {call:?}"
+                );
+            } else if counts_denied(limit) {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_key_that_has_recovered_may_be_forgotten() {
+    let mut forgotten = 0;
+    for_all(false, |limit, made, trace| {
+        let (mut kept, mut dropped) = (AnyState::default(), AnyState::default());
+        for call in trace {
+            if made.is_idle(&dropped, call.at) {
+                dropped = AnyState::default();
+                forgotten += 1;
+            }
+            let (one, other) =
+                (made.check(&mut kept, call.at, call.cost), made.check(&mut dropped, call.at, call.cost));
+            assert_eq!(one, other, "{limit}: {call:?}");
+        }
+    });
+    assert!(forgotten > 10_000, "only {forgotten}");
+}
+
+/// The calls that were allowed, each counted at the latest time at which one was allowed so far.
+fn admitted(made: &AnyLimit, trace: &[Call]) -> Vec<(u64, u64)> {
+    let (mut state, mut latest) = (AnyState::default(), 0);
+    let mut admitted = Vec::new();
+    for call in trace {
+        if made.check(&mut state, call.at, call.cost).allowed() && call.cost > 0 {
+            latest = call.at.as_micros().max(latest);
+            admitted.push((latest, u64::from(call.cost)));
+        }
+    }
+    admitted
+}
+
+/// The most that lies within any stretch: from each call on, while `within` says so of the time since.
+fn worst(admitted: &[(u64, u64)], within: impl Fn(u64) -> bool) -> u64 {
+    let from = |start: usize| {
+        let rest = &admitted[start..];
+        rest.iter().take_while(|(at, _)| within(at - rest[0].0)).map(|(_, cost)| cost).sum()
+    };
+    (0..admitted.len()).map(from).max().unwrap_or(0)
+}
+
+/// `burst + w * count / period` in any stretch of length w, in whole numbers.
+fn keeps_to_bucket(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, burst: u64) {
+    for start in 0..admitted.len() {
+        let mut total = 0;
+        for (at, cost) in &admitted[start..] {
+            total += u128::from(*cost);
+            let width = u128::from(at - admitted[start].0);
+            let (count, period) = (u128::from(rate.count()), u128::from(rate.period().as_micros()));
+            let over = (total * period).saturating_sub(u128::from(burst) * period);
+            assert!(over <= width * count, "{limit}: {total} within {width} µs");
+        }
+    }
+}
+
+fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
+    let admitted = admitted(made, trace);
+    match limit.spec() {
+        Spec::TokenBucket { rate, burst, .. } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*burst)),
+        Spec::LeakyBucket { rate, capacity } => {
+            keeps_to_bucket(limit, &admitted, *rate, u64::from(*capacity))
+        }
+        Spec::Pacer { rate, queue } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*queue) + 1),
+        Spec::MinInterval { interval } => {
+            keeps_to_bucket(limit, &admitted, Rate::new(1, *interval).unwrap(), 1);
+        }
+        Spec::SlidingLog { rate, .. } => {
+            let most = worst(&admitted, |since| since < rate.period().as_micros());
+            assert!(most <= u64::from(rate.count()), "{limit}: {most} in one period");
+        }
+        Spec::SlidingWindow { rate } => {
+            let period = rate.period().as_micros();
+            let in_window = |window: u64| admitted.iter().filter(move |(at, _)| at / period == window);
+            for (at, _) in &admitted {
+                let total: u64 = in_window(at / period).map(|(_, cost)| cost).sum();
+                assert!(total <= u64::from(rate.count()), "{limit}: {total} in one window");
+            }
+            let most = worst(&admitted, |since| since < period);
+            assert!(most <= 2 * u64::from(rate.count()), "{limit}: {most} in one period");
+        }
+        Spec::FixedWindow { count, windows } => {
+            if let WindowSpec::Aligned { period, .. } | WindowSpec::First { period } = windows {
+                let most = worst(&admitted, |since| since < period.as_micros());
+                assert!(most <= 2 * u64::from(*count), "{limit}: {most} in one period");
+            }
+            // Each window: from one boundary to the next, wherever the calendar or the first call puts them.
+            let (mut end, mut used) = (0, 0);
+            for (at, cost) in &admitted {
+                let now = Time::from_micros(*at).unwrap();
+                if *at >= end {
+                    used = 0;
+                    let mut state = AnyState::default();
+                    made.charge(&mut state, now, 1);
+                    end = made.next_window(&state, now).as_micros();
+                }
+                used += cost;
+                assert!(used <= u64::from(*count), "{limit}: {used} in one window");
+            }
+        }
+        other => panic!("no promise for {other:?}"),
+    }
+}
+
+#[test]
+fn no_limit_admits_more_than_it_promises() {
+    for_all(false, keeps_its_promise);
+}
+
+#[test]
+fn time_going_back_admits_no_more() {
+    for_all(true, keeps_its_promise);
+}
+
+#[test]
+fn time_going_back_locks_nobody_out_for_longer_than_the_step_and_the_usual_wait() {
+    for_all(true, |limit, made, trace| {
+        let (mut state, mut latest) = (AnyState::default(), trace[0].at);
+        for call in trace {
+            let decision = made.check(&mut state, call.at, call.cost);
+            if let (Some(RetryAfter::After(wait)), true) = (decision.retry_after(), call.at < latest) {
+                let usual = match made.peek(&state, latest, call.cost).retry_after() {
+                    Some(RetryAfter::After(wait)) => wait,
+                    _ => Span::ZERO,
+                };
+                let step = latest.since(call.at);
+                assert!(
+                    wait.as_micros() <= step.as_micros() + usual.as_micros(),
+                    "{limit}: {call:?} waits {wait} after a step of {step}, usually {usual}"
+                );
+            }
+            latest = latest.max(call.at);
+        }
+    });
+}
+
+/// Thousands of calls in one microsecond are thousands of calls.
+#[test]
+fn equal_timestamps_are_ordinary() {
+    let now = Time::from_micros(1_794_398_400_000_000).unwrap();
+    for text in [
+        "token-bucket 5000/s",
+        "leaky-bucket 5000/s",
+        "pacer 5000/s queue=4999",
+        "fixed-window 5000/s",
+        "fixed-window 5000/s start=first",
+        "fixed-window 5000/day tz=Asia/Shanghai",
+        "sliding-log 5000/s",
+        "sliding-log 5000/s count=all",
+        "sliding-window 5000/s",
+    ] {
+        let made = text.parse::<Limit>().unwrap().made_at(now);
+        let mut state = AnyState::default();
+        let allowed = (0..10_000).filter(|_| made.check(&mut state, now, 1).allowed()).count();
+        assert_eq!(allowed, 5_000, "{text}");
+    }
+}
+
+/// A slow limit that is polled often still gets all of its due: no part of a unit is thrown away.
+#[test]
+fn polling_loses_nothing() {
+    for poll in [1, 7, 999, 1_000, 333_333, 999_999] {
+        let made = "token-bucket 3/s burst=1".parse::<Limit>().unwrap().made_at(Time::EPOCH);
+        let mut state = AnyState::default();
+        let polls = 30_000_000 / poll;
+        let calls = (0..polls.min(200_000)).map(|place| Time::from_micros(place * poll).unwrap());
+        let last = polls.min(200_000).saturating_sub(1) * poll;
+        let allowed = calls.filter(|&now| made.check(&mut state, now, 1).allowed()).count() as u64;
+        // One at once, then one for each third of a second; waiting for the next poll costs less than one poll each.
+        let least = 1 + last / (333_334 + poll);
+        assert!(
+            allowed >= least && allowed <= 1 + last * 3 / 1_000_000,
+            "every {poll} µs: {allowed} of {least}"
+        );
+    }
+}
