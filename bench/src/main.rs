@@ -9,9 +9,7 @@ mod replay;
 fn main() {
     core_decision::run();
     println!();
-    if std::env::args().nth(1).as_deref() != Some("core") {
-        replay::run();
-    }
+    replay::run();
 }
 
 /// The median of some figures.

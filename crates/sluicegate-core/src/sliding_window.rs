@@ -92,10 +92,12 @@ impl SlidingWindow {
     fn faded_to(&self, room: u64, fading: u32) -> u64 {
         // room * period / fading of the window may be left; what is rounded down there is rounded up here.
         let (period, fading) = (self.period(), u64::from(fading.max(1)));
-        let left = room.checked_mul(period).map(|product| product / fading).unwrap_or_else(|| {
-            let left = u128::from(room) * u128::from(period) / u128::from(fading);
-            u64::try_from(left).unwrap_or(u64::MAX)
-        });
+        let left = match room.checked_mul(period) {
+            Some(product) => product / fading,
+            None => {
+                u64::try_from(u128::from(room) * u128::from(period) / u128::from(fading)).unwrap_or(u64::MAX)
+            }
+        };
         period.saturating_sub(left)
     }
 }

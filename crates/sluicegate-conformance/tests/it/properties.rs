@@ -164,7 +164,7 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
     match limit.spec() {
         Spec::TokenBucket { rate, burst, .. } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*burst)),
         Spec::LeakyBucket { rate, capacity } => {
-            keeps_to_bucket(limit, &admitted, *rate, u64::from(*capacity))
+            keeps_to_bucket(limit, &admitted, *rate, u64::from(*capacity));
         }
         Spec::Pacer { rate, queue } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*queue) + 1),
         Spec::MinInterval { interval } => {
@@ -272,10 +272,10 @@ fn polling_loses_nothing() {
         let last = polls.min(200_000).saturating_sub(1) * poll;
         let allowed = calls.filter(|&now| made.check(&mut state, now, 1).allowed()).count() as u64;
         // One at once, then one for each third of a second; waiting for the next poll costs less than one poll each.
-        let least = 1 + last / (333_334 + poll);
+        let fewest = 1 + last / (333_334 + poll);
         assert!(
-            allowed >= least && allowed <= 1 + last * 3 / 1_000_000,
-            "every {poll} µs: {allowed} of {least}"
+            allowed >= fewest && allowed <= 1 + last * 3 / 1_000_000,
+            "every {poll} µs: {allowed} of {fewest}"
         );
     }
 }

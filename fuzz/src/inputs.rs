@@ -1,0 +1,76 @@
+//! What must hold for any input. The fuzzer calls these, and a test of `sluicegate-sim` replays the corpus with them.
+
+#![allow(dead_code, reason = "each fuzz target uses one of them")]
+
+use sluicegate::Limit;
+use sluicegate::core::{Account, Algorithm as _, Time};
+use sluicegate_sim::Replay;
+use sluicegate_sim::replay::{HEADER, ReplayError, run};
+
+/// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal to it and decides.
+pub(crate) fn limit(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match text.parse::<Limit>() {
+        Err(error) => is_one_line(&error.to_string()),
+        Ok(limit) => {
+            let printed = limit.to_string();
+            let again: Limit = printed.parse().expect("what was printed can be read");
+            assert_eq!(again, limit, "{text} printed as {printed}");
+            assert_eq!(again.to_string(), printed, "the canonical form is canonical");
+            decides(&limit);
+        }
+    }
+}
+
+/// Calls at the edges of time and cost: the promises that hold for every limit do.
+fn decides(limit: &Limit) {
+    let made = limit.made_at(Time::saturating_from_micros(1_000_000));
+    for cost in [0, 1, made.limit(), made.limit().saturating_add(1), u32::MAX] {
+        let mut account = Account::default();
+        for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 253_402_300_799_999_998] {
+            let now = Time::saturating_from_micros(at);
+            let decision = account.check(std::slice::from_ref(&made), now, cost);
+            assert!(decision.remaining() <= decision.limit(), "{limit}");
+            assert!(decision.allowed() || cost > 0, "{limit} denied a call that costs nothing");
+            assert!(!decision.allowed() || cost <= made.limit(), "{limit} allowed more than its limit");
+        }
+    }
+}
+
+/// Any bytes as limits (the first line, separated by `;`) and a trace: a decision for each call up to the first bad
+/// row, which is refused in one printable line.
+pub(crate) fn trace(data: &[u8]) {
+    let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
+    let (limits, trace) = data.split_at(cut);
+    let limits = String::from_utf8_lossy(limits);
+    let Ok(limits) = limits.split(';').map(str::parse::<Limit>).collect::<Result<Vec<_>, _>>() else {
+        return;
+    };
+    let Ok(replay) = Replay::new(limits) else { return };
+    let mut out = Vec::new();
+    let result = run(replay, trace.get(1..).unwrap_or_default(), &mut out);
+    let out = String::from_utf8(out).expect("decisions are text");
+    let mut rows = out.lines();
+    match result {
+        Ok(calls) => {
+            assert_eq!(rows.next(), Some(HEADER));
+            assert_eq!(rows.clone().count() as u64, calls, "one decision a call");
+        }
+        Err(ReplayError::Trace(error)) => is_one_line(&error.to_string()),
+        Err(ReplayError::Write(error)) => panic!("writing to memory cannot fail: {error}"),
+    }
+    for row in rows.filter(|row| *row != HEADER) {
+        let fields: Vec<&str> = row.split(',').collect();
+        assert_eq!(fields.len(), 6, "{row}");
+        assert_eq!(
+            fields[0] == "1",
+            fields[3].is_empty(),
+            "allowed has no retry_after, denied has one: {row}"
+        );
+    }
+}
+
+fn is_one_line(message: &str) {
+    assert!(!message.is_empty() && message.chars().count() < 600, "{message:?}");
+    assert!(!message.chars().any(char::is_control), "{message:?}");
+}
