@@ -1,7 +1,8 @@
 //! Everything that has to be clean before a change lands, in the order in which it fails fastest.
 
 use crate::root;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const STEPS: [(&str, &[&str]); 4] = [
@@ -12,19 +13,78 @@ const STEPS: [(&str, &[&str]); 4] = [
 ];
 
 pub(crate) fn run() -> Result<(), String> {
+    let mut total = Tests::default();
     for (name, arguments) in STEPS {
         println!("==> {name}: cargo {}", arguments.join(" "));
         let began = Instant::now();
-        let status = Command::new(env!("CARGO"))
-            .args(arguments)
-            .current_dir(root())
-            .env("RUSTDOCFLAGS", "--deny warnings")
-            .status()
-            .map_err(|error| format!("cargo does not start: {error}"))?;
-        if !status.success() {
-            return Err(format!("{name} failed; run it alone with: cargo {}", arguments.join(" ")));
-        }
+        let tests = cargo(arguments).map_err(|problem| format!("{name}: {problem}"))?;
         println!("==> {name}: ok in {:.0} s", began.elapsed().as_secs_f64());
+        total.passed += tests.passed;
+        total.failed += tests.failed;
     }
+    println!("total: {} passed, {} failed", total.passed, total.failed);
     Ok(())
+}
+
+/// How many tests ran, over all test binaries.
+#[derive(Default)]
+struct Tests {
+    passed: u64,
+    failed: u64,
+}
+
+/// Runs cargo, handing on what it prints and counting the tests in it.
+fn cargo(arguments: &[&str]) -> Result<Tests, String> {
+    let mut child = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .env("RUSTDOCFLAGS", "--deny warnings")
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    let mut tests = Tests::default();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
+        let line = line.map_err(|error| format!("what cargo prints cannot be read: {error}"))?;
+        println!("{line}");
+        tests.count(&line);
+    }
+    let status = child.wait().map_err(|error| format!("cargo is lost: {error}"))?;
+    if status.success() {
+        Ok(tests)
+    } else {
+        Err(format!("failed; run it alone with: cargo {}", arguments.join(" ")))
+    }
+}
+
+impl Tests {
+    /// Adds up `test result: ok. 5 passed; 0 failed; ...`.
+    fn count(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        let number = |word: &str| {
+            let words: Vec<&str> = result.split([' ', ';']).collect();
+            words
+                .windows(2)
+                .find(|pair| pair[1] == word)
+                .and_then(|pair| pair[0].parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        self.passed += number("passed");
+        self.failed += number("failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_all_binaries_are_added_up() {
+        let mut tests = Tests::default();
+        tests.count(
+            "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        );
+        tests.count("test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        tests.count("something else 3 passed");
+        assert_eq!((tests.passed, tests.failed), (17, 1));
+    }
 }

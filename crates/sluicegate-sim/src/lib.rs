@@ -6,6 +6,7 @@
 pub mod records;
 pub mod replay;
 pub mod scenarios;
+pub mod strip;
 pub mod trace;
 
 pub use replay::Replay;

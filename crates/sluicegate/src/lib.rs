@@ -33,3 +33,8 @@ mod limit;
 
 pub use calendar::{CalendarUnit, Zone};
 pub use limit::{Bounds, Initial, Limit, LimitError, Spec, WindowSpec};
+
+/// The README's code is compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

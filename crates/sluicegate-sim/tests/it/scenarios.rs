@@ -73,3 +73,11 @@ fn a_reservation_borrows_and_a_cancel_returns_it() {
     assert!(!account.cancel(&limits, now, receipt.unwrap()), "a receipt is good for one cancel");
     assert_eq!(account.peek(&limits, now, 0).reset_after(), Span::from_micros(2_000_000));
 }
+
+/// The README's first picture is what the limits really do.
+#[test]
+fn the_picture_in_the_readme_is_true() {
+    let picture = sluicegate_sim::strip::comparison().unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    assert!(readme.contains(&picture), "README.md should show\n{picture}");
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Longer texts are cut where an error repeats them.
+/// Longer texts are cut where an error repeats them, in characters.
 const SHOWN_MAX: usize = 80;
 
 /// Why a text is not a limit. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
@@ -37,14 +37,17 @@ impl fmt::Display for LimitError {
 
 impl std::error::Error for LimitError {}
 
-/// A text that is safe to print in one line: control characters escaped, long ones cut.
+/// A text that is safe to print in one line: control characters escaped, and cut where it gets long.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
-    for (place, letter) in text.chars().enumerate() {
-        if place == SHOWN_MAX {
+    let mut left = SHOWN_MAX;
+    for letter in text.chars() {
+        let width = if letter.is_control() { letter.escape_default().count() } else { 1 };
+        if width > left {
             shown.push('…');
             break;
         }
+        left -= width;
         if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
     }
     shown
