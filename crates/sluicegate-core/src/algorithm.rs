@@ -75,7 +75,9 @@ pub trait Algorithm {
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 
     /// Reads the state that `old` left, so that a limit whose numbers change keeps what its keys have used.
-    fn adopt(&self, old: &Self, state: &mut Self::State, now: Time);
+    fn adopt(&self, old: &Self, state: &mut Self::State, now: Time)
+    where
+        Self: Sized;
 
     /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
     ///

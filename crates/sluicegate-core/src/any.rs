@@ -50,11 +50,11 @@ impl Default for AnyState {
 }
 
 impl AnyState {
-    /// The cell; for a state that another kind of limit left, a fresh one.
-    fn cell(&self) -> Cell {
+    /// The cell. A state that another kind of limit left is a fresh one.
+    fn cell(&self) -> &Cell {
         match self {
-            AnyState::Cell(cell) => *cell,
-            AnyState::Log(_) => Cell::UNSEEN,
+            AnyState::Cell(cell) => cell,
+            AnyState::Log(_) => &Cell::UNSEEN,
         }
     }
 
@@ -65,6 +65,15 @@ impl AnyState {
         match self {
             AnyState::Cell(cell) => cell,
             AnyState::Log(_) => unreachable!("replaced just above"),
+        }
+    }
+
+    /// The log. A key that has never called, and one that another kind of limit left, has an empty one.
+    fn log(&self) -> &Log {
+        static EMPTY: Log = Log::EMPTY;
+        match self {
+            AnyState::Log(log) => log,
+            AnyState::Cell(_) => &EMPTY,
         }
     }
 
@@ -79,169 +88,149 @@ impl AnyState {
     }
 }
 
-/// The log of a key that has never called.
-static EMPTY: Log = Log::EMPTY;
-
-/// Asks the algorithm inside, with the state as that algorithm keeps it.
-macro_rules! ask {
-    ($limit:expr, $state:expr, |$inner:ident, $of:ident| $body:expr) => {
-        match $limit {
-            AnyLimit::SlidingLog($inner) => {
-                let $of = if let AnyState::Log(log) = $state { &**log } else { &EMPTY };
-                $body
-            }
-            AnyLimit::TokenBucket($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-            AnyLimit::LeakyBucket($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-            AnyLimit::MinInterval($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-            AnyLimit::Pacer($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-            AnyLimit::FixedWindow($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-            AnyLimit::SlidingWindow($inner) => {
-                let $of = &$state.cell();
-                $body
-            }
-        }
-    };
+/// The limit inside, by the state it keeps.
+enum Inside<'a> {
+    Cell(&'a dyn Algorithm<State = Cell>),
+    Log(&'a SlidingLog),
 }
 
-/// The same with a state that may change.
-macro_rules! tell {
-    ($limit:expr, $state:expr, |$inner:ident, $of:ident| $body:expr) => {
-        match $limit {
-            AnyLimit::SlidingLog($inner) => {
-                let $of = $state.log_mut();
-                $body
-            }
-            AnyLimit::TokenBucket($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
-            AnyLimit::LeakyBucket($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
-            AnyLimit::MinInterval($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
-            AnyLimit::Pacer($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
-            AnyLimit::FixedWindow($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
-            AnyLimit::SlidingWindow($inner) => {
-                let $of = $state.cell_mut();
-                $body
-            }
+impl AnyLimit {
+    #[inline]
+    fn inside(&self) -> Inside<'_> {
+        match self {
+            AnyLimit::TokenBucket(limit) => Inside::Cell(limit),
+            AnyLimit::LeakyBucket(limit) => Inside::Cell(limit),
+            AnyLimit::MinInterval(limit) => Inside::Cell(limit),
+            AnyLimit::Pacer(limit) => Inside::Cell(limit),
+            AnyLimit::FixedWindow(limit) => Inside::Cell(limit),
+            AnyLimit::SlidingWindow(limit) => Inside::Cell(limit),
+            AnyLimit::SlidingLog(limit) => Inside::Log(limit),
         }
-    };
-}
-
-/// The same without a state.
-macro_rules! of {
-    ($limit:expr, |$inner:ident| $body:expr) => {
-        match $limit {
-            AnyLimit::TokenBucket($inner) => $body,
-            AnyLimit::LeakyBucket($inner) => $body,
-            AnyLimit::MinInterval($inner) => $body,
-            AnyLimit::Pacer($inner) => $body,
-            AnyLimit::FixedWindow($inner) => $body,
-            AnyLimit::SlidingLog($inner) => $body,
-            AnyLimit::SlidingWindow($inner) => $body,
-        }
-    };
+    }
 }
 
 impl Algorithm for AnyLimit {
     type State = AnyState;
 
-    /// Asks once which algorithm it is, instead of for each part of the answer.
+    /// Asks once what is inside, instead of for each part of the answer.
     #[inline]
     fn check(&self, state: &mut AnyState, now: Time, cost: u32) -> Decision {
-        tell!(self, state, |limit, state| limit.check(state, now, cost))
+        match self.inside() {
+            Inside::Cell(limit) => limit.check(state.cell_mut(), now, cost),
+            Inside::Log(limit) => limit.check(state.log_mut(), now, cost),
+        }
     }
 
     fn limit(&self) -> u32 {
-        of!(self, |limit| limit.limit())
+        match self.inside() {
+            Inside::Cell(limit) => limit.limit(),
+            Inside::Log(limit) => limit.limit(),
+        }
     }
 
     fn remaining(&self, state: &AnyState, now: Time) -> u32 {
-        ask!(self, state, |limit, state| limit.remaining(state, now))
+        match self.inside() {
+            Inside::Cell(limit) => limit.remaining(state.cell(), now),
+            Inside::Log(limit) => limit.remaining(state.log(), now),
+        }
     }
 
     fn reset_after(&self, state: &AnyState, now: Time) -> Span {
-        ask!(self, state, |limit, state| limit.reset_after(state, now))
+        match self.inside() {
+            Inside::Cell(limit) => limit.reset_after(state.cell(), now),
+            Inside::Log(limit) => limit.reset_after(state.log(), now),
+        }
     }
 
     fn retry_after(&self, state: &AnyState, now: Time, cost: u32) -> Span {
-        ask!(self, state, |limit, state| limit.retry_after(state, now, cost))
+        match self.inside() {
+            Inside::Cell(limit) => limit.retry_after(state.cell(), now, cost),
+            Inside::Log(limit) => limit.retry_after(state.log(), now, cost),
+        }
     }
 
     fn delay(&self, state: &AnyState, now: Time) -> Span {
-        ask!(self, state, |limit, state| limit.delay(state, now))
+        match self.inside() {
+            Inside::Cell(limit) => limit.delay(state.cell(), now),
+            Inside::Log(limit) => limit.delay(state.log(), now),
+        }
     }
 
     fn waiting(&self) -> Waiting {
-        of!(self, |limit| limit.waiting())
+        match self.inside() {
+            Inside::Cell(limit) => limit.waiting(),
+            Inside::Log(limit) => limit.waiting(),
+        }
     }
 
     fn offers(&self, verb: Verb) -> bool {
-        of!(self, |limit| limit.offers(verb))
+        match self.inside() {
+            Inside::Cell(limit) => limit.offers(verb),
+            Inside::Log(limit) => limit.offers(verb),
+        }
     }
 
     fn charge(&self, state: &mut AnyState, now: Time, cost: u32) -> Span {
-        tell!(self, state, |limit, state| limit.charge(state, now, cost))
+        match self.inside() {
+            Inside::Cell(limit) => limit.charge(state.cell_mut(), now, cost),
+            Inside::Log(limit) => limit.charge(state.log_mut(), now, cost),
+        }
     }
 
     fn enter_denied(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {
-        // Only the log enters denied calls; asking the others would make a state for nothing.
-        let AnyLimit::SlidingLog(log) = self else { return false };
-        log.enter_denied(state.log_mut(), now, cost)
+        match self.inside() {
+            Inside::Cell(limit) => limit.enter_denied(state.cell_mut(), now, cost),
+            Inside::Log(limit) => limit.enter_denied(state.log_mut(), now, cost),
+        }
     }
 
     fn refund(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {
-        tell!(self, state, |limit, state| limit.refund(state, now, cost))
+        match self.inside() {
+            Inside::Cell(limit) => limit.refund(state.cell_mut(), now, cost),
+            Inside::Log(limit) => limit.refund(state.log_mut(), now, cost),
+        }
     }
 
     fn record(&self, state: &AnyState, cost: u32, waited: bool) -> Charge {
-        ask!(self, state, |limit, state| limit.record(state, cost, waited))
+        match self.inside() {
+            Inside::Cell(limit) => limit.record(state.cell(), cost, waited),
+            Inside::Log(limit) => limit.record(state.log(), cost, waited),
+        }
     }
 
     fn give_back(&self, state: &mut AnyState, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
-        tell!(self, state, |limit, state| limit.give_back(state, times, charge, most))
+        match self.inside() {
+            Inside::Cell(limit) => limit.give_back(state.cell_mut(), times, charge, most),
+            Inside::Log(limit) => limit.give_back(state.log_mut(), times, charge, most),
+        }
     }
 
     fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
-        of!(self, |limit| limit.close_gap(cut, charge));
+        match self.inside() {
+            Inside::Cell(limit) => limit.close_gap(cut, charge),
+            Inside::Log(limit) => limit.close_gap(cut, charge),
+        }
     }
 
     fn lower_to(&self, state: &AnyState, charge: &mut Charge) {
-        ask!(self, state, |limit, state| limit.lower_to(state, charge));
+        match self.inside() {
+            Inside::Cell(limit) => limit.lower_to(state.cell(), charge),
+            Inside::Log(limit) => limit.lower_to(state.log(), charge),
+        }
     }
 
     fn next_window(&self, state: &AnyState, now: Time) -> Time {
-        ask!(self, state, |limit, state| limit.next_window(state, now))
+        match self.inside() {
+            Inside::Cell(limit) => limit.next_window(state.cell(), now),
+            Inside::Log(limit) => limit.next_window(state.log(), now),
+        }
     }
 
     fn is_idle(&self, state: &AnyState, now: Time) -> bool {
-        ask!(self, state, |limit, state| limit.is_idle(state, now))
+        match self.inside() {
+            Inside::Cell(limit) => limit.is_idle(state.cell(), now),
+            Inside::Log(limit) => limit.is_idle(state.log(), now),
+        }
     }
 
     /// A limit whose algorithm changed starts afresh.
