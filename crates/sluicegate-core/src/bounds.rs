@@ -20,7 +20,16 @@ pub struct OutOfBounds {
     value: u64,
     side: Side,
     bound: u64,
+    unit: Unit,
     advice: &'static str,
+}
+
+/// What a value and its bound count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    Calls,
+    Micros,
+    Days,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +40,21 @@ enum Side {
 
 impl OutOfBounds {
     pub(crate) fn below(what: &'static str, value: u64, bound: u64, advice: &'static str) -> Self {
-        Self { what, value, side: Side::Below, bound, advice }
+        Self { what, value, side: Side::Below, bound, unit: Unit::Calls, advice }
     }
 
     pub(crate) fn above(what: &'static str, value: u64, bound: u64, advice: &'static str) -> Self {
-        Self { what, value, side: Side::Above, bound, advice }
+        Self { what, value, side: Side::Above, bound, unit: Unit::Calls, advice }
+    }
+
+    /// The same, about a length of time in microseconds.
+    pub(crate) fn in_micros(self) -> Self {
+        Self { unit: Unit::Micros, ..self }
+    }
+
+    /// The same, about a length of time in days.
+    pub(crate) fn in_days(self) -> Self {
+        Self { unit: Unit::Days, ..self }
     }
 
     /// The number's name in the limit grammar: `count`, `period`, `burst`.
@@ -46,17 +65,19 @@ impl OutOfBounds {
 
 impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, value, side, bound, advice } = self;
+        let Self { what, value, side, bound, unit, advice } = self;
         let (side, extreme) = match side {
             Side::Below => ("below", "least"),
             Side::Above => ("above", "most"),
         };
-        // Times are shown as the grammar writes them, counts as they are.
-        if what.starts_with("period") || what.starts_with("time") || what.starts_with("interval") {
-            let (value, bound) = (Span::from_micros(*value), Span::from_micros(*bound));
-            write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
-        } else {
-            write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
+        // Lengths of time are shown as the grammar writes them.
+        match unit {
+            Unit::Calls => write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}"),
+            Unit::Days => write!(f, "{what} {value}d is {side} the {extreme}, {bound}d; {advice}"),
+            Unit::Micros => {
+                let (value, bound) = (Span::from_micros(*value), Span::from_micros(*bound));
+                write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
+            }
         }
     }
 }
@@ -114,10 +135,10 @@ impl Rate {
 pub(crate) fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
     let (value, most) = (period.as_micros(), PERIOD_MAX.as_micros());
     if value == 0 {
-        return Err(OutOfBounds::below(what, value, 1, "use at least 1us"));
+        return Err(OutOfBounds::below(what, value, 1, "use at least 1us").in_micros());
     }
     if value > most {
-        return Err(OutOfBounds::above(what, value, most, "use at most 3650d"));
+        return Err(OutOfBounds::above(what, value, most, "use at most 3650d").in_micros());
     }
     Ok(period)
 }
@@ -135,7 +156,7 @@ mod tests {
             said(1_000_000_001, 1),
             "count 1000000001 is above the most, 1000000000; use a smaller number"
         );
-        assert_eq!(said(1, 0), "period 0us is below the least, 1us; use at least 1us");
+        assert_eq!(said(1, 0), "period 0s is below the least, 1us; use at least 1us");
         assert_eq!(
             said(1, 10 * YEAR + 1),
             "period 315360000000001us is above the most, 3650d; use at most 3650d"

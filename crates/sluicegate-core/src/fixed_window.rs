@@ -16,7 +16,8 @@
 //! Promise    each window admits at most count; any stretch of one period admits at most twice that.
 //! Rounding   none: everything is whole.
 //! Clock      the end is what is kept, so a step back stays in the window of the last allowed call and its count:
-//!            nothing is admitted twice, and nobody waits longer than the step and the usual wait.
+//!            nothing is admitted twice, and nobody waits longer than the step and the usual wait. Before the
+//!            first window all is closed.
 //! Cost       16 bytes a key; a comparison and an addition a decision, a division or the calendar when a window opens.
 //!
 //! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
@@ -57,8 +58,9 @@ pub enum Windows {
 
 /// A calendar's windows. The time-zone library lives outside the core, behind this.
 pub trait Calendar: Debug + Send + Sync {
-    /// The first boundary after `now`: the end of the window that holds it.
-    fn next_boundary(&self, now: Time) -> Time;
+    /// The first boundary after `now`, in microseconds since the epoch: the end of the window that holds it. It
+    /// may lie beyond the last moment that a [`Time`] can be.
+    fn next_boundary(&self, now: Time) -> u64;
 
     /// What the windows are, such as `month tz=Asia/Shanghai`. Calendars of one name have the same windows.
     fn name(&self) -> &str;
@@ -112,7 +114,7 @@ impl Windows {
                 micros + (period.as_micros() - elapsed)
             }
             Windows::First { period } => micros + period.as_micros(),
-            Windows::Calendar(calendar) => calendar.next_boundary(now).as_micros().max(micros + 1),
+            Windows::Calendar(calendar) => calendar.next_boundary(now).max(micros + 1),
         }
     }
 
@@ -140,8 +142,8 @@ impl Algorithm for FixedWindow {
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         match Self::running(state, now) {
+            _ if self.closed_for(now) > Span::ZERO => 0,
             Some(used) => self.count.saturating_sub(used),
-            None if self.closed_for(now) > Span::ZERO => 0,
             None => self.count,
         }
     }
@@ -149,17 +151,18 @@ impl Algorithm for FixedWindow {
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         match Self::running(state, now) {
-            Some(0) => Span::ZERO,
-            Some(_) => Span::from_micros(state.at - now.as_micros()),
-            None => self.closed_for(now),
+            Some(used) if used > 0 => Span::from_micros(state.at - now.as_micros()),
+            _ => self.closed_for(now),
         }
     }
 
     #[inline]
-    fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
+    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         match Self::running(state, now) {
-            Some(_) => Span::from_micros(state.at - now.as_micros()),
-            None => self.closed_for(now),
+            Some(used) if used > self.count.saturating_sub(cost) => {
+                Span::from_micros(state.at - now.as_micros())
+            }
+            _ => self.closed_for(now),
         }
     }
 
@@ -168,7 +171,7 @@ impl Algorithm for FixedWindow {
         match Self::running(state, now) {
             // Only debt could go beyond 32 bits, and any count above the limit already denies.
             Some(used) => state.a = used.saturating_add(cost),
-            // Before the first window there is none to charge: only the debt of a call that cost nothing comes here.
+            // Before the first window there is none to charge. (Only the debt of a call that cost nothing comes here.)
             None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }
@@ -204,11 +207,12 @@ impl Algorithm for FixedWindow {
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
-        match (Self::running(state, now), &self.windows) {
-            (Some(_), _) => Time::saturating_from_micros(state.at),
-            (None, Windows::First { .. }) => now,
-            (None, windows) => Time::saturating_from_micros(windows.end(now)),
-        }
+        let end = match (Self::running(state, now), &self.windows) {
+            (Some(_), _) if self.closed_for(now) == Span::ZERO => state.at,
+            (None, Windows::First { .. }) => return now,
+            (_, windows) => windows.end(now),
+        };
+        Time::saturating_from_micros(end)
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {

@@ -30,7 +30,7 @@
 use crate::algorithm::{Algorithm, Charge, Cut, Height, Times, Verb, Waiting};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
-use crate::time::{Span, Time};
+use crate::time::{DAY, Span, Time};
 
 /// Longer than any length that matters, and short enough to add to any moment.
 const LONGEST: u64 = 1 << 60;
@@ -80,14 +80,25 @@ impl Gcra {
         let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO, deepest: Exact::ZERO };
         gcra.fill = gcra.time_for(burst);
         gcra.deepest = gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros()));
-        let (fill, most) = (gcra.fill.up(), CENTURY.as_micros());
-        if fill > most {
+        if gcra.fill > Exact::whole(CENTURY.as_micros()) {
             let (what, advice) = match name {
                 "capacity" => ("time to drain", "use a smaller capacity, or a faster rate"),
                 "queue" => ("time to work off the queue", "use a smaller queue, or a faster rate"),
                 _ => ("time to fill", "use a smaller burst, or a faster rate"),
             };
-            return Err(OutOfBounds::above(what, fill, most, advice));
+            // In whole days where microseconds would not fit.
+            let micros = (u128::from(burst) * u128::from(period)).div_ceil(u128::from(count));
+            let days = micros.div_ceil(u128::from(DAY));
+            return Err(match u64::try_from(micros) {
+                Ok(micros) => OutOfBounds::above(what, micros, CENTURY.as_micros(), advice).in_micros(),
+                Err(_) => OutOfBounds::above(
+                    what,
+                    u64::try_from(days).unwrap_or(u64::MAX),
+                    CENTURY.as_micros() / DAY,
+                    advice,
+                )
+                .in_days(),
+            });
         }
         Ok(gcra)
     }

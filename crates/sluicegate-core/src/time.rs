@@ -1,7 +1,7 @@
 //! Moments and lengths of time in whole microseconds, the one tick that everything here counts in.
 //!
 //! The core has no clock: `now` is always an argument. A [`Time`] is checked once, when it is made, so that
-//! no sum in this crate can wrap: the latest moment is about 2^58, and the longest wait added to it
+//! no sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it
 //! (a full bucket and a century of debt) is below 2^53.
 
 use core::fmt;
@@ -13,15 +13,16 @@ pub const DAY: u64 = 86_400 * SECOND;
 /// A year of 365 days in ticks, the year that the bounds are written in.
 pub const YEAR: u64 = 365 * DAY;
 
-/// A moment: whole microseconds since the Unix epoch, up to the end of the year 9999.
+/// A moment: whole microseconds since the Unix epoch, up to the year 9892.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(u64);
 
 impl Time {
     /// 1970-01-01T00:00:00Z, the earliest moment.
     pub const EPOCH: Time = Time(0);
-    /// 9999-12-31T23:59:59.999999Z, the latest moment, which is also where calendars end.
-    pub const MAX: Time = Time(253_402_300_799_999_999);
+    /// 9892-03-08T12:26:40Z, the latest moment: a round number of microseconds, and far enough from where calendars
+    /// end (with the year 9999) for every window that holds a moment to end within them.
+    pub const MAX: Time = Time(250_000_000_000_000_000);
 
     /// The moment that many microseconds after the epoch, or `None` beyond [`Time::MAX`].
     pub const fn from_micros(micros: u64) -> Option<Time> {
@@ -102,8 +103,11 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
             [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms")];
-        let fits = |&&(size, _): &&(u64, &str)| self.0 != 0 && self.0.is_multiple_of(size);
-        let (size, name) = UNITS.iter().find(fits).copied().unwrap_or((1, "us"));
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
+        let (size, name) =
+            UNITS.into_iter().find(|(size, _)| self.0.is_multiple_of(*size)).unwrap_or((1, "us"));
         write!(f, "{}{name}", self.0 / size)
     }
 }
@@ -116,7 +120,7 @@ mod tests {
     #[test]
     fn spans_print_in_the_largest_unit_that_divides_them() {
         let printed = |micros| Span::from_micros(micros).to_string();
-        assert_eq!(printed(0), "0us");
+        assert_eq!(printed(0), "0s");
         assert_eq!(printed(1), "1us");
         assert_eq!(printed(1_500), "1500us");
         assert_eq!(printed(250_000), "250ms");
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_moment_is_the_end_of_the_year_9999() {
+    fn there_is_no_moment_after_the_last() {
         assert_eq!(Time::from_micros(Time::MAX.as_micros() + 1), None);
         assert_eq!(Time::MAX.after(Span::from_micros(1)), Time::MAX);
     }

@@ -55,9 +55,10 @@ impl FixedWindow {
         self.window(effective).map_or(0, |window| self.history.sum(&window))
     }
 
-    /// Whether an effective time lies before the first window.
-    fn not_started(&self, effective: i128) -> bool {
-        matches!(&self.windows, Windows::From { start, .. } if effective < i128::from(*start))
+    /// Whether a time lies before the first window. Then all is closed, whatever was allowed before the clock
+    /// stepped back.
+    fn not_started(&self, at: i128) -> bool {
+        matches!(&self.windows, Windows::From { start, .. } if at < i128::from(*start))
     }
 
     /// A window that a charge opened and that is back at 0 might as well not have been opened.
@@ -85,12 +86,12 @@ impl Gate for FixedWindow {
 
     fn allows(&self, at: i128, cost: i128) -> bool {
         let effective = self.history.effective(at);
-        !self.not_started(effective) && self.used(effective) + cost <= self.count
+        !self.not_started(at) && self.used(effective) + cost <= self.count
     }
 
     fn as_new(&self, at: i128) -> bool {
         let effective = self.history.effective(at);
-        !self.not_started(effective) && self.used(effective) == 0
+        !self.not_started(at) && self.used(effective) == 0
     }
 
     /// Before the start there is no window to charge, and what is charged there (only a debt can be) is void.
@@ -136,8 +137,8 @@ impl Gate for FixedWindow {
 
     fn next_window(&self, at: i128) -> i128 {
         match (self.window(self.history.effective(at)), &self.windows) {
+            (_, Windows::From { start, .. }) if self.not_started(at) => i128::from(*start),
             (Some(window), _) => window.end,
-            (None, Windows::From { start, .. }) => i128::from(*start),
             (None, _) => at,
         }
     }

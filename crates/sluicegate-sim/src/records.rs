@@ -1,37 +1,47 @@
-//! CSV records out of a stream, in memory of a fixed size.
+//! CSV records out of a stream, read strictly and in memory of a fixed size.
+//!
+//! The usual CSV: fields between commas, a field in double quotes may hold commas, line ends and doubled quotes.
+//! Libraries let pass what is not quite that, and then one forgotten quote silently swallows the rows up to the
+//! next; here it is said. Rows without a quote, which most are, are not even copied.
 
-use csv_core::{ReadRecordResult, Reader};
+use memchr::{memchr, memchr_iter, memchr2};
 use std::io::{self, Read};
+use std::ops::Range;
 
-/// The longest record in bytes, quotes not counted: a key of 64 KiB and a few numbers.
+/// The longest record in bytes: a key of 64 KiB and a few numbers.
 pub const RECORD_LEN_MAX: usize = 65 * 1024;
-/// The most fields in a record.
-pub const FIELDS_MAX: usize = 32;
-
-const CHUNK: usize = 64 * 1024;
+/// The fields of a record that can be asked for; further ones are only counted.
+const FIELDS_KEPT: usize = 4;
+/// Room for a record that is not complete yet and a good piece of what follows.
+const BUFFER: usize = 4 * RECORD_LEN_MAX;
 
 /// Reads one record after another.
 pub struct Records<R> {
     input: R,
-    reader: Reader,
-    chunk: Box<[u8]>,
-    /// What of the chunk is still to be parsed.
-    unread: std::ops::Range<usize>,
-    /// How many lines ended before the chunk.
-    lines_before: u64,
-    fields: Box<[u8]>,
-    ends: [usize; FIELDS_MAX],
+    buffer: Box<[u8]>,
+    /// What of the buffer is still to be parsed.
+    unread: Range<usize>,
+    /// Whether the input has ended.
+    ended: bool,
+    /// The line that `unread` begins on, counted from 1.
+    line: u64,
+    /// Where the fields of a record with quotes are put together.
+    unquoted: Vec<u8>,
 }
 
-/// One record: its fields and where it begins.
-#[derive(Clone, Copy, Debug)]
+/// One record.
+#[derive(Clone, Debug)]
 pub struct Record<'a> {
     bytes: &'a [u8],
-    ends: &'a [usize],
-    /// How many lines ended before `before`, and what was read between there and the record: counting the lines
-    /// is left to whoever asks, which is nobody but an error message.
-    lines: u64,
-    before: &'a [u8],
+    fields: Fields,
+    line: u64,
+}
+
+/// Where the fields are.
+#[derive(Clone, Default, Debug)]
+struct Fields {
+    kept: [Range<usize>; FIELDS_KEPT],
+    count: usize,
 }
 
 /// Why there is no record.
@@ -39,111 +49,121 @@ pub struct Record<'a> {
 pub enum RecordError {
     /// The input could not be read.
     Io(io::Error),
-    /// The record that begins on this line is longer than [`RECORD_LEN_MAX`].
-    TooLong(u64),
-    /// It has more than [`FIELDS_MAX`] fields.
-    TooManyFields(u64),
+    /// The record that begins on this line is not CSV as it should be.
+    Bad(u64, Fault),
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It is longer than [`RECORD_LEN_MAX`].
+    TooLong,
+    /// A quote that begins a field has no partner.
+    QuoteNotClosed,
+    /// There is something between the closing quote and the next comma.
+    TextAfterQuote,
+}
+
+impl Fields {
+    fn push(&mut self, field: Range<usize>) {
+        if let Some(kept) = self.kept.get_mut(self.count) {
+            *kept = field;
+        }
+        self.count += 1;
+    }
 }
 
 impl<'a> Record<'a> {
     /// The line it begins on, counted from 1.
     pub fn line(&self) -> u64 {
-        self.lines + lines_in(self.before) + 1
+        self.line
     }
 
-    /// How many fields.
-    pub fn len(&self) -> usize {
-        self.ends.len()
+    /// How many fields it has, which is at least one.
+    pub fn count(&self) -> usize {
+        self.fields.count
     }
 
-    /// Whether it has none, which no record does.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// A field, unquoted; empty if there is none at that place.
+    /// One of the first few fields, unquoted; empty if there is none at that place.
     pub fn field(&self, place: usize) -> &'a [u8] {
-        let start = place.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.ends.get(place).and_then(|&end| self.bytes.get(start..end)).unwrap_or_default()
+        let field = self.fields.kept.get(place).cloned().unwrap_or_default();
+        self.bytes.get(field).unwrap_or_default()
     }
 }
 
 impl<R: Read> Records<R> {
-    /// Reads from `input`, in chunks: it need not be buffered.
+    /// Reads from `input`, in large pieces: it need not be buffered.
     pub fn new(input: R) -> Records<R> {
-        Records {
-            input,
-            reader: Reader::new(),
-            chunk: vec![0; CHUNK].into_boxed_slice(),
-            unread: 0..0,
-            lines_before: 0,
-            fields: vec![0; RECORD_LEN_MAX].into_boxed_slice(),
-            ends: [0; FIELDS_MAX],
-        }
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Records { input, buffer, unread: 0..0, ended: false, line: 1, unquoted: Vec::new() }
     }
 
     /// The next record, `None` at the end. Blank lines are passed over.
     ///
     /// # Errors
-    /// When the input cannot be read, or a record is too long.
+    /// When the input cannot be read, or a record is not CSV as it should be.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, RecordError> {
-        self.skip_line_ends()?;
-        let (mut length, mut count) = (0, 0);
-        let (mut lines, mut start) = (self.lines_before, self.unread.start);
-        let result = loop {
-            if self.unread.is_empty() {
-                // The record goes on in the next chunk, or begins with it: what was before is about to go.
-                lines += lines_in(self.chunk.get(..start).unwrap_or_default());
-                start = 0;
-                self.fill()?;
-            }
-            let (result, read, written, ended) = self.reader.read_record(
-                self.chunk.get(self.unread.clone()).unwrap_or_default(),
-                self.fields.get_mut(length..).unwrap_or_default(),
-                self.ends.get_mut(count..).unwrap_or_default(),
-            );
-            self.unread.start += read;
-            length += written;
-            count += ended;
-            if !matches!(result, ReadRecordResult::InputEmpty) {
-                break result;
-            }
-        };
-        let record = Record {
-            bytes: self.fields.get(..length).unwrap_or_default(),
-            ends: self.ends.get(..count).unwrap_or_default(),
-            lines,
-            before: self.chunk.get(..start).unwrap_or_default(),
-        };
-        match result {
-            ReadRecordResult::OutputFull => Err(RecordError::TooLong(record.line())),
-            ReadRecordResult::OutputEndsFull => Err(RecordError::TooManyFields(record.line())),
-            ReadRecordResult::Record => Ok(Some(record)),
-            ReadRecordResult::End | ReadRecordResult::InputEmpty => Ok(None),
-        }
-    }
-
-    /// Passes over blank lines, so that the next record begins where it seems to.
-    fn skip_line_ends(&mut self) -> Result<(), RecordError> {
         loop {
-            let unread = self.chunk.get(self.unread.clone()).unwrap_or_default();
-            let ends = unread.iter().take_while(|&&byte| byte == b'\n' || byte == b'\r').count();
-            self.unread.start += ends;
-            if !self.unread.is_empty() || !self.fill()? {
-                return Ok(());
+            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+            let end = match memchr2(b'\n', b'"', unread) {
+                Some(place) if unread.get(place) == Some(&b'"') => return self.quoted(),
+                Some(place) if place > RECORD_LEN_MAX => {
+                    return Err(RecordError::Bad(self.line, Fault::TooLong));
+                }
+                Some(place) => place,
+                None if unread.len() > RECORD_LEN_MAX => {
+                    return Err(RecordError::Bad(self.line, Fault::TooLong));
+                }
+                None if !self.ended => {
+                    self.fill()?;
+                    continue;
+                }
+                None if unread.is_empty() => return Ok(None),
+                None => unread.len(),
+            };
+            let start = self.unread.start;
+            self.unread.start = (start + end + 1).min(self.unread.end);
+            self.line += 1;
+            let bytes = self.buffer.get(start..start + end).unwrap_or_default();
+            let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+            if !bytes.is_empty() {
+                // Borrowed anew, as the loop may come round again.
+                let bytes = self.buffer.get(start..start + bytes.len()).unwrap_or_default();
+                return Ok(Some(Record { bytes, fields: plain_fields(bytes), line: self.line - 1 }));
             }
         }
     }
 
-    /// Whether there was more to read.
-    fn fill(&mut self) -> Result<bool, RecordError> {
-        self.lines_before += lines_in(self.chunk.get(..self.unread.end).unwrap_or_default());
-        self.unread = 0..0;
+    /// A record with a quote somewhere. Its fields are put together in a buffer of their own.
+    fn quoted(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            match self.input.read(&mut self.chunk) {
+            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+            self.unquoted.clear();
+            match quoted_fields(unread, self.ended, &mut self.unquoted) {
+                Ok(Some((fields, length))) if length <= RECORD_LEN_MAX => {
+                    let line = self.line;
+                    let read = unread.get(..length).unwrap_or_default();
+                    self.line += memchr_iter(b'\n', read).count() as u64;
+                    self.unread.start += length;
+                    return Ok(Some(Record { bytes: &self.unquoted, fields, line }));
+                }
+                Ok(None) if unread.len() <= RECORD_LEN_MAX && !self.ended => self.fill()?,
+                Ok(_) => return Err(RecordError::Bad(self.line, Fault::TooLong)),
+                Err(fault) => return Err(RecordError::Bad(self.line, fault)),
+            }
+        }
+    }
+
+    /// Moves what is unread to the front and reads more behind it.
+    fn fill(&mut self) -> Result<(), RecordError> {
+        self.buffer.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        loop {
+            match self.input.read(self.buffer.get_mut(self.unread.end..).unwrap_or_default()) {
                 Ok(read) => {
-                    self.unread = 0..read;
-                    return Ok(read > 0);
+                    self.unread.end += read;
+                    self.ended = read == 0;
+                    return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(RecordError::Io(error)),
@@ -152,9 +172,62 @@ impl<R: Read> Records<R> {
     }
 }
 
-fn lines_in(bytes: &[u8]) -> u64 {
-    // Bytes of up to 255 at a time are counted many at once by the processor.
-    let count =
-        |bytes: &[u8]| bytes.iter().fold(0_u8, |lines, &byte| lines.wrapping_add(u8::from(byte == b'\n')));
-    bytes.chunks(255).map(|bytes| u64::from(count(bytes))).sum()
+fn plain_fields(bytes: &[u8]) -> Fields {
+    let mut fields = Fields::default();
+    let mut start = 0;
+    for comma in memchr_iter(b',', bytes) {
+        fields.push(start..comma);
+        start = comma + 1;
+    }
+    fields.push(start..bytes.len());
+    fields
+}
+
+/// The fields of the record that `bytes` begin with, put together in `unquoted`, and how long the record is with its
+/// line end. `None` if it goes on beyond `bytes`, which it cannot if they are all there is.
+fn quoted_fields(
+    bytes: &[u8],
+    is_all: bool,
+    unquoted: &mut Vec<u8>,
+) -> Result<Option<(Fields, usize)>, Fault> {
+    let mut fields = Fields::default();
+    let mut place = 0;
+    loop {
+        let start = unquoted.len();
+        let rest = bytes.get(place..).unwrap_or_default();
+        if rest.first() == Some(&b'"') {
+            place += 1;
+            loop {
+                let rest = bytes.get(place..).unwrap_or_default();
+                let Some(length) = memchr(b'"', rest) else {
+                    return if is_all { Err(Fault::QuoteNotClosed) } else { Ok(None) };
+                };
+                unquoted.extend_from_slice(rest.get(..length).unwrap_or_default());
+                place += length + 1;
+                if bytes.get(place) != Some(&b'"') {
+                    break;
+                }
+                unquoted.push(b'"');
+                place += 1;
+            }
+        } else {
+            let length = memchr2(b',', b'\n', rest).unwrap_or(rest.len());
+            let field = rest.get(..length).unwrap_or_default();
+            let is_last = rest.get(length) != Some(&b',');
+            unquoted.extend_from_slice(if is_last {
+                field.strip_suffix(b"\r").unwrap_or(field)
+            } else {
+                field
+            });
+            place += length;
+        }
+        fields.push(start..unquoted.len());
+        match bytes.get(place..).unwrap_or_default() {
+            [b',', ..] => place += 1,
+            [b'\n', ..] => return Ok(Some((fields, place + 1))),
+            [b'\r', b'\n', ..] => return Ok(Some((fields, place + 2))),
+            [] | [b'\r'] => return Ok(is_all.then_some((fields, bytes.len()))),
+            _ => return Err(Fault::TextAfterQuote),
+        }
+    }
 }

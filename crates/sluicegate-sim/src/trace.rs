@@ -2,7 +2,7 @@
 //!
 //! Times may go back; keys may be quoted as usual in CSV and hold any bytes.
 
-use crate::records::{FIELDS_MAX, RECORD_LEN_MAX, Record, RecordError, Records};
+use crate::records::{Fault, RECORD_LEN_MAX, Record, RecordError, Records};
 use sluicegate::core::Time;
 use sluicegate::core::bounds::COUNT_MAX;
 use std::fmt;
@@ -61,19 +61,24 @@ impl std::error::Error for TraceError {}
 
 impl From<RecordError> for TraceError {
     fn from(error: RecordError) -> TraceError {
-        match error {
-            RecordError::Io(error) => TraceError::Io(error),
-            RecordError::TooLong(line) => TraceError::Bad {
-                line,
-                problem: format!("the row is longer than {RECORD_LEN_MAX} bytes"),
-                advice: "shorten the key, and look for a quote that is not closed",
-            },
-            RecordError::TooManyFields(line) => TraceError::Bad {
-                line,
-                problem: format!("the row has more than {FIELDS_MAX} fields"),
-                advice: "write at_us,key,cost, and quote a key that has commas",
-            },
-        }
+        let (line, fault) = match error {
+            RecordError::Io(error) => return TraceError::Io(error),
+            RecordError::Bad(line, fault) => (line, fault),
+        };
+        let (problem, advice) = match fault {
+            Fault::TooLong => (
+                format!("the row is longer than {RECORD_LEN_MAX} bytes"),
+                "shorten the key, and look for a quote that is not closed",
+            ),
+            Fault::QuoteNotClosed => {
+                ("a quote is not closed".to_owned(), "close it, and double each quote inside a key")
+            }
+            Fault::TextAfterQuote => (
+                "there is text after a closing quote".to_owned(),
+                "double each quote inside a key, and look for one that is not closed",
+            ),
+        };
+        TraceError::Bad { line, problem, advice }
     }
 }
 
@@ -84,19 +89,19 @@ impl<R: Read> Trace<R> {
     /// When the header is missing or not `at_us,key,cost`.
     pub fn open(input: R) -> Result<Trace<R>, TraceError> {
         let mut records = Records::new(input);
-        let is_header = records.next_record()?.is_some_and(|record| {
+        let found = records.next_record()?.map(|record| {
+            let mut fields = [record.field(0), record.field(1), record.field(2)];
             // A byte order mark is how some spreadsheets begin a file.
-            let first = record.field(0);
-            let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
-            let fields = [first, record.field(1), record.field(2)];
-            record.len() == HEADER.len() && fields == HEADER.map(str::as_bytes)
+            fields[0] = fields[0].strip_prefix(b"\xef\xbb\xbf").unwrap_or(fields[0]);
+            let is_header = record.count() == HEADER.len() && fields == HEADER.map(str::as_bytes);
+            (is_header, shown(&fields.join(&b',')))
         });
-        if is_header {
-            Ok(Trace { records })
-        } else {
-            let problem = "the header at_us,key,cost is missing".to_owned();
-            Err(TraceError::Bad { line: 1, problem, advice: "make it the first line" })
-        }
+        let problem = match found {
+            Some((true, _)) => return Ok(Trace { records }),
+            Some((false, found)) => format!("the header should be at_us,key,cost, not {found}"),
+            None => "the header at_us,key,cost is missing".to_owned(),
+        };
+        Err(TraceError::Bad { line: 1, problem, advice: "make at_us,key,cost the first line" })
     }
 
     /// The next call, `None` at the end.
@@ -113,42 +118,36 @@ impl<R: Read> Trace<R> {
 
 fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     let bad = |problem: String, advice| TraceError::Bad { line: record.line(), problem, advice };
-    if record.len() != HEADER.len() {
-        let problem = format!("the row has {} of 3 fields", record.len());
+    if record.count() != HEADER.len() {
+        let problem = format!("the row has {} fields, not 3", record.count());
         return Err(bad(problem, "write at_us,key,cost, and quote a key that has commas"));
     }
     let (at, key, cost) = (record.field(0), record.field(1), record.field(2));
-    let Some(at) = number(at).and_then(Time::from_micros) else {
-        let problem = format!("at_us {} is not a time", shown(at));
-        return Err(bad(problem, "use whole microseconds since 1970, from 0 to 253402300799999999"));
-    };
-    let Some(cost) = number(cost).and_then(|cost| u32::try_from(cost).ok()).filter(|&cost| cost <= COUNT_MAX)
-    else {
-        let problem = format!("cost {} is not a cost", shown(cost));
-        return Err(bad(problem, "use a whole number from 0 to 1000000000"));
-    };
+    let at = number("at_us", at, Time::MAX.as_micros())
+        .map_err(|problem| bad(problem, "use whole microseconds since 1970, from 0 to 250000000000000000"))?;
+    let cost = number("cost", cost, u64::from(COUNT_MAX))
+        .map_err(|problem| bad(problem, "use a whole number from 0 to 1000000000"))?;
     if key.len() > KEY_LEN_MAX {
         let problem = format!("a key of {} bytes is above the most, {KEY_LEN_MAX}", key.len());
         return Err(bad(problem, "shorten it, or use a hash of it"));
     }
-    Ok(Call { at, key, cost })
+    // Cannot be cut: both are within the bounds just checked.
+    Ok(Call { at: Time::saturating_from_micros(at), key, cost: u32::try_from(cost).unwrap_or(COUNT_MAX) })
 }
 
-/// A whole number of decimal digits, up to 19 of them.
-fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 19 {
-        return None;
+/// A whole number of decimal digits, from 0 to `most`; otherwise what is wrong with it.
+fn number(what: &str, digits: &[u8], most: u64) -> Result<u64, String> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(format!("{what} {} is not a whole number", shown(digits)));
     }
-    let mut number = 0_u64;
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        // Cannot wrap: 19 digits are below 2^64.
-        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+    // Cannot wrap: what has more than 19 digits saturates, and 19 digits are below 2^64.
+    let digit =
+        |number: u64, byte: &u8| number.wrapping_mul(10).wrapping_add(u64::from(byte.wrapping_sub(b'0')));
+    let number = if digits.len() > 19 { u64::MAX } else { digits.iter().fold(0, digit) };
+    if number > most {
+        return Err(format!("{what} {} is above the most, {most}", shown(digits)));
     }
-    Some(number)
+    Ok(number)
 }
 
 /// A value in quotes, cut and with anything unprintable escaped.

@@ -1,8 +1,7 @@
 //! A small timeline of real decisions: the core is asked, nothing is made up.
 
-use crate::human::{count, span};
-use sluicegate::core::Account;
-use sluicegate::core::{AnyLimit, Decision, RetryAfter, Span, Time};
+use crate::human::{TIE, count, span};
+use sluicegate::core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
 use std::fmt::Write as _;
 
@@ -12,23 +11,27 @@ const NOON: u64 = 1_794_398_400_000_000;
 const BAR: u64 = 16;
 
 pub(crate) fn of(limit: &Limit) -> String {
-    let start = beginning(limit);
-    let mut key = Key { limits: [limit.made_at(start)], account: Account::default(), start, text: header() };
+    let (start, said) = beginning(limit);
+    let header = format!("{:>17}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining");
+    let text = said.map_or(header.clone(), |said| format!("At 0 s it is {said}.\n\n{header}"));
+    let mut key = Key { limits: [limit.made_at(start)], account: Account::default(), start, text };
     key.show(limit);
     key.text
 }
 
-/// Noon of a day, or when the limit opens if that is later.
-fn beginning(limit: &Limit) -> Time {
+/// When the timeline begins: noon of a day, or when the limit opens if that is later. Where it matters, it is said.
+fn beginning(limit: &Limit) -> (Time, Option<&'static str>) {
     let noon = Time::saturating_from_micros(NOON);
     match limit.spec() {
-        Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. } => noon.max(*start),
-        _ => noon,
+        Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. } if *start > noon => {
+            (*start, Some("the limit's start"))
+        }
+        Spec::FixedWindow { windows: WindowSpec::First { .. }, .. } => (noon, None),
+        Spec::FixedWindow { .. } | Spec::SlidingWindow { .. } => {
+            (noon, Some("Wednesday 2026-11-11, 12:00 UTC"))
+        }
+        _ => (noon, None),
     }
-}
-
-fn header() -> String {
-    format!("{:>17}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining")
 }
 
 /// One key under the limit, and what has been shown of it.
@@ -58,29 +61,31 @@ impl Key {
         let denied = self.call(now, 1);
         // Come back one tick too soon, then when told.
         if let Some(RetryAfter::After(wait)) = denied.retry_after() {
-            let too_soon = wait.less(Span::from_micros(1));
-            if too_soon > Span::ZERO {
-                self.call(now.after(too_soon), 1);
+            let too_soon = now.after(wait.less(Span::from_micros(1)));
+            now = now.after(wait);
+            if too_soon > self.start {
+                let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
+                let denied = self.call_at(&label, too_soon, 1);
                 // A denied call that counts moves the moment at which the next may pass.
-                if let Some(RetryAfter::After(again)) =
-                    self.account.peek(&self.limits, now.after(too_soon), 1).retry_after()
-                {
-                    now = now.after(too_soon).after(again);
+                if let Some(RetryAfter::After(wait)) = denied.retry_after() {
+                    now = too_soon.after(wait);
                 }
-            } else {
-                now = now.after(wait);
             }
             self.call(now, 1);
         }
         let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
         if rested > now {
             let standing = self.account.peek(&self.limits, rested, 0);
-            self.row(rested, "-", "", &standing, "as good as new");
+            self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
         }
         self.call(rested, all.saturating_add(1));
     }
 
     fn call(&mut self, now: Time, cost: u32) -> Decision {
+        self.call_at(&span(now.since(self.start)), now, cost)
+    }
+
+    fn call_at(&mut self, label: &str, now: Time, cost: u32) -> Decision {
         let decision = self.account.check(&self.limits, now, cost);
         let then = match decision.retry_after() {
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
@@ -89,26 +94,15 @@ impl Key {
             None => String::new(),
         };
         let answer = if decision.allowed() { "yes" } else { "no" };
-        self.row(now, &count(cost.into()), answer, &decision, &then);
+        self.row(label, &count(cost.into()), answer, &decision, &then);
         decision
     }
 
-    fn row(&mut self, now: Time, cost: &str, answer: &str, decision: &Decision, then: &str) {
-        let at = span_exact(now.since(self.start));
+    fn row(&mut self, at: &str, cost: &str, answer: &str, decision: &Decision, then: &str) {
         let remaining = u64::from(decision.remaining());
         let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
         let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
         let row = format!("{at:>17}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
         let _ = writeln!(self.text, "{}", row.trim_end());
-    }
-}
-
-/// A length that shows when it is a microsecond short: `2 s - 1 µs`.
-fn span_exact(length: Span) -> String {
-    let next = length.as_micros() + 1;
-    if next > 1_000 && next.is_multiple_of(1_000) {
-        format!("{} - 1 µs", span(Span::from_micros(next)))
-    } else {
-        span(length)
     }
 }

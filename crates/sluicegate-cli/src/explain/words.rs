@@ -46,10 +46,10 @@ fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
         does: format!(
             "Holds up to {}; {}. A call takes as many tokens as it costs, or none and is denied. {start}",
             units(burst, "token"),
-            comes_back(rate, "come back")
+            refill(rate, "come back", "comes back")
         ),
         promise: bucket_promise(rate, burst),
-        worst: bucket_worst(rate, burst, "saved up", "come back"),
+        worst: bucket_worst(rate, burst, "saved up"),
         clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
         instead: "For never more than so many in any period use sliding-log; for an even flow use pacer.",
@@ -62,10 +62,10 @@ fn leaky_bucket(rate: Rate, capacity: u32) -> Words {
             "A funnel that holds {}; {}. A call pours in its cost, all of it or none. It decides exactly like \
              token-bucket with that burst.",
             units(capacity, "unit"),
-            comes_back(rate, "leak out")
+            refill(rate, "leak out", "leaks out")
         ),
         promise: bucket_promise(rate, capacity),
-        worst: bucket_worst(rate, capacity, "in the funnel", "leak out"),
+        worst: bucket_worst(rate, capacity, "of free room"),
         clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
         instead: "For callers that queue in the funnel instead of being denied use pacer.",
@@ -144,10 +144,13 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
 
 fn sliding_log(rate: Rate, count_all: bool) -> Words {
     let (most, period) = (count(rate.count().into()), span(rate.period()));
-    let denied = if count_all {
-        "A denied call is entered too, so that a caller who keeps trying stays denied."
+    let (denied, clock) = if count_all {
+        (
+            "A denied call is entered too, so that a caller who keeps trying stays denied.",
+            "A call before the latest one is decided as if it came then.",
+        )
     } else {
-        "A denied call leaves no trace."
+        ("A denied call leaves no trace.", WINDOW_CLOCK)
     };
     Words {
         does: format!(
@@ -156,7 +159,7 @@ fn sliding_log(rate: Rate, count_all: bool) -> Words {
         ),
         promise: format!("Any stretch of {period} admits at most {most}, wherever it begins."),
         worst: format!("{most} in any {period}."),
-        clock: WINDOW_CLOCK,
+        clock,
         memory: format!(
             "16 bytes a call within {period}, so up to {} bytes and a little.",
             count(16 * u64::from(rate.count()))
@@ -176,9 +179,9 @@ fn sliding_window(rate: Rate) -> Words {
             "The estimate never exceeds {most}; for calls that come evenly it is the true number."
         ),
         worst: format!(
-            "just under {} in any {period}, if one window's calls all come at its end and the next window's as soon \
-             as they may.",
-            count(2 * u64::from(rate.count()))
+            "up to {} in any {period}, if one window's calls all come at its end and the next window's as soon as they \
+             may.",
+            count(2 * u64::from(rate.count()) - 1)
         ),
         clock: WINDOW_CLOCK,
         memory: CELL.to_owned(),
@@ -191,8 +194,11 @@ fn units(number: u32, unit: &str) -> String {
 }
 
 /// `30 come back every 1 min, one each 2 s`.
-fn comes_back(rate: Rate, verb: &str) -> String {
-    format!("{} {verb} every {}, {}", count(rate.count().into()), span(rate.period()), each(rate))
+fn refill(rate: Rate, several: &str, one: &str) -> String {
+    if rate.count() == 1 {
+        return format!("1 {one} every {}", span(rate.period()));
+    }
+    format!("{} {several} every {}, {}", count(rate.count().into()), span(rate.period()), each(rate))
 }
 
 /// The time between two units: `2 s`, or `1/7 of 1 s` where that is not whole.
@@ -217,12 +223,14 @@ fn bucket_promise(rate: Rate, burst: u32) -> String {
     )
 }
 
-fn bucket_worst(rate: Rate, burst: u32, saved: &str, verb: &str) -> String {
-    let total = u64::from(burst) + u64::from(rate.count());
-    let (burst, meanwhile) = (count(burst.into()), count(rate.count().into()));
-    format!(
-        "{} in any {}: {burst} {saved}, and {meanwhile} that {verb} meanwhile.",
-        count(total),
-        span(rate.period())
-    )
+/// What is saved up and what comes in meanwhile; but at one instant no more than the bucket holds.
+fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
+    let (burst, meanwhile) = (u64::from(burst), u64::from(rate.count()));
+    let by_instant = burst.saturating_mul(rate.period().as_micros() + 1);
+    let period = span(rate.period());
+    if by_instant < burst + meanwhile {
+        return format!("{} in any {period}: {} in each microsecond.", count(by_instant), count(burst));
+    }
+    let total = count(burst + meanwhile);
+    format!("{total} in any {period}: {} {saved}, and {} more meanwhile.", count(burst), count(meanwhile))
 }

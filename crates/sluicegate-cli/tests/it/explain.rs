@@ -13,7 +13,7 @@ token-bucket 30/m burst=15
 What it does   Holds up to 15 tokens; 30 come back every 1 min, one each 2 s. A call takes as
                many tokens as it costs, or none and is denied. A new key starts full.
 Promise        A stretch of any length admits at most 15 and 30 for each 1 min of it.
-Worst case     45 in any 1 min: 15 saved up, and 30 that come back meanwhile.
+Worst case     45 in any 1 min: 15 saved up, and 30 more meanwhile.
 Clock          A step back makes it stricter by the step until the clock has caught up.
 Memory a key   16 bytes, however many calls.
 Instead        For never more than so many in any period use sliding-log; for an even flow use
@@ -80,7 +80,7 @@ fn a_mistake_is_one_line_and_exit_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
-        "sluice: token-bucket 5/s brust=3: unknown option \"brust\"; token-bucket takes burst= initial= start=\n"
+        "sluice: token-bucket 5/s brust=3: unknown option \"brust\"; token-bucket takes burst=N initial=N start=TIME\n"
     );
 }
 

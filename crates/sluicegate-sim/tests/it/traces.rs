@@ -48,54 +48,44 @@ fn blank_lines_a_byte_order_mark_and_a_missing_last_line_feed_are_fine() {
 #[test]
 fn each_bad_row_says_its_line_its_value_and_what_to_write() {
     let header = "at_us,key,cost\n0,a,1\n";
-    for (row, said) in [
-        ("1,a", "line 3: the row has 2 of 3 fields; write at_us,key,cost, and quote a key that has commas"),
-        ("1", "line 3: the row has 1 of 3 fields; write at_us,key,cost, and quote a key that has commas"),
+    let fields = "write at_us,key,cost, and quote a key that has commas";
+    let time = "use whole microseconds since 1970, from 0 to 250000000000000000";
+    let cost = "use a whole number from 0 to 1000000000";
+    for (row, problem, advice) in [
+        ("1,a", "the row has 2 fields, not 3", fields),
+        ("1", "the row has 1 fields, not 3", fields),
+        ("1,a,1,1", "the row has 4 fields, not 3", fields),
+        ("-1,a,1", r#"at_us "-1" is not a whole number"#, time),
+        ("1.5,a,1", r#"at_us "1.5" is not a whole number"#, time),
+        (",a,1", r#"at_us "" is not a whole number"#, time),
         (
-            "1,a,1,1",
-            "line 3: the row has 4 of 3 fields; write at_us,key,cost, and quote a key that has commas",
-        ),
-        (
-            "-1,a,1",
-            "line 3: at_us \"-1\" is not a time; use whole microseconds since 1970, from 0 to 253402300799999999",
-        ),
-        (
-            "1.5,a,1",
-            "line 3: at_us \"1.5\" is not a time; use whole microseconds since 1970, from 0 to 253402300799999999",
-        ),
-        (
-            "253402300800000000,a,1",
-            "line 3: at_us \"253402300800000000\" is not a time; use whole microseconds since 1970, from 0 to 253402300799999999",
+            "250000000000000001,a,1",
+            r#"at_us "250000000000000001" is above the most, 250000000000000000"#,
+            time,
         ),
         (
             "99999999999999999999999,a,1",
-            "line 3: at_us \"99999999999999999999999\" is not a time; use whole microseconds since 1970, from 0 to 253402300799999999",
+            r#"at_us "99999999999999999999999" is above the most, 250000000000000000"#,
+            time,
         ),
+        ("1,a,-1", r#"cost "-1" is not a whole number"#, cost),
+        ("1,a,+1", r#"cost "+1" is not a whole number"#, cost),
+        ("1,a, 1", r#"cost " 1" is not a whole number"#, cost),
+        ("1,a,", r#"cost "" is not a whole number"#, cost),
+        ("1,a,1000000001", r#"cost "1000000001" is above the most, 1000000000"#, cost),
+        ("1,a,18446744073709551617", r#"cost "18446744073709551617" is above the most, 1000000000"#, cost),
+        ("1,a,\u{1b}[31m", r#"cost "\x1b[31m" is not a whole number"#, cost),
         (
-            ",a,1",
-            "line 3: at_us \"\" is not a time; use whole microseconds since 1970, from 0 to 253402300799999999",
-        ),
-        ("1,a,-1", "line 3: cost \"-1\" is not a cost; use a whole number from 0 to 1000000000"),
-        ("1,a,+1", "line 3: cost \"+1\" is not a cost; use a whole number from 0 to 1000000000"),
-        ("1,a, 1", "line 3: cost \" 1\" is not a cost; use a whole number from 0 to 1000000000"),
-        ("1,a,", "line 3: cost \"\" is not a cost; use a whole number from 0 to 1000000000"),
-        (
-            "1,a,1000000001",
-            "line 3: cost \"1000000001\" is not a cost; use a whole number from 0 to 1000000000",
-        ),
-        (
-            "1,a,18446744073709551617",
-            "line 3: cost \"18446744073709551617\" is not a cost; use a whole number from 0 to 1000000000",
-        ),
-        (
-            "1,a,\u{1b}[31m",
-            "line 3: cost \"\\x1b[31m\" is not a cost; use a whole number from 0 to 1000000000",
+            r#"1,"a"b,1"#,
+            "there is text after a closing quote",
+            "double each quote inside a key, and look for one that is not closed",
         ),
     ] {
-        assert_eq!(refused(format!("{header}{row}\n").as_bytes()), said, "{row:?}");
+        let said = &format!("line 3: {problem}; {advice}");
+        assert_eq!(&refused(format!("{header}{row}\n").as_bytes()), said, "{row:?}");
         // The same without a last line feed, after Windows line ends, and after blank lines.
-        assert_eq!(refused(format!("{header}{row}").as_bytes()), said, "{row:?}");
-        assert_eq!(refused(format!("{header}{row}\n").replace('\n', "\r\n").as_bytes()), said, "{row:?}");
+        assert_eq!(&refused(format!("{header}{row}").as_bytes()), said, "{row:?}");
+        assert_eq!(&refused(format!("{header}{row}\n").replace('\n', "\r\n").as_bytes()), said, "{row:?}");
         let later = said.replace("line 3", "line 5");
         assert_eq!(refused(format!("{header}\n\n{row}\n").as_bytes()), later, "{row:?}");
     }
@@ -103,7 +93,7 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
 
 #[test]
 fn the_largest_numbers_are_fine() {
-    assert_eq!(rows(b"at_us,key,cost\n253402300799999999,a,1000000000\n253402300799999999,a,1\n").len(), 2);
+    assert_eq!(rows(b"at_us,key,cost\n250000000000000000,a,1000000000\n250000000000000000,a,1\n").len(), 2);
 }
 
 #[test]
@@ -125,9 +115,14 @@ fn the_rows_before_a_bad_one_are_written() {
 
 #[test]
 fn a_missing_header_is_said() {
-    for trace in [&b""[..], b"0,a,1\n", b"at_us,key\n", b"at_us,key,cost,more\n", b"AT_US,KEY,COST\n"] {
-        let said = "line 1: the header at_us,key,cost is missing; make it the first line";
-        assert_eq!(refused(trace), said, "{trace:?}");
+    let advice = "make at_us,key,cost the first line";
+    for (trace, problem) in [
+        (&b""[..], "the header at_us,key,cost is missing"),
+        (b"0,a,1\n", r#"the header should be at_us,key,cost, not "0,a,1""#),
+        (b"key,at_us,cost\n", r#"the header should be at_us,key,cost, not "key,at_us,cost""#),
+        (b"AT_US,KEY,COST\n", r#"the header should be at_us,key,cost, not "AT_US,KEY,COST""#),
+    ] {
+        assert_eq!(refused(trace), format!("line 1: {problem}; {advice}"));
     }
 }
 
@@ -142,7 +137,16 @@ fn a_key_at_its_bound_is_fine_and_beyond_it_refused() {
 }
 
 #[test]
-fn a_quote_that_is_never_closed_does_not_take_the_rest_into_memory() {
+fn a_quote_that_is_never_closed_swallows_nothing() {
+    let not_closed = "a quote is not closed; close it, and double each quote inside a key";
+    assert_eq!(refused(b"at_us,key,cost\n0,a,1\n0,\"a,1\n0,b,1\n"), format!("line 3: {not_closed}"));
+    // The next quote seems to close it, but then there is text after it.
+    let text_after = "double each quote inside a key, and look for one that is not closed";
+    assert_eq!(
+        refused(b"at_us,key,cost\n0,\"a,1\n0,\"b,1\n0,c,1\n"),
+        format!("line 2: there is text after a closing quote; {text_after}")
+    );
+    // However much follows, no more than a row is taken into memory.
     let trace = format!("at_us,key,cost\n0,a,1\n0,\"{}", "0,a,1\n".repeat(100_000));
     assert_eq!(
         refused(trace.as_bytes()),
@@ -155,8 +159,27 @@ fn a_row_of_very_many_fields_is_refused() {
     let trace = format!("at_us,key,cost\n0,a{}\n", ",1".repeat(1_000));
     assert_eq!(
         refused(trace.as_bytes()),
-        "line 2: the row has more than 32 fields; write at_us,key,cost, and quote a key that has commas"
+        "line 2: the row has 1002 fields, not 3; write at_us,key,cost, and quote a key that has commas"
     );
+}
+
+/// However the input is cut into reads, the rows are the same.
+#[test]
+fn reads_of_one_byte_give_the_same_rows() {
+    struct OneByte<'a>(&'a [u8]);
+    impl std::io::Read for OneByte<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
+            buffer[0] = *first;
+            self.0 = rest;
+            Ok(1)
+        }
+    }
+    let trace = b"at_us,key,cost\r\n0,\"a,b\",5\r\n\r\n0,\"a,b\",1\r\n0,\"two\n\"\"lines\"\"\",5\n0,c,1";
+    let mut out = Vec::new();
+    let one = Replay::new(vec!["sliding-log 5/60s".parse().unwrap()]).unwrap();
+    assert_eq!(run(one, OneByte(trace), &mut out).unwrap(), 4);
+    assert_eq!(String::from_utf8(out).unwrap(), replay("sliding-log 5/60s", trace).0);
 }
 
 #[test]

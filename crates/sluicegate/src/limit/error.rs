@@ -37,18 +37,23 @@ impl fmt::Display for LimitError {
 
 impl std::error::Error for LimitError {}
 
-/// A text that is safe to print in one line: control characters escaped, and cut where it gets long.
+/// A text that is safe to print in one line: what cannot be seen is escaped, and it is cut where it gets long.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
     let mut left = SHOWN_MAX;
     for letter in text.chars() {
-        let width = if letter.is_control() { letter.escape_default().count() } else { 1 };
+        // Control characters, and those that would change the direction or the line.
+        let escaped: String = match letter {
+            '"' | '\'' | '\\' => letter.to_string(),
+            _ => letter.escape_debug().collect(),
+        };
+        let width = escaped.chars().count();
         if width > left {
             shown.push('…');
             break;
         }
         left -= width;
-        if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
+        shown.push_str(&escaped);
     }
     shown
 }

@@ -27,6 +27,7 @@ fn equal_limits_print_the_same() {
             "token-bucket 50/10s initial=0 start=2026-11-11T00:00:00+08:00",
             "token-bucket 50/10s initial=0 start=2026-11-10T16:00:00Z",
         ),
+        ("token-bucket 5/s initial=5 start=2020-01-01T00:00:00Z", "token-bucket 5/s"),
         ("leaky-bucket 1/2s capacity=3", "leaky-bucket 1/2s capacity=3"),
         ("leaky-bucket 3/2s capacity=3", "leaky-bucket 3/2s"),
         ("fixed-window 5/60s", "fixed-window 5/m"),

@@ -15,29 +15,39 @@ fn each_mistake_points_at_the_word() {
         ("", "the limit is empty; write one, such as sliding-log 5/60s".to_owned()),
         (
             "slding-log 5/60s",
-            r#"slding-log 5/60s: unknown algorithm "slding-log"; use token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer"#.to_owned(),
+            r#"slding-log 5/60s: unknown algorithm "slding-log"; did you mean sliding-log?"#.to_owned(),
         ),
-        ("smooth 10/s", "smooth 10/s: smooth is not available in this version; use token-bucket or pacer".to_owned()),
-        ("sliding-log", "sliding-log: sliding-log needs a measure after it; write 5/60s".to_owned()),
-        ("min-interval", "min-interval: min-interval needs a measure after it; write min-interval 200ms".to_owned()),
+        ("smooth 10/s", "smooth 10/s: smooth is not available in this version; use one of token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer".to_owned()),
+        ("sliding-log", "sliding-log: sliding-log needs its measure right after it; write sliding-log 5/60s".to_owned()),
+        ("min-interval", "min-interval: min-interval needs its measure right after it; write min-interval 200ms".to_owned()),
         ("sliding-log 5/60x", units(r#"sliding-log 5/60x: unknown unit "x""#)),
-        ("sliding-log 5/S", units(r#"sliding-log 5/S: unknown unit "S""#)),
+        ("sliding-log 5/S", format!(r#"sliding-log 5/S: unknown unit "S"; write s; use {UNITS}"#)),
+        ("sliding-log 5/min", format!(r#"sliding-log 5/min: unknown unit "min"; write m; use {UNITS}"#)),
+        ("xyz 5/60s", r#"xyz 5/60s: unknown algorithm "xyz"; use token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer"#.to_owned()),
+        ("Token_Bucket 5/60s", r#"Token_Bucket 5/60s: unknown algorithm "Token_Bucket"; did you mean token-bucket?"#.to_owned()),
+        ("token-bucket burst=5 5/s", "token-bucket burst=5 5/s: token-bucket needs its measure right after it; write token-bucket 5/60s".to_owned()),
+        ("sliding-log 5 / 60s", r#"sliding-log 5 / 60s: "5" is not COUNT/PERIOD; write how many in how long without a space, such as 5/60s"#.to_owned()),
+        ("sliding-log 5/1.5s", r#"sliding-log 5/1.5s: period "1.5s" is not a whole number and a unit; use a smaller unit for parts, such as 1500ms for 1.5 s"#.to_owned()),
+        ("sliding-log 5/-1s", r#"sliding-log 5/-1s: period "-1s" is not a whole number and a unit; use a smaller unit for parts, such as 1500ms for 1.5 s"#.to_owned()),
+        ("fixed-window 5/day tz=", r#"fixed-window 5/day tz=: "tz=" has no value; fixed-window takes start=first, start=TIME or tz=ZONE"#.to_owned()),
+        ("token-bucket 5/s =5", r#"token-bucket 5/s =5: "=5" is not an option; token-bucket takes burst=N initial=N start=TIME"#.to_owned()),
+        ("fixed-window 5/h start=9999-01-01T00:00:00Z", r#"fixed-window 5/h start=9999-01-01T00:00:00Z: "9999-01-01T00:00:00Z" is outside 1970 to 9892, all the time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("sliding-log 5/60", format!(r#"sliding-log 5/60: "60" has no unit; add one of {UNITS}"#)),
         ("sliding-log 5/", format!(r#"sliding-log 5/: "" has no unit; add one of {UNITS}"#)),
-        ("sliding-log 5", r#"sliding-log 5: "5" is not COUNT/PERIOD; write how many in how long, such as 5/60s"#.to_owned()),
+        ("sliding-log 5", r#"sliding-log 5: "5" is not COUNT/PERIOD; write how many in how long without a space, such as 5/60s"#.to_owned()),
         ("sliding-log x/60s", r#"sliding-log x/60s: count "x" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
         ("sliding-log /60s", r#"sliding-log /60s: count "" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
         ("sliding-log -5/60s", r#"sliding-log -5/60s: count "-5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
         ("sliding-log 1.5/60s", r#"sliding-log 1.5/60s: count "1.5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
-        ("sliding-log 5/60s 3", r#"sliding-log 5/60s 3: "3" is not an option; write options as name=value, such as burst=15"#.to_owned()),
-        ("token-bucket 5/s burst=", r#"token-bucket 5/s burst=: "burst=" is not an option; write options as name=value, such as burst=15"#.to_owned()),
+        ("sliding-log 5/60s 3", r#"sliding-log 5/60s 3: "3" is not an option; sliding-log takes count=all"#.to_owned()),
+        ("token-bucket 5/s burst=", r#"token-bucket 5/s burst=: "burst=" has no value; token-bucket takes burst=N initial=N start=TIME"#.to_owned()),
         ("token-bucket 5/s burst=3 burst=4", r#"token-bucket 5/s burst=3 burst=4: "burst" is given twice; keep one of them"#.to_owned()),
-        ("token-bucket 5/s brust=3", r#"token-bucket 5/s brust=3: unknown option "brust"; token-bucket takes burst= initial= start="#.to_owned()),
+        ("token-bucket 5/s brust=3", r#"token-bucket 5/s brust=3: unknown option "brust"; token-bucket takes burst=N initial=N start=TIME"#.to_owned()),
         ("sliding-window 5/s burst=3", r#"sliding-window 5/s burst=3: unknown option "burst"; sliding-window takes no options"#.to_owned()),
         ("sliding-log 5/s count=some", r#"sliding-log 5/s count=some: unknown count="some"; use count=all, or leave it out to count allowed calls only"#.to_owned()),
         ("min-interval 5/s", r#"min-interval 5/s: "5/s" is a rate, min-interval takes a duration; write min-interval 200ms for at most one each 200 ms"#.to_owned()),
         ("token-bucket 5/week", r#"token-bucket 5/week: "week" is a calendar unit of fixed-window; use 7d, or fixed-window"#.to_owned()),
-        ("fixed-window 5/2weeks", r#"fixed-window 5/2weeks: "2weeks" puts a number on a calendar unit; write week alone, or days such as 14d"#.to_owned()),
+        ("fixed-window 5/2weeks", r#"fixed-window 5/2weeks: "2weeks" puts a number on a calendar unit; write week alone, or days such as 7d"#.to_owned()),
         ("fixed-window 5/h tz=UTC", r#"fixed-window 5/h tz=UTC: tz= goes with a calendar unit, not with "h"; use day, week, month or year, or start=TIME"#.to_owned()),
         ("fixed-window 5/24h tz=UTC", r#"fixed-window 5/24h tz=UTC: tz= goes with a calendar unit, not with "24h"; use day, week, month or year, or start=TIME"#.to_owned()),
         ("fixed-window 5/2d tz=UTC", r#"fixed-window 5/2d tz=UTC: tz= goes with a calendar unit, not with "2d"; use day, week, month or year, or start=TIME"#.to_owned()),
@@ -46,7 +56,7 @@ fn each_mistake_points_at_the_word() {
         ("fixed-window 5/day tz=+24:00", r#"fixed-window 5/day tz=+24:00: unknown time zone "+24:00"; use a name such as Asia/Shanghai, or an offset such as +08:00"#.to_owned()),
         ("fixed-window 5/h start=noon", r#"fixed-window 5/h start=noon: "noon" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("fixed-window 5/h start=2026-11-11T00:00:00", r#"fixed-window 5/h start=2026-11-11T00:00:00: "2026-11-11T00:00:00" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
-        ("fixed-window 5/h start=1969-12-31T23:59:59Z", r#"fixed-window 5/h start=1969-12-31T23:59:59Z: "1969-12-31T23:59:59Z" is before 1970, the earliest time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("fixed-window 5/h start=1969-12-31T23:59:59Z", r#"fixed-window 5/h start=1969-12-31T23:59:59Z: "1969-12-31T23:59:59Z" is outside 1970 to 9892, all the time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("token-bucket 5/s start=2026-11-11T00:00:00Z", "token-bucket 5/s start=2026-11-11T00:00:00Z: start= says since when a bucket with initial= has been filling; add initial=, such as initial=0, or leave start= out".to_owned()),
     ];
     for (text, expected) in rows {
@@ -87,14 +97,22 @@ fn each_number_out_of_bounds_says_the_value_the_bound_and_what_to_do() {
             "pacer 1/s queue=1000000001",
             "queue 1000000001 is above the most, 1000000000; use a smaller number",
         ),
-        ("sliding-log 5/0s", "period 0us is below the least, 1us; use at least 1us"),
+        ("sliding-log 5/0s", "period 0s is below the least, 1us; use at least 1us"),
         ("sliding-log 5/3651d", "period 3651d is above the most, 3650d; use at most 3650d"),
         (
             "sliding-log 5/999999999999999d",
             "period 999999999999999d is above the most, 3650d; use at most 3650d",
         ),
+        (
+            "sliding-log 5/99999999999999999999us",
+            "period 99999999999999999999us is above the most, 3650d; use at most 3650d",
+        ),
+        (
+            "token-bucket 1/3650d burst=1000000000",
+            "time to fill 3650000000000d is above the most, 36500d; use a smaller burst, or a faster rate",
+        ),
         ("min-interval 3651d", "interval 3651d is above the most, 3650d; use at most 3650d"),
-        ("min-interval 0ms", "interval 0us is below the least, 1us; use at least 1us"),
+        ("min-interval 0ms", "interval 0s is below the least, 1us; use at least 1us"),
         (
             "token-bucket 1/d burst=36501",
             "time to fill 36501d is above the most, 36500d; use a smaller burst, or a faster rate",
@@ -147,4 +165,26 @@ fn what_cannot_be_printed_is_escaped_and_what_is_long_is_cut() {
         )
     );
     assert!(!said("a\nb\rc d").contains(['\n', '\r']));
+    // What would turn or break the line is escaped too.
+    assert!(said("sliding-log\u{202e} 5/60s").starts_with(r"sliding-log\u{202e} 5/60s: unknown algorithm"));
+}
+
+#[test]
+fn a_start_is_rfc_3339_and_nothing_looser() {
+    for start in [
+        "2026-11-11",
+        "2026-11-11T00Z",
+        "20261111T000000Z",
+        "2026-11-11T00:00Z",
+        "2026-11-11T00:00:00+08",
+        "2026-11-11T23:59:60Z",
+        "2026-11-11T00:00:00+08:00[Asia/Tokyo]",
+        "2026-11-11T00:00:00.0000001Z",
+        "2026-11-11T00:00:00.Z",
+        "2026-13-11T00:00:00Z",
+        "2026-11-11t00:00:00z",
+        "+002026-11-11T00:00:00Z",
+    ] {
+        assert!(said(&format!("fixed-window 5/h start={start}")).contains("is not a time"), "{start}");
+    }
 }
