@@ -43,7 +43,9 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     Ok(())
 }
 
-fn tell(what: &str, Report { cases, checks, denied }: Report, began: Instant) {
+fn tell(what: &str, Report { cases, checks, denied, returned, .. }: Report, began: Instant) {
     let seconds = began.elapsed().as_secs_f64();
-    println!("{what:<16} {checks:>10} equal in {cases} cases, {denied} denied, {seconds:.0} s");
+    println!(
+        "{what:<16} {checks:>10} equal in {cases} cases, {denied} denied, {returned} cancelled, {seconds:.0} s"
+    );
 }

@@ -18,11 +18,13 @@
 mod compare;
 mod in_core;
 mod subject;
+mod verbs;
 
 pub mod oracle;
 pub mod random;
 pub mod vectors;
 
-pub use compare::{Mismatch, Report, random_traces, random_verbs, suite};
+pub use compare::{Mismatch, Report, random_traces, suite};
 pub use in_core::InCore;
 pub use subject::{Answer, Subject};
+pub use verbs::random_verbs;

@@ -106,9 +106,15 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
 }
 
 fn boundaries(calendar: &FixedWindow, times: &RangeInclusive<Time>) -> Vec<u64> {
-    let next = |at: &Time| Some(calendar.next_window(&Cell::UNSEEN, *at));
-    let starts = std::iter::successors(next(times.start()), next).take_while(|start| start <= times.end());
-    // One more than the trace needs, so that its last window has an end.
-    let end = next(times.end());
-    [Time::EPOCH].into_iter().chain(starts).chain(end).map(Time::as_micros).collect()
+    // The end of the window that a call at that time opens; the last one may lie beyond all time.
+    let end = |at: u64| {
+        let mut cell = Cell::UNSEEN;
+        calendar.charge(&mut cell, Time::saturating_from_micros(at), 1);
+        cell.at
+    };
+    let mut boundaries = vec![0, end(times.start().as_micros())];
+    while let Some(&last) = boundaries.last().filter(|last| **last <= times.end().as_micros()) {
+        boundaries.push(end(last));
+    }
+    boundaries
 }

@@ -78,7 +78,8 @@ fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
             let burst = if rng.bool() { units(rng, 1) } else { count };
             let initial =
                 if rng.bool() { format!(" initial={}", number(rng, 0, burst)) } else { String::new() };
-            format!(" burst={burst}{initial}")
+            let start = if initial.is_empty() || rng.bool() { String::new() } else { start_option(rng) };
+            format!(" burst={burst}{initial}{start}")
         }
         "leaky-bucket" if rng.bool() => format!(" capacity={}", units(rng, 1)),
         "pacer" if rng.bool() => format!(" queue={}", units(rng, 0)),
@@ -87,10 +88,7 @@ fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
         "fixed-window" => match rng.u8(..4) {
             0 => String::new(),
             1 => " start=first".to_owned(),
-            2 => {
-                let (year, month, day) = (rng.u8(10..40), rng.u8(1..10), rng.u8(0..9));
-                format!(" start=20{year}-0{month}-1{day}T00:00:00+08:00")
-            }
+            2 => start_option(rng),
             _ => {
                 let unit = ["day", "week", "month", "year"][rng.usize(..4)];
                 return format!("fixed-window {count}/{unit} tz={}", ZONES[rng.usize(..ZONES.len())]);
@@ -99,6 +97,12 @@ fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
         _ => String::new(),
     };
     format!("{algorithm} {measure}{options}")
+}
+
+/// A start in the time of most traces, so that some begin before it.
+fn start_option(rng: &mut Rng) -> String {
+    let (year, month, day) = (rng.u8(17..28), rng.u8(1..10), rng.u8(0..9));
+    format!(" start=20{year}-0{month}-1{day}T00:00:00+08:00")
 }
 
 /// One to four limits that may stand together.
@@ -140,7 +144,8 @@ fn beginning(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => 0,
         1 => rng.u64(..1_000_000),
-        2 => rng.u64(..200_000_000_000_000_000),
+        2 => rng.u64(..Time::MAX.as_micros()),
+        3 => Time::MAX.as_micros() - rng.u64(..1_000_000),
         _ => 1_500_000_000_000_000 + rng.u64(..YEAR * 10),
     }
 }

@@ -3,24 +3,35 @@
 //! This is what a store keeps for a key that reserves. Keys that are only checked need no more than their states
 //! ([`crate::several::check_list`]).
 
-use crate::algorithm::{Algorithm, Charge, Times, Verb};
+use crate::algorithm::{Algorithm, Verb};
 use crate::decision::Decision;
+use crate::pile::{Charge, Times};
 use crate::several::{Part, check_list, peek_list, reserve_all};
 use crate::time::{Span, Time};
 use crate::verbs::{NotOffered, Verbs as _};
 use alloc::vec::Vec;
 
-/// One key. The limits are handed in with each call, as many keys share them: always the same list.
+/// One key. The limits are handed in with each call, as many keys share them: always the same list, or it panics.
 #[derive(Clone, Debug)]
 pub struct Account<A: Algorithm> {
     states: Vec<A::State>,
     /// When each limit's state last changed, which only cancels ask for.
     latest: Vec<Time>,
-    open: Vec<(Receipt, Vec<Charge>)>,
+    open: Vec<Open>,
     next: u64,
 }
 
-/// Names one reservation of one account, good for one cancel or settle.
+/// A reservation that was neither cancelled nor settled yet.
+#[derive(Clone, Debug)]
+struct Open {
+    receipt: Receipt,
+    made: Time,
+    /// One for each limit.
+    charges: Vec<Charge>,
+}
+
+/// Names one reservation of one account, good for one cancel or settle. Another account has receipts of the same
+/// names, so whoever hands them out adds whose they are, and drops them with the account.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Receipt(u64);
 
@@ -73,7 +84,7 @@ impl<A: Algorithm> Account<A> {
         {
             if limit.refund(state, now, cost) {
                 *latest = now.max(*latest);
-                for open in self.open.iter_mut().filter_map(|(_, charges)| charges.get_mut(place)) {
+                for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(place)) {
                     limit.lower_to(state, open);
                 }
             }
@@ -103,7 +114,7 @@ impl<A: Algorithm> Account<A> {
         }
         let receipt = Receipt(self.next);
         self.next += 1;
-        self.open.push((receipt, charges));
+        self.open.push(Open { receipt, made: now, charges });
         Ok((decision, Some(receipt)))
     }
 
@@ -121,8 +132,8 @@ impl<A: Algorithm> Account<A> {
 
     /// Settles a receipt. Whether anything was given back; `None` if it is not open.
     fn close(&mut self, limits: &[A], now: Time, receipt: Receipt, used: u32) -> Option<bool> {
-        let place = self.open.iter().position(|(open, _)| *open == receipt)?;
-        let (_, charges) = self.open.swap_remove(place);
+        let place = self.open.iter().position(|open| open.receipt == receipt)?;
+        let Open { charges, .. } = self.open.swap_remove(place);
         let mut gave = false;
         for (place, (((limit, state), latest), charge)) in
             limits.iter().zip(&mut self.states).zip(&mut self.latest).zip(&charges).enumerate()
@@ -133,7 +144,7 @@ impl<A: Algorithm> Account<A> {
             }
             let Some(cut) = cut else { continue };
             gave = true;
-            for open in self.open.iter_mut().filter_map(|(_, charges)| charges.get_mut(place)) {
+            for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(place)) {
                 limit.close_gap(&cut, open);
             }
         }
@@ -154,29 +165,41 @@ impl<A: Algorithm> Account<A> {
         self.open.clear();
     }
 
-    /// Whether the key has recovered under every limit, so that a store may forget its state. Open receipts are
-    /// then worth nothing, but settling one can still charge an excess.
+    /// Whether the key has recovered under every limit and has no open receipts, so that a store may forget it.
     pub fn is_idle(&self, limits: &[A], now: Time) -> bool {
-        limits.iter().zip(&self.states).all(|(limit, state)| limit.is_idle(state, now))
+        self.open.is_empty()
+            && limits.iter().zip(&self.states).all(|(limit, state)| limit.is_idle(state, now))
     }
 
-    /// How many receipts are open.
+    /// How many receipts are open. Each is held until it is cancelled, settled or forgotten.
     pub fn open_receipts(&self) -> usize {
         self.open.len()
+    }
+
+    /// Forgets the receipts of reservations made before a time: a store calls this for those that nobody came back
+    /// for, so that they do not pile up.
+    pub fn forget_receipts(&mut self, made_before: Time) {
+        self.open.retain(|open| open.made >= made_before);
     }
 
     /// Reads the states that an older version of the same list left: each limit what the one at its place left.
     /// Receipts are void: what they hold is written in the old numbers.
     pub fn adopt(&mut self, limits: &[A], old: &[A], now: Time) {
-        self.states.truncate(limits.len().min(old.len()));
+        self.fit(old);
         for ((limit, old), state) in limits.iter().zip(old).zip(&mut self.states) {
             limit.adopt(old, state, now);
         }
+        self.states.resize_with(limits.len(), A::State::default);
+        self.latest.resize(limits.len(), Time::EPOCH);
         self.open.clear();
     }
 
-    /// A state for each limit.
+    /// A state for each limit. Another list than before would leave some out, and so admit more.
     fn fit(&mut self, limits: &[A]) {
+        assert!(
+            self.states.is_empty() || self.states.len() == limits.len(),
+            "the limits of an account are always the same list; see `adopt`"
+        );
         self.states.resize_with(limits.len(), A::State::default);
         self.latest.resize(limits.len(), Time::EPOCH);
     }

@@ -5,12 +5,16 @@
 //! are pure functions of the limit's numbers, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
+use crate::pile::{Charge, Cut, Times};
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
 
 /// A limit's rules. `now` may step back between calls; each algorithm's "Clock" line says what happens then.
+///
+/// It is implemented here only: a [`Charge`] cannot be made elsewhere.
 pub trait Algorithm {
-    /// What is kept for one key; the default is a key that has never called.
+    /// What is kept for one key; the default is a key that has never called. A state belongs to the limit that wrote
+    /// it: another one reads it only through [`Algorithm::adopt`].
     type State: Clone + Default;
 
     /// The most that an idle key could take at once.
@@ -22,8 +26,7 @@ pub trait Algorithm {
     /// How long until the key is as good as new, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;
 
-    /// How long until `cost` would be allowed, rounded up. Asked only when the cost is above what remains and
-    /// not above the limit.
+    /// How long until `cost`, which is above what remains and not above the limit, would be allowed. Rounded up.
     fn retry_after(&self, state: &Self::State, now: Time, cost: u32) -> Span;
 
     /// How long a call that is allowed now has to wait before it acts, rounded up.
@@ -120,92 +123,4 @@ pub enum Verb {
     Take,
     /// Charge now, act after a delay, cancel or settle later.
     Reserve,
-}
-
-/// What a receipt remembers of a charge under one limit.
-///
-/// Picture the charges of a key as a pile: each lies on what was there before. A charge remembers the height of
-/// the pile just after it. Giving it back cuts its piece out, and what lies above sinks by as much; a refund
-/// takes from the top. Without keeping heights true, two returns in an unlucky order would give back more than
-/// was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Charge {
-    /// The cost that was charged.
-    pub(crate) cost: u32,
-    /// Which pile: the window, or the log entry's time; a bucket has only one.
-    pub(crate) pile: u64,
-    /// How high the pile was just after the charge: what a window or log entry then held; for a bucket, whose
-    /// pile is measured in time, the moment it was then full.
-    pub(crate) height: Height,
-    /// Whether the call was told to wait before acting.
-    pub(crate) waited: bool,
-}
-
-/// A height: whole units, and for a bucket the part of a microsecond over the limit's count.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub(crate) struct Height {
-    pub(crate) whole: u64,
-    pub(crate) part: u32,
-}
-
-/// When something is given back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
-    /// The time it is.
-    pub now: Time,
-    /// The latest time at which the key was charged or given something back.
-    pub latest: Time,
-}
-
-/// What was cut out of a pile: from a height down to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
-    pub(crate) pile: u64,
-    pub(crate) top: Height,
-    pub(crate) bottom: Height,
-}
-
-impl Cut {
-    /// How many whole units were cut out.
-    pub(crate) fn size(&self) -> u64 {
-        self.top.whole - self.bottom.whole
-    }
-
-    /// A height in the same pile after the cut; `sink` lowers a height by the size of the cut.
-    pub(crate) fn lower(&self, height: Height, sink: impl Fn(Height) -> Height) -> Height {
-        if height >= self.top { sink(height) } else { height.min(self.bottom) }
-    }
-}
-
-impl Charge {
-    /// The cost that was charged.
-    pub fn cost(&self) -> u32 {
-        self.cost
-    }
-}
-
-/// The pile of a window or a log entry: whole units.
-impl Charge {
-    pub(crate) fn on_pile(cost: u32, pile: u64, height: u64) -> Charge {
-        Charge { cost, pile, height: Height { whole: height, part: 0 }, waited: false }
-    }
-
-    /// What can be given back of a charge from a pile that holds `left`, and the cut that makes.
-    pub(crate) fn cut(&self, most: u32, left: u64) -> Option<Cut> {
-        let give = u64::from(most).min(self.height.whole).min(left);
-        let bottom = Height { whole: self.height.whole - give, part: 0 };
-        (give > 0).then_some(Cut { pile: self.pile, top: self.height, bottom })
-    }
-
-    pub(crate) fn sink(&mut self, cut: &Cut) {
-        if self.pile == cut.pile {
-            // Cannot wrap: only heights at the top of the cut or above it sink, by the size of the cut.
-            let size = cut.size();
-            self.height = cut.lower(self.height, |height| Height { whole: height.whole - size, part: 0 });
-        }
-    }
-
-    pub(crate) fn lower_to(&mut self, left: u64) {
-        self.height.whole = self.height.whole.min(left);
-    }
 }

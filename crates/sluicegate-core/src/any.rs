@@ -1,12 +1,13 @@
 //! Any limit, when which one is known only at run time: from a line of text, a configuration, a request.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb, Waiting};
+use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::cell::Cell;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
+use crate::pile::{Charge, Cut, Times};
 use crate::sliding_log::{Log, SlidingLog};
 use crate::sliding_window::SlidingWindow;
 use crate::time::{Span, Time};
@@ -50,7 +51,7 @@ impl Default for AnyState {
 }
 
 impl AnyState {
-    /// The cell. A state that another kind of limit left is a fresh one.
+    /// The cell; a fresh one in place of a log, which no limit with a cell has left.
     fn cell(&self) -> &Cell {
         match self {
             AnyState::Cell(cell) => cell,
@@ -68,7 +69,7 @@ impl AnyState {
         }
     }
 
-    /// The log. A key that has never called, and one that another kind of limit left, has an empty one.
+    /// The log; an empty one for a key that has never called.
     fn log(&self) -> &Log {
         static EMPTY: Log = Log::EMPTY;
         match self {

@@ -5,8 +5,8 @@
 //! are both fine, so twice the count can pass within a moment. Where that matters, use a sliding algorithm.
 //!
 //! ```text
-//! 5/60s    |.............|||||X|||||.............|      X: the boundary; ten calls in a few seconds
-//!          0             60 s                   120 s
+//! 5/60s    [             x x x x x][x x x x x             ]      ten calls within a few seconds
+//!          0 s                    60 s                   120 s
 //! ```
 //!
 //! ```text
@@ -23,9 +23,10 @@
 //! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut, Times};
+use crate::algorithm::Algorithm;
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
+use crate::pile::{Charge, Cut, Times};
 use crate::time::{Span, Time};
 use alloc::sync::Arc;
 use core::fmt::Debug;
@@ -141,11 +142,10 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
-        match Self::running(state, now) {
-            _ if self.closed_for(now) > Span::ZERO => 0,
-            Some(used) => self.count.saturating_sub(used),
-            None => self.count,
+        if self.closed_for(now) > Span::ZERO {
+            return 0;
         }
+        self.count.saturating_sub(Self::running(state, now).unwrap_or(0))
     }
 
     #[inline]

@@ -17,7 +17,7 @@
 //! Reports    remaining = floor(burst - ahead / interval)       reset_after = ahead
 //! Promise    any stretch of length w admits at most burst + w / interval units.
 //! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is rounded down.
-//! Clock      a step back makes the bucket stricter by exactly the step, until the clock has caught up.
+//! Clock      a step back makes a bucket in use stricter by the step, until the clock has caught up.
 //! Cost       a multiplication and a division or two; nothing runs in the background.
 //!
 //! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls pass (due 200 ms, 400 ms),
@@ -27,9 +27,10 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Height, Times, Verb, Waiting};
+use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
+use crate::pile::{Charge, Cut, Height, Times};
 use crate::time::{DAY, Span, Time};
 
 /// Longer than any length that matters, and short enough to add to any moment.
@@ -57,6 +58,14 @@ impl Exact {
     }
 }
 
+/// How a limit speaks of what it holds, for errors in the reader's language.
+pub(crate) struct Holds {
+    /// What takes too long.
+    pub(crate) time: &'static str,
+    /// What to do about it.
+    pub(crate) advice: &'static str,
+}
+
 /// The arithmetic of a bucket that refills at `rate` and holds at most `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gcra {
@@ -69,10 +78,8 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// The arithmetic for a rate and a burst of at least 1.
-    ///
-    /// `name` is what the burst is called where the limit is written: an error speaks the reader's language.
-    pub(crate) fn new(rate: Rate, burst: u32, name: &'static str) -> Result<Gcra, OutOfBounds> {
+    /// The arithmetic for a rate and a burst of at least 1, which `holds` names in the words of the limit.
+    pub(crate) fn new(rate: Rate, burst: u32, holds: &Holds) -> Result<Gcra, OutOfBounds> {
         let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
         // Cannot be cut: a remainder is below the count, which is below 2^30.
         let part = u32::try_from(period % count).unwrap_or(u32::MAX);
@@ -81,31 +88,14 @@ impl Gcra {
         gcra.fill = gcra.time_for(burst);
         gcra.deepest = gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros()));
         if gcra.fill > Exact::whole(CENTURY.as_micros()) {
-            let (what, advice) = match name {
-                "capacity" => ("time to drain", "use a smaller capacity, or a faster rate"),
-                "queue" => ("time to work off the queue", "use a smaller queue, or a faster rate"),
-                _ => ("time to fill", "use a smaller burst, or a faster rate"),
-            };
-            // In whole days where microseconds would not fit.
+            // In whole days, rounded up: as microseconds it might not fit.
             let micros = (u128::from(burst) * u128::from(period)).div_ceil(u128::from(count));
-            let days = micros.div_ceil(u128::from(DAY));
-            return Err(match u64::try_from(micros) {
-                Ok(micros) => OutOfBounds::above(what, micros, CENTURY.as_micros(), advice).in_micros(),
-                Err(_) => OutOfBounds::above(
-                    what,
-                    u64::try_from(days).unwrap_or(u64::MAX),
-                    CENTURY.as_micros() / DAY,
-                    advice,
-                )
-                .in_days(),
-            });
+            let days = u64::try_from(micros.div_ceil(u128::from(DAY))).unwrap_or(u64::MAX);
+            return Err(
+                OutOfBounds::above(holds.time, days, CENTURY.as_micros() / DAY, holds.advice).in_days()
+            );
         }
         Ok(gcra)
-    }
-
-    /// The refill rate.
-    pub fn rate(&self) -> Rate {
-        self.rate
     }
 
     /// The most it holds.
@@ -113,7 +103,8 @@ impl Gcra {
         self.burst
     }
 
-    /// `interval * units`, exact up to [`LONGEST`]; only the huge costs of refunds and settlements get there.
+    /// `interval * units`, exact up to [`LONGEST`], which only limits about to be refused and the huge costs of
+    /// refunds and settlements reach.
     #[inline]
     fn time_for(&self, units: u32) -> Exact {
         if units == 1 {
@@ -343,7 +334,7 @@ impl<B: Bucket> Algorithm for B {
         // The second half matters to a bucket that starts empty: a key refunded to full must not be forgotten
         // while an unseen one would still hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
-        is_full(*state) && is_full(self.unseen_later(now))
+        state.b != SEEN || is_full(*state) && is_full(self.unseen_later(now))
     }
 
     /// Keeps the units used, leaked at the old rate until now. Less than 1/count of a microsecond is rounded in

@@ -51,7 +51,7 @@
 //!
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
-//! do with one limit, [`several`] with a list of them, [`account`] adds receipts; [`any`] holds a limit whose kind is
+//! do with one limit, [`several`] with a list of them, [`account`] adds receipts ([`pile`] says what they give back); [`any`] holds a limit whose kind is
 //! known only at run time.
 
 #![no_std]
@@ -73,6 +73,7 @@ pub mod gcra;
 pub mod leaky_bucket;
 pub mod min_interval;
 pub mod pacer;
+pub mod pile;
 pub mod several;
 pub mod sliding_log;
 pub mod sliding_window;

@@ -10,14 +10,16 @@
 //! Promise    any two allowed calls are at least `interval` apart; a stretch of length w admits 1 + w / interval.
 //! Rounding   none: everything is whole microseconds.
 //! Clock      a step back keeps the door shut for the step longer.
-//! Cost       16 bytes a key; a comparison and an addition a decision.
+//! Cost       16 bytes a key; a multiplication and a division a decision, as for every bucket.
 //!
 //! Example    200ms: a call at t = 0 passes, one at 150 ms is told to wait 50 ms, one at 200 ms passes.
 //! ```
 
 use crate::bounds::{OutOfBounds, Rate, checked_period};
-use crate::gcra::{Bucket, Gcra};
+use crate::gcra::{Bucket, Gcra, Holds};
 use crate::time::Span;
+
+const HOLDS: Holds = Holds { time: "interval", advice: "use a shorter interval" };
 
 /// The minimum interval. Pick it for "not again within": a resent code, a saved draft, a polled device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,7 +34,7 @@ impl MinInterval {
     /// When the interval is 0 or above [`crate::bounds::PERIOD_MAX`].
     pub fn new(interval: Span) -> Result<MinInterval, OutOfBounds> {
         let rate = Rate::new(1, checked_period("interval", interval)?)?;
-        Ok(MinInterval { gcra: Gcra::new(rate, 1, "burst")? })
+        Ok(MinInterval { gcra: Gcra::new(rate, 1, &HOLDS)? })
     }
 }
 

@@ -10,8 +10,9 @@
 //! A [`Part`] is one limit on one key's state with its own cost: a list of limits on one key has equal costs, a
 //! call on several keys may not.
 
-use crate::algorithm::{Algorithm, Charge};
+use crate::algorithm::Algorithm;
 use crate::decision::{Decision, Standing};
+use crate::pile::Charge;
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
 use alloc::vec::Vec;
@@ -29,53 +30,59 @@ pub struct Part<'a, A: Algorithm> {
 
 /// Checks several limits, perhaps on several keys: allowed and charged everywhere, or nowhere.
 ///
-/// A limit that counts denied calls (`count=all`) has no place here: see [`Algorithm::offers`].
+/// A limit that counts denied calls (`count=all`) has no place here: a denial changes nothing.
 pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision {
-    let delay = match strictest(parts.iter().map(|part| part.limit.peek(part.state, now, part.cost))) {
-        Ok(delay) => delay,
-        Err(denied) => return denied,
-    };
+    let peeked = peek_all(parts, now);
+    if !peeked.allowed() {
+        return peeked;
+    }
     for part in parts.iter_mut().filter(|part| part.cost > 0) {
         part.limit.charge(part.state, now, part.cost);
     }
-    Decision::yes(tightest(parts.iter().map(|part| part.limit.standing(part.state, now))), delay)
+    Decision::yes(standing_of(parts, now), peeked.delay())
 }
 
-/// Checks a list of limits on one key: allowed and charged to all, or to none.
+/// Would [`check_all`] allow these calls? Nothing is charged.
+pub fn peek_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Decision {
+    let answers = parts.iter().map(|part| part.limit.peek(part.state, now, part.cost));
+    strictest(answers).map_or_else(|denied| denied, |delay| Decision::yes(standing_of(parts, now), delay))
+}
+
+fn standing_of<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Standing {
+    tightest(parts.iter().map(|part| part.limit.standing(part.state, now)))
+}
+
+/// Checks a list of limits on one key, each with its own state: allowed and charged to all, or to none.
+///
+/// # Panics
+/// When there is not one state for each limit.
 pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time, cost: u32) -> Decision {
     // The common case needs no second look, and may enter a denied call (`count=all`).
     if let ([limit], [state]) = (limits, &mut *states) {
         return limit.check(state, now, cost);
     }
-    let peeked = limits.iter().zip(&*states).map(|(limit, state)| limit.peek(state, now, cost));
-    let delay = match strictest(peeked) {
-        Ok(delay) => delay,
-        Err(denied) => return denied,
-    };
-    if cost > 0 {
-        for (limit, state) in limits.iter().zip(&mut *states) {
-            limit.charge(state, now, cost);
-        }
+    let peeked = peek_list(limits, states, now, cost);
+    if cost == 0 || !peeked.allowed() {
+        return peeked;
     }
-    Decision::yes(
-        tightest(limits.iter().zip(&*states).map(|(limit, state)| limit.standing(state, now))),
-        delay,
-    )
+    for (limit, state) in limits.iter().zip(&mut *states) {
+        limit.charge(state, now, cost);
+    }
+    let standings = limits.iter().zip(&*states).map(|(limit, state)| limit.standing(state, now));
+    Decision::yes(tightest(standings), peeked.delay())
 }
 
 /// Would [`check_list`] allow the call? Nothing is charged.
+///
+/// # Panics
+/// When there is not one state for each limit.
 pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cost: u32) -> Decision {
+    // Fewer states would leave limits out, and so admit more.
+    assert_eq!(limits.len(), states.len(), "a state for each limit");
     let both = || limits.iter().zip(states);
     let standing = || tightest(both().map(|(limit, state)| limit.standing(state, now)));
-    let all = strictest(both().map(|(limit, state)| limit.peek(state, now, cost)));
-    all.map_or_else(|denied| denied, |delay| Decision::yes(standing(), delay))
-}
-
-/// Would [`check_all`] allow these calls? Nothing is charged.
-pub fn peek_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Decision {
-    let standing = || tightest(parts.iter().map(|part| part.limit.standing(part.state, now)));
-    let all = strictest(parts.iter().map(|part| part.limit.peek(part.state, now, part.cost)));
-    all.map_or_else(|denied| denied, |delay| Decision::yes(standing(), delay))
+    let answers = both().map(|(limit, state)| limit.peek(state, now, cost));
+    strictest(answers).map_or_else(|denied| denied, |delay| Decision::yes(standing(), delay))
 }
 
 /// Charges each part now, to act after the answer's delay: the longest of theirs.
@@ -91,20 +98,19 @@ pub(crate) fn reserve_all<A: Algorithm>(
             Err(retry_after) => Decision::no(standing, retry_after),
         }
     };
-    let delay = match strictest(parts.iter().map(answer)) {
+    let answers: Vec<Decision> = parts.iter().map(answer).collect();
+    let delay = match strictest(answers.iter().copied()) {
         Ok(delay) => delay,
         Err(denied) => return (denied, None),
     };
     let mut charges = Vec::with_capacity(parts.len());
-    for part in parts.iter_mut() {
-        let waited = answer(part).delay() > Span::ZERO;
+    for (part, answer) in parts.iter_mut().zip(answers) {
         if part.cost > 0 {
             part.limit.charge(part.state, now, part.cost);
         }
-        charges.push(part.limit.record(part.state, part.cost, waited));
+        charges.push(part.limit.record(part.state, part.cost, answer.delay() > Span::ZERO));
     }
-    let standing = tightest(parts.iter().map(|part| part.limit.standing(part.state, now)));
-    (Decision::yes(standing, delay), Some(charges))
+    (Decision::yes(standing_of(parts, now), delay), Some(charges))
 }
 
 /// The longest delay if all allow, or the answer of the one that says no for longest.

@@ -20,15 +20,20 @@
 //!            forgets nothing.
 //! Cost       16 bytes for each call (of a microsecond) within the period; a binary search a decision.
 //! All        with `count=all` the newest entries that add up to count are enough to answer any check, so older
-//!            ones are dropped: a caller who keeps hammering cannot make the log grow.
+//!            ones are dropped: a caller who keeps hammering cannot make the log grow. (A refund gives back what
+//!            is remembered.)
 //!
 //! Example    5/60s: calls at 0, 10, 20, 30 and 40 s pass; one at 50 s is told to wait 10 s, when the first leaves.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb};
+use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::pile::{Charge, Cut, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
+
+/// Beyond this a running total starts again: the entries of one period can still be added to it many times over.
+const REBASE_AT: u64 = 1 << 60;
 
 /// The sliding log. Pick it when the count must hold in every period and is small enough to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,6 +85,16 @@ impl Log {
         }
     }
 
+    /// Counts from zero again long before the running total could wrap: in a busy log it grows for years.
+    fn rebase(&mut self) {
+        if self.before > REBASE_AT {
+            for entry in &mut self.entries {
+                entry.total -= self.before;
+            }
+            self.before = 0;
+        }
+    }
+
     /// How many entries the log holds, dead ones that were not dropped yet included.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -127,7 +142,7 @@ impl SlidingLog {
 
     /// How long until the entry has left.
     fn until_gone(&self, entry: Entry, now: Time) -> Span {
-        Span::from_micros(entry.at + self.rate.period().as_micros() - now.as_micros())
+        Span::from_micros((entry.at + self.rate.period().as_micros()).saturating_sub(now.as_micros()))
     }
 
     /// The index of the entry of that very time.
@@ -180,6 +195,7 @@ impl Algorithm for SlidingLog {
         for _ in 0..self.oldest_live(state, now) {
             state.pop_oldest();
         }
+        state.rebase();
         state.latest = state.latest.max(now.as_micros());
         let total = state.total_before(state.entries.len()) + u64::from(cost);
         match state.entries.back_mut() {
@@ -219,8 +235,7 @@ impl Algorithm for SlidingLog {
 
     /// The pile is an entry, named by its time.
     fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
-        let newest = state.entries.len().saturating_sub(1);
-        let height = Self::find(state, state.latest).map_or(0, |_| Self::cost_at(state, newest));
+        let height = Self::find(state, state.latest).map_or(0, |index| Self::cost_at(state, index));
         Charge::on_pile(cost, state.latest, height)
     }
 

@@ -15,9 +15,9 @@
 //! State      in a Cell: at = when a call was last allowed, a = prev and b = cur of that moment's window
 //! Formula    used = ceil(prev * (period - e) / period) + cur; allow if used + cost <= count
 //!            (the estimate is exact; rounding it up changes no decision, as count and cost are whole)
-//! Promise    the estimate never exceeds count. The true number in any period is at most twice the count, reached
-//!            only if calls bunch at the end of one window and the start of the next; evenly spread calls see
-//!            the count itself.
+//! Promise    the estimate never exceeds count. The true number in any period stays below twice the count, and comes
+//!            near it only if one window's calls bunch at its end and the next window's come as soon as they may;
+//!            evenly spread calls see the count itself.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
 //! Clock      a call before the last allowed one is decided as if it came then; waits count from its own time.
 //! Cost       16 bytes a key; two divisions a decision.
@@ -25,9 +25,10 @@
 //! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls pass.
 //! ```
 
-use crate::algorithm::{Algorithm, Charge, Cut, Times};
+use crate::algorithm::Algorithm;
 use crate::bounds::Rate;
 use crate::cell::Cell;
+use crate::pile::{Charge, Cut, Times};
 use crate::time::{Span, Time};
 
 /// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too large.
@@ -137,7 +138,7 @@ impl Algorithm for SlidingWindow {
             Some(room) => began + self.faded_to(room, prev),
             None => began + self.period() + self.faded_to(room, cur),
         };
-        Span::from_micros(at - now.as_micros())
+        Span::from_micros(at.saturating_sub(now.as_micros()))
     }
 
     #[inline]

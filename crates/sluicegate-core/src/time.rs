@@ -59,7 +59,7 @@ pub struct Span(u64);
 impl Span {
     /// No time at all.
     pub const ZERO: Span = Span(0);
-    /// The longest length there is; as a patience it means "however long it takes".
+    /// The longest length there is.
     pub const MAX: Span = Span(u64::MAX);
 
     /// That many microseconds.

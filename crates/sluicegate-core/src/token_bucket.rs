@@ -5,13 +5,13 @@
 //! the rate.
 //!
 //! ```text
-//! level  5 |*                                   token-bucket 1/s burst=5
-//!        4 | *        five calls at once empty it,
-//!        3 |  *       then one comes back each second
-//!        2 |   *                      ____/
-//!        1 |    *           ____/¯¯¯¯
-//!        0 |_____*____/¯¯¯¯
-//!          t=0           1 s          2 s
+//! tokens 5 |*                             token-bucket 1/s burst=5
+//!        4 ||       five calls at once empty it,
+//!        3 ||       then it fills evenly
+//!        2 ||                       . -'
+//!        1 ||           . - ' -  '
+//!        0 |*. - ' ' '
+//!          0 s          1 s          2 s
 //! ```
 //!
 //! ```text
@@ -24,14 +24,17 @@
 //! Cost       16 bytes a key; a multiplication and a division a decision.
 //! Unseen     with `initial`, a key that has never called holds min(burst, initial + (t - start) * count / period),
 //!            and `initial` before `start`: as if every key had been filling since then, with nothing to remember.
+//!            Once it is charged, a key fills from then on.
 //!
 //! Example    30/60s burst=15: 15 calls pass at once, the next is told to wait 2 s, and so is every one after.
 //! ```
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
-use crate::gcra::{Bucket, Gcra};
+use crate::gcra::{Bucket, Gcra, Holds};
 use crate::time::Time;
+
+const HOLDS: Holds = Holds { time: "time to fill", advice: "use a smaller burst, or a faster rate" };
 
 /// The token bucket. Pick it when short bursts are fine and the long-run rate is what matters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,7 +56,7 @@ impl TokenBucket {
     /// When the burst is 0 or above [`crate::bounds::COUNT_MAX`], or filling it would take more than a century.
     pub fn new(rate: Rate, burst: u64) -> Result<TokenBucket, OutOfBounds> {
         let burst = checked_count("burst", burst, 1)?;
-        Ok(TokenBucket { gcra: Gcra::new(rate, burst, "burst")?, initial: None })
+        Ok(TokenBucket { gcra: Gcra::new(rate, burst, &HOLDS)?, initial: None })
     }
 
     /// The same bucket, but a key that has never called held `tokens` at `start`.

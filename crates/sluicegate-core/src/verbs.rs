@@ -1,8 +1,9 @@
 //! What callers do with one limit, written once for all algorithms.
 
-use crate::algorithm::{Algorithm, Charge, Cut, Times, Verb, Waiting};
+use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
+use crate::pile::{Charge, Cut, Times};
 use crate::time::{Span, Time};
 use core::fmt;
 

@@ -34,4 +34,6 @@ fn every_verb_in_any_order_agrees_with_the_model() {
     if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, &mut report) {
         panic!("{mismatch}");
     }
+    // A run in which no receipt was worth anything would show little.
+    assert!(report.returned > 1_000 && report.indebted > 100, "{report:?}");
 }

@@ -5,4 +5,5 @@
 mod agreement;
 mod changes;
 mod properties;
+mod several;
 mod vectors;

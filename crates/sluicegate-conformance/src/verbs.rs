@@ -1,0 +1,194 @@
+//! Every verb in any order on one key: the core's account beside the model.
+
+use crate::compare::{Mismatch, Report, TRACE_LENGTH, limits_text};
+use crate::oracle;
+use crate::random;
+use crate::subject::Answer;
+use fastrand::Rng;
+use sluicegate::Limit;
+use sluicegate::core::account::Receipt;
+use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate::core::verbs::NotOffered;
+use sluicegate::core::{Account, AnyLimit, Decision, Span, Time};
+use sluicegate_model::{Model, ReceiptId};
+use std::fmt::{Display, Write as _};
+
+/// Random verbs in any order on one key of the core: check, peek, take, refund, reserve, cancel, settle, next window
+/// and reset, each compared with the model.
+///
+/// # Errors
+/// At the first answer that is not the model's.
+pub fn random_verbs(seed: u64, operations: u64, report: &mut Report) -> Result<(), Mismatch> {
+    let mut rng = Rng::with_seed(seed);
+    let until = report.checks + operations;
+    while report.checks < until {
+        let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+            Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
+            None => random::list(&mut rng),
+        };
+        run(&mut rng, &limits, report)?;
+        report.cases += 1;
+    }
+    Ok(())
+}
+
+fn run(rng: &mut Rng, limits: &[Limit], report: &mut Report) -> Result<(), Mismatch> {
+    let start = random::start(rng);
+    let may_step_back = rng.u8(..4) == 0;
+    let mut at = start;
+    let mut moments = Vec::new();
+    for _ in 0..TRACE_LENGTH {
+        let step = random::step(rng, limits);
+        at = random::advance(rng, at, step, may_step_back);
+        moments.push(at);
+    }
+    let times =
+        moments.iter().copied().min().unwrap_or(start)..=moments.iter().copied().max().unwrap_or(start);
+    let mut both = Both {
+        limits,
+        made: limits.iter().map(|limit| limit.made_at(start)).collect(),
+        account: Account::default(),
+        model: Model::new(oracle::rules(limits, start, &times)),
+        receipts: Vec::new(),
+    };
+    let mut history = String::new();
+    for now in moments {
+        let Some(Asked { what, expected, answered }) = both.ask(rng, now, report) else { continue };
+        let _ = writeln!(history, "{} {what}: {expected}", now.as_micros());
+        let (standing, model_standing) =
+            (text(both.account.peek(&both.made, now, 0)), text(both.model.peek(now.as_micros(), 0)));
+        if (&answered, &standing) != (&expected, &model_standing) {
+            return Err(Mismatch {
+                case: limits_text(limits),
+                trace: history,
+                expected: format!("{expected} then {model_standing}"),
+                answered: format!("{answered} then {standing}"),
+            });
+        }
+        report.checks += 1;
+    }
+    Ok(())
+}
+
+/// One key twice: as the core keeps it and as the model does.
+struct Both<'a> {
+    limits: &'a [Limit],
+    made: Vec<AnyLimit>,
+    account: Account<AnyLimit>,
+    model: Model,
+    receipts: Vec<(Receipt, ReceiptId)>,
+}
+
+/// A question and both answers.
+struct Asked {
+    what: String,
+    expected: String,
+    answered: String,
+}
+
+impl Asked {
+    fn new(what: String, expected: impl Display, answered: impl Display) -> Asked {
+        Asked { what, expected: format!("{expected}"), answered: format!("{answered}") }
+    }
+}
+
+impl Both<'_> {
+    /// A random question; `None` if the limits do not offer it.
+    fn ask(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Asked> {
+        let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
+        match rng.u8(..16) {
+            0..4 => {
+                let expected = self.model.check(micros, cost.into());
+                let answered = self.account.check(&self.made, now, cost);
+                Some(Asked::new(format!("check {cost}"), text(expected), text(answered)))
+            }
+            4 => {
+                let expected = self.model.peek(micros, cost.into());
+                let answered = self.account.peek(&self.made, now, cost);
+                Some(Asked::new(format!("peek {cost}"), text(expected), text(answered)))
+            }
+            5 => {
+                let taken = self.account.take(&self.made, now, cost);
+                let (answered, taken) = taken.map_err(|refused| self.may_refuse(refused)).ok()?;
+                let (expected, model_taken) = self.model.take(micros, cost.into());
+                let expected = format!("{} took {model_taken}", text(expected));
+                Some(Asked::new(format!("take {cost}"), expected, format!("{} took {taken}", text(answered))))
+            }
+            6 | 7 => {
+                let expected = self.model.refund(micros, cost.into()).map(text);
+                let answered = self.account.refund(&self.made, now, cost).ok().map(text);
+                Some(Asked::new(format!("refund {cost}"), format!("{expected:?}"), format!("{answered:?}")))
+            }
+            8..11 => {
+                let max_wait =
+                    if rng.bool() { random::step(rng, self.limits) } else { rng.u64(..) >> rng.u32(..64) };
+                self.reserve(now, cost, max_wait)
+            }
+            11..15 if !self.receipts.is_empty() => {
+                // A used one, now and then: it must be refused.
+                let place = rng.usize(..self.receipts.len());
+                let used = rng.bool().then(|| random::cost(rng, self.limits));
+                Some(self.close(now, place, used, report))
+            }
+            15 if rng.u8(..8) == 0 => {
+                self.model.reset();
+                self.account.reset();
+                Some(Asked::new("reset".to_owned(), "", ""))
+            }
+            _ => {
+                let expected = self.model.next_window(micros).min(Time::MAX.as_micros());
+                let answered = self.account.next_window(&self.made, now).as_micros();
+                Some(Asked::new("next window".to_owned(), expected, answered))
+            }
+        }
+    }
+
+    fn reserve(&mut self, now: Time, cost: u32, max_wait: u64) -> Option<Asked> {
+        let reserved = self.account.reserve(&self.made, now, cost, Span::from_micros(max_wait));
+        let (answered, receipt) = reserved.map_err(|refused| self.may_refuse(refused)).ok()?;
+        let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost.into(), max_wait);
+        self.receipts.extend(receipt.zip(model_receipt));
+        Some(Asked::new(format!("reserve {cost} within {max_wait}"), text(expected), text(answered)))
+    }
+
+    /// Settles a receipt as used that much, or cancels it.
+    fn close(&mut self, now: Time, place: usize, used: Option<u32>, report: &mut Report) -> Asked {
+        let (receipt, model_receipt) = self.receipts[place];
+        let Some(used) = used else {
+            let expected = self.model.cancel(now.as_micros(), model_receipt);
+            let answered = self.account.cancel(&self.made, now, receipt);
+            report.returned += u64::from(answered);
+            return Asked::new(format!("cancel {place}"), expected, answered);
+        };
+        let expected = self.model.settle(now.as_micros(), model_receipt, used.into());
+        let answered = self.account.settle(&self.made, now, receipt, used);
+        report.indebted += u64::from(answered && used > COUNT_MAX / 2);
+        Asked::new(format!("settle {place} as {used}"), expected, answered)
+    }
+
+    /// Take and reserve are refused for `count=all`, and for nothing else.
+    fn may_refuse(&self, refused: NotOffered) {
+        let counts_denied = self.limits.iter().any(|limit| !limit.fits_in_a_list());
+        assert!(counts_denied, "{}: {refused}", limits_text(self.limits));
+    }
+}
+
+/// Every field of an answer, and which limit said no.
+fn text(answer: impl Into<Said>) -> String {
+    let Said(answer, denied_by) = answer.into();
+    format!("{answer} by {denied_by:?}")
+}
+
+struct Said(Answer, Option<u64>);
+
+impl From<Decision> for Said {
+    fn from(decision: Decision) -> Said {
+        Said(decision.into(), decision.denied_by().map(u64::from))
+    }
+}
+
+impl From<sluicegate_model::Answer> for Said {
+    fn from(answer: sluicegate_model::Answer) -> Said {
+        Said(answer.into(), answer.denied_by.map(|place| place as u64))
+    }
+}
