@@ -106,7 +106,7 @@ fn contenders(step: u64) -> Vec<Contender> {
         ("fixed-window", decide(window, step)),
         ("fixed-window, a calendar day", decide(calendar.made_at(Time::EPOCH), step)),
         ("sliding-window", decide(SlidingWindow::new(per_second(1_000)), step)),
-        ("sliding-log 1000/s", decide(SlidingLog::new(per_second(1_000), false).expect("a limit"), step)),
+        ("sliding-log 1000/s", decide(SlidingLog::new(per_second(1_000)).expect("a limit"), step)),
     ]
 }
 

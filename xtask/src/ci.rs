@@ -5,11 +5,13 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const STEPS: [(&str, &[&str]); 4] = [
+const STEPS: [(&str, &[&str]); 5] = [
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]),
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
     ("tests", &["test", "--workspace", "--locked"]),
+    // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in the tests.)
+    ("benchmarks", &["check", "--locked", "--manifest-path", "bench/Cargo.toml"]),
 ];
 
 pub(crate) fn run() -> Result<(), String> {

@@ -7,6 +7,11 @@ use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
+    if let Some(word) = args.stray.first() {
+        return Err(format!(
+            "{word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and hand the trace in with < trace.csv"
+        ));
+    }
     let limits = args.limits.iter().map(|text| text.parse::<Limit>()).collect::<Result<Vec<_>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
     let replay = Replay::new(limits).map_err(|error| error.to_string())?;

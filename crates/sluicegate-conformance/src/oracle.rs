@@ -84,7 +84,6 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
         Spec::SlidingWindow { rate } => {
             model::Rule::SlidingWindow { count: count(rate), period: period(rate) }
         }
-        other => unreachable!("the model has no words for {other:?}"),
     }
 }
 
@@ -98,7 +97,7 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
         }
         WindowSpec::First { period } => model::Windows::First { period: period.as_micros() },
         // Where the calendar's windows begin is tested against another time-zone library, not here.
-        _ => match limit.made_at(Time::EPOCH) {
+        WindowSpec::Calendar { .. } => match limit.made_at(Time::EPOCH) {
             AnyLimit::FixedWindow(calendar) => model::Windows::Boundaries(boundaries(&calendar, times)),
             other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),
         },

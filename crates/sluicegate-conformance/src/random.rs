@@ -133,9 +133,8 @@ fn scales(limit: &Limit) -> Vec<u64> {
         Spec::SlidingLog { rate, .. } | Spec::SlidingWindow { rate } => of_rate(rate, 1),
         Spec::FixedWindow { windows, .. } => match windows {
             WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => vec![period.as_micros()],
-            _ => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
+            WindowSpec::Calendar { .. } => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
         },
-        _ => vec![1_000_000],
     }
 }
 

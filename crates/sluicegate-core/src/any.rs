@@ -16,7 +16,6 @@ use alloc::boxed::Box;
 
 /// A limit of any algorithm.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum AnyLimit {
     /// See [`crate::token_bucket`].
     TokenBucket(TokenBucket),

@@ -1,9 +1,12 @@
 //! What a limit's numbers may be, checked once, when the limit is made. After that nothing overflows.
 
 use crate::time::{Span, YEAR};
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
-/// The largest count, burst, capacity, queue and cost.
+/// The largest count, burst, capacity and queue, checked here; and the largest cost, which whoever takes one from
+/// outside checks: the core itself is at ease with any `u32`.
 pub const COUNT_MAX: u32 = 1_000_000_000;
 /// The longest period: ten years of 365 days.
 pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
@@ -57,28 +60,33 @@ impl OutOfBounds {
         Self { unit: Unit::Days, ..self }
     }
 
-    /// The number's name in the limit grammar: `count`, `period`, `burst`.
-    pub fn what(&self) -> &'static str {
-        self.what
+    /// What to write instead.
+    pub fn advice(&self) -> &'static str {
+        self.advice
     }
-}
 
-impl fmt::Display for OutOfBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, value, side, bound, unit, advice } = self;
+    /// The value and the bound, without the advice.
+    pub fn problem(&self) -> String {
+        let Self { what, value, side, bound, unit, .. } = self;
         let (side, extreme) = match side {
             Side::Below => ("below", "least"),
             Side::Above => ("above", "most"),
         };
         // Lengths of time are shown as the grammar writes them.
         match unit {
-            Unit::Calls => write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}"),
-            Unit::Days => write!(f, "{what} {value}d is {side} the {extreme}, {bound}d; {advice}"),
+            Unit::Calls => format!("{what} {value} is {side} the {extreme}, {bound}"),
+            Unit::Days => format!("{what} {value}d is {side} the {extreme}, {bound}d"),
             Unit::Micros => {
                 let (value, bound) = (Span::from_micros(*value), Span::from_micros(*bound));
-                write!(f, "{what} {value} is {side} the {extreme}, {bound}; {advice}")
+                format!("{what} {value} is {side} the {extreme}, {bound}")
             }
         }
+    }
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem(), self.advice)
     }
 }
 

@@ -9,20 +9,15 @@
 pub struct Cell {
     /// The moment that matters: when a bucket is full again, when a window ends, when a call was last allowed.
     pub at: u64,
-    /// The first number.
+    /// A bucket's part of a microsecond, what was used in a window, the last window's count.
     pub a: u32,
-    /// The second number.
+    /// Whether a bucket has been charged, this window's count.
     pub b: u32,
 }
 
 impl Cell {
     /// The state of a key that has never called.
     pub const UNSEEN: Cell = Cell { at: 0, a: 0, b: 0 };
-
-    /// Whether the key has never called, or was forgotten.
-    pub fn is_unseen(&self) -> bool {
-        *self == Cell::UNSEEN
-    }
 }
 
 /// A store relies on this: see the table in the crate's documentation.

@@ -15,13 +15,14 @@
 //!            due <= fill    allow, and full_at becomes now + due
 //!            otherwise      deny, and wait due - fill
 //! Reports    remaining = floor(burst - ahead / interval)       reset_after = ahead
+//!            (cost <= remaining says the same as due <= fill, as the cost is whole: the code asks the former)
 //! Promise    any stretch of length w admits at most burst + w / interval units.
 //! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is rounded down.
 //! Clock      a step back makes a bucket in use stricter by the step, until the clock has caught up.
 //! Cost       a multiplication and a division or two; nothing runs in the background.
 //!
 //! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls pass (due 200 ms, 400 ms),
-//!            the third would be due at 600 ms and is told to wait 200 ms.
+//!            the third would come to 600 ms and is told to wait 200 ms.
 //! ```
 //!
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
@@ -30,33 +31,14 @@
 use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
-use crate::pile::{Charge, Cut, Height, Times};
-use crate::time::{DAY, Span, Time};
+use crate::pile::{Charge, Cut, Times};
+use crate::time::{DAY, Exact, Span, Time};
 
 /// Longer than any length that matters, and short enough to add to any moment.
 const LONGEST: u64 = 1 << 60;
 
 /// `b` of a cell whose key has called, so that a bucket full at the very epoch differs from an unseen one.
 const SEEN: u32 = 1;
-
-/// A length of time, or a moment, to a fraction of a microsecond: `whole + part / count`.
-///
-/// The order of the fields is the order of the values, as `part < count` always.
-type Exact = Height;
-
-impl Exact {
-    const ZERO: Exact = Exact { whole: 0, part: 0 };
-
-    fn whole(micros: u64) -> Exact {
-        Exact { whole: micros, part: 0 }
-    }
-
-    /// To the next whole microsecond.
-    fn up(self) -> u64 {
-        // Cannot wrap: lengths and moments are below 2^62.
-        self.whole + u64::from(self.part > 0)
-    }
-}
 
 /// How a limit speaks of what it holds, for errors in the reader's language.
 pub(crate) struct Holds {
@@ -86,8 +68,8 @@ impl Gcra {
         let interval = Exact { whole: period / count, part };
         let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO, deepest: Exact::ZERO };
         gcra.fill = gcra.time_for(burst);
-        gcra.deepest = gcra.add(gcra.fill, Exact::whole(CENTURY.as_micros()));
-        if gcra.fill > Exact::whole(CENTURY.as_micros()) {
+        gcra.deepest = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
+        if gcra.fill > Exact::from_whole(CENTURY.as_micros()) {
             // In whole days, rounded up: as microseconds it might not fit.
             let micros = (u128::from(burst) * u128::from(period)).div_ceil(u128::from(count));
             let days = u64::try_from(micros.div_ceil(u128::from(DAY))).unwrap_or(u64::MAX);
@@ -154,6 +136,7 @@ impl Gcra {
     /// The state whose bucket is full that long after `now`.
     #[inline]
     fn full_in(ahead: Exact, now: Time) -> Cell {
+        // Cannot wrap: a moment below 2^58 and a length of at most 2^60.
         Cell { at: now.as_micros() + ahead.whole, a: ahead.part, b: SEEN }
     }
 
@@ -212,8 +195,9 @@ pub trait Bucket {
         Cell::UNSEEN
     }
 
-    /// The same as far as waits go: a bucket that is yet to start filling keeps its level until then.
-    fn unseen_later(&self, now: Time) -> Cell {
+    /// The same for telling waits. It differs before a bucket's start: what it holds it holds already, but what it
+    /// is going to hold comes only after the start.
+    fn unseen_for_waits(&self, now: Time) -> Cell {
         self.unseen(now)
     }
 
@@ -223,10 +207,10 @@ pub trait Bucket {
         if state.b == SEEN { *state } else { self.unseen(now) }
     }
 
-    /// The key's state as far as waits go.
+    /// The key's state for telling waits.
     #[inline]
-    fn later(&self, state: &Cell, now: Time) -> Cell {
-        if state.b == SEEN { *state } else { self.unseen_later(now) }
+    fn for_waits(&self, state: &Cell, now: Time) -> Cell {
+        if state.b == SEEN { *state } else { self.unseen_for_waits(now) }
     }
 }
 
@@ -245,13 +229,13 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
-        Span::from_micros(Gcra::ahead(self.later(state, now), now).up())
+        Span::from_micros(Gcra::ahead(self.for_waits(state, now), now).up())
     }
 
     #[inline]
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let gcra = self.gcra();
-        let due = gcra.add(Gcra::ahead(self.later(state, now), now), gcra.time_for(cost));
+        let due = gcra.add(Gcra::ahead(self.for_waits(state, now), now), gcra.time_for(cost));
         Span::from_micros(gcra.less(due, gcra.fill).up())
     }
 
@@ -302,7 +286,7 @@ impl<B: Bucket> Algorithm for B {
         if charge.waited && later_is_charged {
             return None;
         }
-        let left = gcra.less(charge.height, Exact::whole(now.max(latest).as_micros()));
+        let left = gcra.less(charge.height, Exact::from_whole(now.max(latest).as_micros()));
         let give = gcra.time_for(most).min(left).min(Gcra::ahead(cell, now));
         if give == Exact::ZERO {
             return None;
@@ -334,7 +318,7 @@ impl<B: Bucket> Algorithm for B {
         // The second half matters to a bucket that starts empty: a key refunded to full must not be forgotten
         // while an unseen one would still hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
-        state.b != SEEN || is_full(*state) && is_full(self.unseen_later(now))
+        state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
     }
 
     /// Keeps the units used, leaked at the old rate until now. Less than 1/count of a microsecond is rounded in

@@ -17,7 +17,7 @@
 //! Formula    water(t) = max(0, water - (t - last) * count / period); allow if water + cost <= capacity
 //! Promise    any stretch of length w admits at most capacity + w * count / period.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a step back raises the water by the step's worth until the clock has caught up.
+//! Clock      a step back raises the water of a funnel in use by the step's worth until the clock has caught up.
 //! Cost       16 bytes a key; a multiplication and a division a decision.
 //!
 //! Example    1/2s capacity=3: three calls pass at once, then one every 2 s.

@@ -12,7 +12,7 @@
 //! use sluicegate_core::{Algorithm, Rate, Span, Time, sliding_log::SlidingLog};
 //!
 //! // A user may reply 5 times in 60 seconds.
-//! let replies = SlidingLog::new(Rate::new(5, Span::from_micros(60_000_000))?, false)?;
+//! let replies = SlidingLog::new(Rate::new(5, Span::from_micros(60_000_000))?)?;
 //! let mut harry = Default::default(); // the state of a key that has never called
 //! let now = Time::from_micros(1_700_000_000_000_000).unwrap();
 //!
@@ -34,6 +34,7 @@
 //! | `retry_after` | when denied: the shortest wait after which the same call would be allowed |
 //! | `reset_after` | how long until the key is as good as new |
 //! | delay | how long an allowed caller waits before acting |
+//! | receipt | names a reservation, which can be cancelled, or settled for what was really used |
 //!
 //! # Which algorithm when
 //!

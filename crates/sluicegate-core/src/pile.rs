@@ -12,7 +12,7 @@
 //!
 //! Without true heights, two returns in an unlucky order would give back more than was taken.
 
-use crate::time::Time;
+use crate::time::{Exact, Time};
 
 /// What a receipt remembers of a charge under one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,16 +23,9 @@ pub struct Charge {
     pub(crate) pile: u64,
     /// How high the pile was just after the charge: what a window or log entry then held; for a bucket, whose
     /// pile is measured in time, the moment it was then full.
-    pub(crate) height: Height,
+    pub(crate) height: Exact,
     /// Whether the call was told to wait before acting.
     pub(crate) waited: bool,
-}
-
-/// A height: whole units, and for a bucket the part of a microsecond over the limit's count.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub(crate) struct Height {
-    pub(crate) whole: u64,
-    pub(crate) part: u32,
 }
 
 /// When something is given back.
@@ -48,8 +41,8 @@ pub struct Times {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     pub(crate) pile: u64,
-    pub(crate) top: Height,
-    pub(crate) bottom: Height,
+    pub(crate) top: Exact,
+    pub(crate) bottom: Exact,
 }
 
 impl Cut {
@@ -59,7 +52,7 @@ impl Cut {
     }
 
     /// A height in the same pile after the cut; `sink` lowers a height by the size of the cut.
-    pub(crate) fn lower(&self, height: Height, sink: impl Fn(Height) -> Height) -> Height {
+    pub(crate) fn lower(&self, height: Exact, sink: impl Fn(Exact) -> Exact) -> Exact {
         if height >= self.top { sink(height) } else { height.min(self.bottom) }
     }
 }
@@ -74,13 +67,13 @@ impl Charge {
 /// For the pile of a window or a log entry, which is in whole units.
 impl Charge {
     pub(crate) fn on_pile(cost: u32, pile: u64, height: u64) -> Charge {
-        Charge { cost, pile, height: Height { whole: height, part: 0 }, waited: false }
+        Charge { cost, pile, height: Exact { whole: height, part: 0 }, waited: false }
     }
 
     /// What can be given back of a charge from a pile that holds `left`, and the cut that makes.
     pub(crate) fn cut(&self, most: u32, left: u64) -> Option<Cut> {
         let give = u64::from(most).min(self.height.whole).min(left);
-        let bottom = Height { whole: self.height.whole - give, part: 0 };
+        let bottom = Exact { whole: self.height.whole - give, part: 0 };
         (give > 0).then_some(Cut { pile: self.pile, top: self.height, bottom })
     }
 
@@ -88,7 +81,7 @@ impl Charge {
         if self.pile == cut.pile {
             // Cannot wrap: only heights at the top of the cut or above it sink, by the size of the cut.
             let size = cut.size();
-            self.height = cut.lower(self.height, |height| Height { whole: height.whole - size, part: 0 });
+            self.height = cut.lower(self.height, |height| Exact { whole: height.whole - size, part: 0 });
         }
     }
 

@@ -107,24 +107,31 @@ impl Log {
 }
 
 impl SlidingLog {
-    /// At most `count` in any `period`; with `count_all` denied calls are entered as well.
+    /// At most `count` in any `period`.
     ///
     /// # Errors
     /// When the count is above [`LOG_COUNT_MAX`]; see [`SlidingLog::with_count_max`].
-    pub fn new(rate: Rate, count_all: bool) -> Result<SlidingLog, OutOfBounds> {
-        SlidingLog::with_count_max(rate, count_all, LOG_COUNT_MAX)
+    pub fn new(rate: Rate) -> Result<SlidingLog, OutOfBounds> {
+        SlidingLog::with_count_max(rate, LOG_COUNT_MAX)
     }
 
     /// The same with another bound on the count, for those who can spare the memory: 16 bytes a call and key.
     ///
     /// # Errors
     /// When the count is above that bound.
-    pub fn with_count_max(rate: Rate, count_all: bool, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
-        if rate.count() > count_max {
+    pub fn with_count_max(rate: Rate, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
+        let (count, most) = (u64::from(rate.count()), u64::from(count_max));
+        if count > most {
             let advice = "a log remembers every call, use sliding-window for a count this large";
-            return Err(OutOfBounds::above("count", u64::from(rate.count()), u64::from(count_max), advice));
+            return Err(OutOfBounds::above("count", count, most, advice));
         }
-        Ok(SlidingLog { rate, count_all })
+        Ok(SlidingLog { rate, count_all: false })
+    }
+
+    /// The same log, but denied calls are entered as well (`count=all`).
+    #[must_use]
+    pub fn counting_denied(self) -> SlidingLog {
+        SlidingLog { count_all: true, ..self }
     }
 
     /// The index of the oldest entry that is still within the period.

@@ -84,6 +84,31 @@ impl Span {
     }
 }
 
+/// A length or a moment to a fraction of a microsecond, `whole + part / count`, where the count is that of the limit
+/// it belongs to. (The heights of other piles use it as a plain number, with no part.)
+///
+/// The order of the fields is the order of the values, as `part < count` always.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub(crate) struct Exact {
+    pub(crate) whole: u64,
+    pub(crate) part: u32,
+}
+
+impl Exact {
+    pub(crate) const ZERO: Exact = Exact { whole: 0, part: 0 };
+
+    pub(crate) const fn from_whole(whole: u64) -> Exact {
+        Exact { whole, part: 0 }
+    }
+
+    /// To the next whole microsecond.
+    #[inline]
+    pub(crate) const fn up(self) -> u64 {
+        // Cannot wrap: lengths and moments are below 2^62.
+        if self.part > 0 { self.whole + 1 } else { self.whole }
+    }
+}
+
 impl From<Span> for core::time::Duration {
     fn from(span: Span) -> Self {
         core::time::Duration::from_micros(span.0)

@@ -20,13 +20,13 @@
 //! Formula    level(t) = min(burst, level + (t - last) * count / period); allow if level >= cost
 //! Promise    any stretch of length w admits at most burst + w * count / period.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a step back lowers the level by the step's worth until the clock has caught up.
+//! Clock      a step back lowers the level of a bucket in use by the step's worth until the clock has caught up.
 //! Cost       16 bytes a key; a multiplication and a division a decision.
 //! Unseen     with `initial`, a key that has never called holds min(burst, initial + (t - start) * count / period),
 //!            and `initial` before `start`: as if every key had been filling since then, with nothing to remember.
 //!            Once it is charged, a key fills from then on.
 //!
-//! Example    30/60s burst=15: 15 calls pass at once, the next is told to wait 2 s, and so is every one after.
+//! Example    30/60s burst=15: 15 calls pass at once, and the next is told to wait 2 s.
 //! ```
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
@@ -90,7 +90,7 @@ impl Bucket for TokenBucket {
     }
 
     #[inline]
-    fn unseen_later(&self, _now: Time) -> Cell {
+    fn unseen_for_waits(&self, _now: Time) -> Cell {
         self.filling_since(|start| start)
     }
 }

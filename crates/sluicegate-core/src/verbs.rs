@@ -81,12 +81,14 @@ pub trait Verbs: Algorithm {
         if self.offers(verb) { Ok(()) } else { Err(NotOffered(verb)) }
     }
 
+    /// How the key stands, when what remains is known.
     #[doc(hidden)]
     #[inline]
     fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
+    /// The denial of a cost above what remains.
     #[doc(hidden)]
     #[inline]
     fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {

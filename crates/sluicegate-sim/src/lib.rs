@@ -3,7 +3,7 @@
 //! [`Replay`] is the engine: it keeps every key's state and asks the core. [`replay::run`] is `sluice replay`:
 //! calls in as CSV ([`trace`]), decisions out as CSV.
 
-pub mod records;
+mod records;
 pub mod replay;
 pub mod scenarios;
 pub mod strip;

@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 /// The longest record in bytes: a key of 64 KiB and a few numbers.
-pub const RECORD_LEN_MAX: usize = 65 * 1024;
+pub(crate) const RECORD_LEN_MAX: usize = 65 * 1024;
 /// The fields of a record that can be asked for; further ones are only counted.
 const FIELDS_KEPT: usize = 4;
 /// Room for a record that is not complete yet and a good piece of what follows.
 const BUFFER: usize = 4 * RECORD_LEN_MAX;
 
 /// Reads one record after another.
-pub struct Records<R> {
+pub(crate) struct Records<R> {
     input: R,
     buffer: Box<[u8]>,
     /// What of the buffer is still to be parsed.
@@ -31,7 +31,7 @@ pub struct Records<R> {
 
 /// One record.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     bytes: &'a [u8],
     fields: Fields,
     line: u64,
@@ -46,7 +46,7 @@ struct Fields {
 
 /// Why there is no record.
 #[derive(Debug)]
-pub enum RecordError {
+pub(crate) enum RecordError {
     /// The input could not be read.
     Io(io::Error),
     /// The record that begins on this line is not CSV as it should be.
@@ -55,7 +55,7 @@ pub enum RecordError {
 
 /// What is wrong with a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// It is longer than [`RECORD_LEN_MAX`].
     TooLong,
     /// A quote that begins a field has no partner.
@@ -75,17 +75,22 @@ impl Fields {
 
 impl<'a> Record<'a> {
     /// The line it begins on, counted from 1.
-    pub fn line(&self) -> u64 {
+    pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
     /// How many fields it has, which is at least one.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.fields.count
     }
 
+    /// The whole record as it was written; of one with quotes, its fields one after another.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// One of the first few fields, unquoted; empty if there is none at that place.
-    pub fn field(&self, place: usize) -> &'a [u8] {
+    pub(crate) fn field(&self, place: usize) -> &'a [u8] {
         let field = self.fields.kept.get(place).cloned().unwrap_or_default();
         self.bytes.get(field).unwrap_or_default()
     }
@@ -93,7 +98,7 @@ impl<'a> Record<'a> {
 
 impl<R: Read> Records<R> {
     /// Reads from `input`, in large pieces: it need not be buffered.
-    pub fn new(input: R) -> Records<R> {
+    pub(crate) fn new(input: R) -> Records<R> {
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Records { input, buffer, unread: 0..0, ended: false, line: 1, unquoted: Vec::new() }
     }
@@ -102,7 +107,7 @@ impl<R: Read> Records<R> {
     ///
     /// # Errors
     /// When the input cannot be read, or a record is not CSV as it should be.
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, RecordError> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
             let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
             let end = match memchr2(b'\n', b'"', unread) {

@@ -149,7 +149,7 @@ pub fn run(mut replay: Replay, input: impl Read, mut output: impl Write) -> Resu
 }
 
 /// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when never.
-pub fn write_row(out: &mut Vec<u8>, decision: &Decision) {
+fn write_row(out: &mut Vec<u8>, decision: &Decision) {
     let mut digits = itoa::Buffer::new();
     let mut field = |out: &mut Vec<u8>, number: u64| {
         out.push(b',');

@@ -81,7 +81,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario {
             wish: "a player may check in once a calendar day in UTC+8",
             limit: "fixed-window 1/day tz=+08:00",
-            shows: "the new day begins at 16:00 UTC",
+            shows: "the first call is at noon UTC, and the new day there begins at 16:00 UTC",
             calls: burst(NOON, "player", 2, 1)
                 .chain(burst(NOON + 4 * HOUR - 1, "player", 1, 0))
                 .chain(burst(NOON + 4 * HOUR, "player", 2, 1))

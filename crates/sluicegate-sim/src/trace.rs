@@ -94,7 +94,7 @@ impl<R: Read> Trace<R> {
             // A byte order mark is how some spreadsheets begin a file.
             fields[0] = fields[0].strip_prefix(b"\xef\xbb\xbf").unwrap_or(fields[0]);
             let is_header = record.count() == HEADER.len() && fields == HEADER.map(str::as_bytes);
-            (is_header, shown(&fields.join(&b',')))
+            (is_header, shown(record.bytes()))
         });
         let problem = match found {
             Some((true, _)) => return Ok(Trace { records }),
@@ -119,7 +119,10 @@ impl<R: Read> Trace<R> {
 fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     let bad = |problem: String, advice| TraceError::Bad { line: record.line(), problem, advice };
     if record.count() != HEADER.len() {
-        let problem = format!("the row has {} fields, not 3", record.count());
+        let problem = match record.count() {
+            1 => "the row has 1 field, not 3".to_owned(),
+            count => format!("the row has {count} fields, not 3"),
+        };
         return Err(bad(problem, "write at_us,key,cost, and quote a key that has commas"));
     }
     let (at, key, cost) = (record.field(0), record.field(1), record.field(2));

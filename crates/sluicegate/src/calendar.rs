@@ -64,26 +64,32 @@ impl CalendarUnit {
     }
 }
 
-/// Whose calendar: a fixed offset from UTC, or a place of the time-zone database.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Whose calendar: a fixed offset from UTC, or a place of the time-zone database. Zones of one name are equal.
+#[derive(Clone, Debug)]
 pub struct Zone {
     /// As the grammar writes it: `UTC`, `+08:00`, `Asia/Shanghai`.
     name: String,
-    zone: ZoneRules,
+    rules: TimeZone,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct ZoneRules(TimeZone);
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
 
-impl std::hash::Hash for ZoneRules {
-    /// The name tells zones apart.
-    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+impl Eq for Zone {}
+
+impl std::hash::Hash for Zone {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 impl Zone {
     /// Coordinated universal time, the zone of calendar units that name none.
     pub fn utc() -> Zone {
-        Zone { name: "UTC".to_owned(), zone: ZoneRules(TimeZone::UTC) }
+        Zone { name: "UTC".to_owned(), rules: TimeZone::UTC }
     }
 
     /// The zone of that name, in any case, or at that offset: `Asia/Shanghai`, `+08:00`, `-0330`, `+9`.
@@ -95,11 +101,11 @@ impl Zone {
             }
             let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.abs() / 60);
             let name = format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
-            return Some(Zone { name, zone: ZoneRules(TimeZone::fixed(offset)) });
+            return Some(Zone { name, rules: TimeZone::fixed(offset) });
         }
         let zone = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown())?;
         let name = zone.iana_name()?.to_owned();
-        Some(if name == "UTC" { Zone::utc() } else { Zone { name, zone: ZoneRules(zone) } })
+        Some(if name == "UTC" { Zone::utc() } else { Zone { name, rules: zone } })
     }
 
     /// Whether this is UTC.
@@ -110,14 +116,14 @@ impl Zone {
     /// The first instant of a date there.
     fn first_instant(&self, date: Date) -> Option<Timestamp> {
         let midnight = date.to_datetime(jiff::civil::Time::midnight());
-        match self.zone.0.to_ambiguous_timestamp(midnight).offset() {
+        match self.rules.to_ambiguous_timestamp(midnight).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(midnight).ok(),
             // Midnight comes twice: the first.
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(midnight).ok(),
             // Midnight is skipped: the day begins when the clocks jump, wherever in the gap midnight lies.
             AmbiguousOffset::Gap { after, .. } => {
                 let before_the_jump = after.to_timestamp(midnight).ok()?.checked_sub(1.nanosecond()).ok()?;
-                Some(self.zone.0.following(before_the_jump).next()?.timestamp())
+                Some(self.rules.following(before_the_jump).next()?.timestamp())
             }
         }
     }
@@ -137,7 +143,7 @@ fn offset_seconds(text: &str) -> Option<i32> {
         _ => return None,
     };
     let (hours, minutes) = match (digits.split_once(':'), digits.len()) {
-        (Some((hours, minutes)), 5) => (hours, minutes),
+        (Some((hours, minutes)), 5) if hours.len() == 2 => (hours, minutes),
         (None, 4) => digits.split_at_checked(2)?,
         (None, 1 | 2) => (digits, "0"),
         _ => return None,
@@ -164,7 +170,7 @@ impl ZoneCalendar {
     }
 
     fn boundary_after(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut first = self.unit.first_day(self.zone.zone.0.to_datetime(now).date());
+        let mut first = self.unit.first_day(self.zone.rules.to_datetime(now).date());
         loop {
             first = self.unit.following(first)?;
             let begins = self.zone.first_instant(first)?;

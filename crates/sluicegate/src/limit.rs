@@ -5,7 +5,7 @@
 //! algorithm    measure options
 //! ```
 //!
-//! [`parse`](self) reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
+//! `parse` reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
 
 mod error;
 mod parse;
@@ -51,7 +51,6 @@ impl std::hash::Hash for Limit {
 
 /// What a limit says, as data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Spec {
     /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
     TokenBucket {
@@ -113,7 +112,6 @@ pub struct Initial {
 
 /// Where the windows of `fixed-window` begin and end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum WindowSpec {
     /// Aligned to a moment, the Unix epoch unless said, and closed before it.
     Aligned {
@@ -238,7 +236,8 @@ impl Limit {
                 }
             }),
             Spec::SlidingLog { rate, count_all } => {
-                AnyLimit::SlidingLog(SlidingLog::with_count_max(*rate, *count_all, bounds.log_count_max)?)
+                let log = SlidingLog::with_count_max(*rate, bounds.log_count_max)?;
+                AnyLimit::SlidingLog(if *count_all { log.counting_denied() } else { log })
             }
             Spec::SlidingWindow { rate } => AnyLimit::SlidingWindow(SlidingWindow::new(*rate)),
         };

@@ -12,7 +12,7 @@ const BAR: u64 = 16;
 
 pub(crate) fn of(limit: &Limit) -> String {
     let (start, said) = beginning(limit);
-    let header = format!("{:>17}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining");
+    let header = format!("{:>19}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining");
     let text = said.map_or(header.clone(), |said| format!("At 0 s it is {said}.\n\n{header}"));
     let mut key = Key { limits: [limit.made_at(start)], account: Account::default(), start, text };
     key.show(limit);
@@ -64,6 +64,7 @@ impl Key {
             let too_soon = now.after(wait.less(Span::from_micros(1)));
             now = now.after(wait);
             if too_soon > self.start {
+                // As told, which is rounded for reading, less the tick.
                 let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
                 let denied = self.call_at(&label, too_soon, 1);
                 // A denied call that counts moves the moment at which the next may pass.
@@ -102,7 +103,7 @@ impl Key {
         let remaining = u64::from(decision.remaining());
         let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
         let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
-        let row = format!("{at:>17}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
+        let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
         let _ = writeln!(self.text, "{}", row.trim_end());
     }
 }

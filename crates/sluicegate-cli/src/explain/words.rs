@@ -14,8 +14,9 @@ pub(crate) struct Words {
     pub(crate) instead: &'static str,
 }
 
-const CELL: &str = "16 bytes, however many calls.";
-const BUCKET_CLOCK: &str = "A step back makes it stricter by the step until the clock has caught up.";
+const CELL: &str = "16 bytes of state, however many calls.";
+const BUCKET_CLOCK: &str =
+    "A step back makes it stricter, by the step at most, until the clock has caught up.";
 const WINDOW_CLOCK: &str = "A call before the latest allowed one is decided as if it came then.";
 
 pub(crate) fn of(limit: &Limit) -> Words {
@@ -27,7 +28,6 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::FixedWindow { count, windows } => fixed_window(u64::from(*count), windows),
         Spec::SlidingLog { rate, count_all } => sliding_log(*rate, *count_all),
         Spec::SlidingWindow { rate } => sliding_window(*rate),
-        other => unreachable!("no words for {other:?}"),
     }
 }
 
@@ -122,11 +122,12 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
             (format!("the first allowed call opens one of {}", span(*period)), span(*period))
         }
         WindowSpec::Calendar { unit, zone } => {
-            (format!("each calendar {unit} in {zone}, as long as it really is there"), unit.to_string())
+            (format!("each calendar {unit} in {zone}, as long as it really is there"), format!("one {unit}"))
         }
-        other => unreachable!("no words for {other:?}"),
     };
-    let (once, twice) = (count(most), count(2 * most));
+    // A window that a call opens has that call at its start, a whole period before the next window.
+    let end = if matches!(windows, WindowSpec::First { .. }) { most - 1 } else { most };
+    let (once, end, both) = (count(most), count(end), count(end + most));
     Words {
         does: format!(
             "Counts calls in windows: {where_they_are}. Each window admits {once}, and the count starts again with \
@@ -134,7 +135,7 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
         ),
         promise: format!("Each window admits at most {once}."),
         worst: format!(
-            "{twice} within one {length}: {once} at the end of a window and {once} at the start of the next."
+            "{both} within {length}: {end} at the end of a window and {once} at the start of the next."
         ),
         clock: WINDOW_CLOCK,
         memory: CELL.to_owned(),
@@ -161,7 +162,7 @@ fn sliding_log(rate: Rate, count_all: bool) -> Words {
         worst: format!("{most} in any {period}."),
         clock,
         memory: format!(
-            "16 bytes a call within {period}, so up to {} bytes and a little.",
+            "16 bytes for each call within {period}, up to {} bytes, and as much again while it grows.",
             count(16 * u64::from(rate.count()))
         ),
         instead: "For nearly the same in 16 bytes use sliding-window.",
@@ -176,7 +177,7 @@ fn sliding_window(rate: Rate) -> Words {
              while this one goes on; that share and this window's count may come to {most}."
         ),
         promise: format!(
-            "The estimate never exceeds {most}; for calls that come evenly it is the true number."
+            "The estimate never exceeds {most}. It is the true number if the last window's calls came evenly."
         ),
         worst: format!(
             "up to {} in any {period}, if one window's calls all come at its end and the next window's as soon as they \
@@ -223,14 +224,18 @@ fn bucket_promise(rate: Rate, burst: u32) -> String {
     )
 }
 
-/// What is saved up and what comes in meanwhile; but at one instant no more than the bucket holds.
+/// What is saved up, and what comes in before a period is over; but at one instant no more than the bucket holds.
 fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
-    let (burst, meanwhile) = (u64::from(burst), u64::from(rate.count()));
-    let by_instant = burst.saturating_mul(rate.period().as_micros() + 1);
+    let (burst, number, micros) = (u64::from(burst), u64::from(rate.count()), rate.period().as_micros());
+    let (by_instant, meanwhile) = (burst.saturating_mul(micros), number - number.div_ceil(micros));
     let period = span(rate.period());
     if by_instant < burst + meanwhile {
         return format!("{} in any {period}: {} in each microsecond.", count(by_instant), count(burst));
     }
     let total = count(burst + meanwhile);
-    format!("{total} in any {period}: {} {saved}, and {} more meanwhile.", count(burst), count(meanwhile))
+    format!(
+        "{total} in any {period}: {} {saved}, and {} more before it is over.",
+        count(burst),
+        count(meanwhile)
+    )
 }

@@ -13,20 +13,21 @@ token-bucket 30/m burst=15
 What it does   Holds up to 15 tokens; 30 come back every 1 min, one each 2 s. A call takes as
                many tokens as it costs, or none and is denied. A new key starts full.
 Promise        A stretch of any length admits at most 15 and 30 for each 1 min of it.
-Worst case     45 in any 1 min: 15 saved up, and 30 more meanwhile.
-Clock          A step back makes it stricter by the step until the clock has caught up.
-Memory a key   16 bytes, however many calls.
+Worst case     44 in any 1 min: 15 saved up, and 29 more before it is over.
+Clock          A step back makes it stricter, by the step at most, until the clock has caught
+               up.
+Memory a key   16 bytes of state, however many calls.
 Instead        For never more than so many in any period use sliding-log; for an even flow use
                pacer.
 
-               at           cost  answer  remaining             and then
-              0 s              1  yes     ███████████████░ 14
-              0 s             14  yes     ░░░░░░░░░░░░░░░░ 0
-              0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 2 s
-       2 s - 1 µs              1  no      ░░░░░░░░░░░░░░░░ 0  again in 1 µs
-              2 s              1  yes     ░░░░░░░░░░░░░░░░ 0
-             32 s              -          ████████████████ 15  as good as new
-             32 s             16  no      ████████████████ 15  never: above the limit
+                 at           cost  answer  remaining             and then
+                0 s              1  yes     ███████████████░ 14
+                0 s             14  yes     ░░░░░░░░░░░░░░░░ 0
+                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 2 s
+         2 s - 1 µs              1  no      ░░░░░░░░░░░░░░░░ 0  again in 1 µs
+                2 s              1  yes     ░░░░░░░░░░░░░░░░ 0
+               32 s              -          ████████████████ 15  as good as new
+               32 s             16  no      ████████████████ 15  never: above the limit
 "
     );
 }
@@ -96,4 +97,12 @@ fn help_teaches_by_example_and_the_version_is_told() {
         stdout(&sluice(&["explain", "--help"], "")).contains("sluice explain 'token-bucket 30/60s burst=15'")
     );
     assert_eq!(stdout(&sluice(&["--version"], "")), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+/// The README shows what the command prints.
+#[test]
+fn the_readme_shows_what_explain_prints() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let text = stdout(&sluice(&["explain", "token-bucket 30/60s burst=15"], ""));
+    assert!(readme.contains(&text), "README.md should show\n{text}");
 }

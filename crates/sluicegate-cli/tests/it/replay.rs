@@ -64,6 +64,24 @@ fn count_all_does_not_go_with_other_limits() {
 }
 
 #[test]
+fn a_limit_without_quotes_or_a_trace_by_name_is_told_how() {
+    let words: [&[&str]; 2] =
+        [&["--limit", "sliding-log", "5/60s"], &["--limit", "sliding-log 5/60s", "trace.csv"]];
+    for words in words {
+        let output = sluice(&[&["replay"], words].concat(), TRACE);
+        assert_eq!(output.status.code(), Some(2));
+        let word = words.last().unwrap();
+        assert_eq!(
+            stderr(&output),
+            format!(
+                "sluice: {word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and hand the trace in \
+                 with < trace.csv\n"
+            )
+        );
+    }
+}
+
+#[test]
 fn no_limit_at_all_shows_the_usage() {
     let output = sluice(&["replay"], TRACE);
     assert_eq!(output.status.code(), Some(2));

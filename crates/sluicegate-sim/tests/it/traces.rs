@@ -53,7 +53,7 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
     let cost = "use a whole number from 0 to 1000000000";
     for (row, problem, advice) in [
         ("1,a", "the row has 2 fields, not 3", fields),
-        ("1", "the row has 1 fields, not 3", fields),
+        ("1", "the row has 1 field, not 3", fields),
         ("1,a,1,1", "the row has 4 fields, not 3", fields),
         ("-1,a,1", r#"at_us "-1" is not a whole number"#, time),
         ("1.5,a,1", r#"at_us "1.5" is not a whole number"#, time),
@@ -120,6 +120,8 @@ fn a_missing_header_is_said() {
         (&b""[..], "the header at_us,key,cost is missing"),
         (b"0,a,1\n", r#"the header should be at_us,key,cost, not "0,a,1""#),
         (b"key,at_us,cost\n", r#"the header should be at_us,key,cost, not "key,at_us,cost""#),
+        (b"at_us,key\n", r#"the header should be at_us,key,cost, not "at_us,key""#),
+        (b"at_us,key,cost,more\n", r#"the header should be at_us,key,cost, not "at_us,key,cost,more""#),
         (b"AT_US,KEY,COST\n", r#"the header should be at_us,key,cost, not "AT_US,KEY,COST""#),
     ] {
         assert_eq!(refused(trace), format!("line 1: {problem}; {advice}"));

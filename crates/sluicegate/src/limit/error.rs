@@ -17,11 +17,6 @@ impl LimitError {
     pub(super) fn new(text: &str, problem: impl Into<String>, advice: impl Into<String>) -> LimitError {
         LimitError { text: shown(text), problem: problem.into(), advice: advice.into() }
     }
-
-    /// What is wrong and what to write instead, without repeating the limit.
-    pub fn problem(&self) -> String {
-        format!("{}; {}", self.problem, self.advice)
-    }
 }
 
 impl fmt::Display for LimitError {

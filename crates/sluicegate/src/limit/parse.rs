@@ -36,10 +36,7 @@ impl Mistake {
 
 impl From<OutOfBounds> for Mistake {
     fn from(out: OutOfBounds) -> Mistake {
-        let said = out.to_string();
-        let (problem, advice) =
-            said.split_once("; ").unwrap_or((&said, "see the bounds in the documentation"));
-        Mistake::new(problem, advice)
+        Mistake::new(out.problem(), out.advice())
     }
 }
 
@@ -156,27 +153,26 @@ fn token_bucket(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> 
 fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, Mistake> {
     let start = options.take("start");
     let zone = options.take("tz").map(zone).transpose()?;
-    let (unit, period) = match (period, &zone) {
-        (Period::Calendar(unit), _) => (unit, None),
-        (Period::Fixed { is_one_day: true, .. }, Some(_)) => (CalendarUnit::Day, None),
-        (Period::Fixed { period, .. }, None) => (CalendarUnit::Day, Some(period)),
+    match (period, zone) {
+        (Period::Calendar(unit), zone) => calendar(unit, zone.unwrap_or_else(Zone::utc), start),
+        (Period::Fixed { is_one_day: true, .. }, Some(zone)) => calendar(CalendarUnit::Day, zone, start),
         (Period::Fixed { word, .. }, Some(_)) => {
             let problem = format!("tz= goes with a calendar unit, not with {}", quoted(word));
-            return Err(Mistake::new(problem, "use day, week, month or year, or start=TIME"));
+            Err(Mistake::new(problem, "use day, week, month or year, or start=TIME"))
         }
-    };
-    if let Some(period) = period {
-        return Ok(match start {
+        (Period::Fixed { period, .. }, None) => Ok(match start {
             None | Some("epoch") => WindowSpec::Aligned { start: Time::EPOCH, period },
             Some("first") => WindowSpec::First { period },
             Some(word) => WindowSpec::Aligned { start: moment(word)?, period },
-        });
+        }),
     }
+}
+
+fn calendar(unit: CalendarUnit, zone: Zone, start: Option<&str>) -> Result<WindowSpec, Mistake> {
     if start.is_some() {
         let problem = format!("start= does not go with the calendar's {unit}");
         return Err(Mistake::new(problem, "leave start= out: the calendar says when it begins"));
     }
-    let zone = zone.unwrap_or_else(Zone::utc);
     if unit == CalendarUnit::Day && zone.is_utc() {
         // The UTC day is 24 hours from the epoch: one limit, one text.
         return Ok(WindowSpec::Aligned { start: Time::EPOCH, period: Span::from_micros(DAY) });
@@ -259,7 +255,9 @@ fn count_and_period(measure: &str) -> Result<(u64, Period<'_>), Mistake> {
 fn interval(measure: &str) -> Result<Span, Mistake> {
     if measure.contains('/') {
         let problem = format!("{} is a rate, min-interval takes a duration", quoted(measure));
-        return Err(Mistake::new(problem, "write min-interval 200ms for at most one each 200 ms"));
+        let meant = rate(measure).map(|rate| rate.period().as_micros().div_ceil(u64::from(rate.count())));
+        let meant = meant.map_or_else(|_| "200ms".to_owned(), |micros| Span::from_micros(micros).to_string());
+        return Err(Mistake::new(problem, format!("write min-interval {meant}")));
     }
     match period(measure)? {
         Period::Fixed { period, .. } => Ok(period),
@@ -294,7 +292,10 @@ fn period(word: &str) -> Result<Period<'_>, Mistake> {
         "month" | "months" => return calendar(CalendarUnit::Month),
         "year" | "years" => return calendar(CalendarUnit::Year),
         "" => {
-            let problem = format!("{} has no unit", quoted(word));
+            let problem = match word {
+                "" => "the period after / is missing".to_owned(),
+                _ => format!("{} has no unit", quoted(word)),
+            };
             return Err(Mistake::new(problem, format!("add one of {UNITS}")));
         }
         _ => {
