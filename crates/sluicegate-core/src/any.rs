@@ -112,12 +112,17 @@ impl AnyLimit {
 impl Algorithm for AnyLimit {
     type State = AnyState;
 
-    /// Asks once what is inside, instead of for each part of the answer.
+    /// The way of nearly every decision, so it is spelled out: the compiler can then put each algorithm in place.
     #[inline]
     fn check(&self, state: &mut AnyState, now: Time, cost: u32) -> Decision {
-        match self.inside() {
-            Inside::Cell(limit) => limit.check(state.cell_mut(), now, cost),
-            Inside::Log(limit) => limit.check(state.log_mut(), now, cost),
+        match self {
+            AnyLimit::TokenBucket(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::LeakyBucket(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::MinInterval(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::Pacer(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::FixedWindow(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::SlidingWindow(limit) => limit.check(state.cell_mut(), now, cost),
+            AnyLimit::SlidingLog(limit) => limit.check(state.log_mut(), now, cost),
         }
     }
 
