@@ -106,3 +106,47 @@ fn the_readme_shows_what_explain_prints() {
     let text = stdout(&sluice(&["explain", "token-bucket 30/60s burst=15"], ""));
     assert!(readme.contains(&text), "README.md should show\n{text}");
 }
+
+/// The worst case that explain tells is reached, and never exceeded, by callers who take all they can.
+#[test]
+fn the_worst_case_is_true() {
+    for (limit, period) in [
+        ("token-bucket 3/7us burst=2", 7),
+        ("token-bucket 3/7us burst=9", 7),
+        ("token-bucket 50/7us burst=2", 7),
+        ("leaky-bucket 1/5us capacity=3", 5),
+        ("fixed-window 3/7us", 7),
+        ("fixed-window 3/7us start=first", 7),
+        ("sliding-log 3/7us", 7),
+        ("sliding-window 3/7us", 7),
+        ("sliding-window 1/7us", 7),
+        ("min-interval 7us", 7),
+    ] {
+        let text = stdout(&sluice(&["explain", limit], ""));
+        let said = text.lines().find_map(|line| line.strip_prefix("Worst case")).unwrap();
+        let said: u32 =
+            said.split(|letter: char| !letter.is_ascii_digit()).find_map(|word| word.parse().ok()).unwrap();
+        assert_eq!(worst_of_all(limit, period), said, "{limit}");
+    }
+}
+
+/// The most that any period admits, to callers who perhaps take one at first and then, from some moment on, all they can.
+fn worst_of_all(limit: &str, period: u64) -> u32 {
+    use sluicegate::core::{Account, Time};
+    let at = |micros| Time::from_micros(micros).unwrap();
+    let limits = [limit.parse::<sluicegate::Limit>().unwrap().made_at(at(0))];
+    let mut worst = 0;
+    for (first, from) in [0, 1].into_iter().flat_map(|first| (0..2 * period).map(move |from| (first, from))) {
+        let mut account = Account::default();
+        let end = from + 4 * period;
+        let taken: Vec<u32> = (0..end)
+            .map(|now| {
+                let up_to = if now >= from { u32::MAX } else { u32::from(now == 0) * first };
+                account.take(&limits, at(now), up_to).unwrap().1
+            })
+            .collect();
+        let width = usize::try_from(period).unwrap();
+        worst = taken.windows(width).map(|stretch| stretch.iter().sum()).max().unwrap_or(0).max(worst);
+    }
+    worst
+}
