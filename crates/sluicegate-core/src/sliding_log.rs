@@ -35,6 +35,9 @@ use alloc::collections::VecDeque;
 /// Beyond this a running total starts again: the entries of one period can still be added to it many times over.
 const REBASE_AT: u64 = 1 << 60;
 
+/// Entries looked at one by one before the rest is searched: between two calls few leave.
+const LOOKED_AT: usize = 4;
+
 /// The sliding log. Pick it when the count must hold in every period and is small enough to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingLog {
@@ -139,12 +142,13 @@ impl SlidingLog {
     fn oldest_live(&self, log: &Log, now: Time) -> usize {
         let at = now.as_micros().max(log.latest);
         let period = self.rate.period().as_micros();
-        // The common case: nothing has left yet, or all has.
-        match (log.entries.front(), log.entries.back()) {
-            (Some(first), _) if first.at + period > at => 0,
-            (_, Some(last)) if last.at + period <= at => log.entries.len(),
-            _ => log.entries.partition_point(|entry| entry.at + period <= at),
+        let is_live = |entry: &Entry| entry.at + period > at;
+        // The common cases: all have left, or at most a few of the oldest.
+        if !log.entries.back().is_some_and(is_live) {
+            return log.entries.len();
         }
+        let few = log.entries.iter().take(LOOKED_AT).position(is_live);
+        few.unwrap_or_else(|| log.entries.partition_point(|entry| !is_live(entry)))
     }
 
     /// How long until the entry has left.
