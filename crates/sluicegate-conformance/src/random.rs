@@ -57,6 +57,24 @@ fn period(rng: &mut Rng) -> String {
     }
 }
 
+/// A limit of the algorithm with small numbers, under which calls of a few units a few microseconds apart meet often.
+pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
+    loop {
+        let (count, period) = (rng.u64(1..=9), rng.u64(1..=9));
+        let options = match algorithm {
+            "token-bucket" => format!(" burst={}", rng.u64(1..=20)),
+            "leaky-bucket" => format!(" capacity={}", rng.u64(1..=20)),
+            "pacer" => format!(" queue={}", rng.u64(0..=20)),
+            "fixed-window" if rng.bool() => " start=first".to_owned(),
+            _ => String::new(),
+        };
+        let measure = if algorithm == "min-interval" { String::new() } else { format!("{count}/") };
+        if let Ok(limit) = format!("{algorithm} {measure}{period}us{options}").parse() {
+            return limit;
+        }
+    }
+}
+
 /// A limit of the algorithm, any numbers within bounds.
 pub fn limit(rng: &mut Rng, algorithm: &str) -> Limit {
     loop {

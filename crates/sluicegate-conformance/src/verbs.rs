@@ -23,6 +23,7 @@ pub fn random_verbs(seed: u64, operations: u64, report: &mut Report) -> Result<(
     let until = report.checks + operations;
     while report.checks < until {
         let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+            Some(algorithm) if rng.bool() => vec![random::small_limit(&mut rng, algorithm)],
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None => random::list(&mut rng),
         };

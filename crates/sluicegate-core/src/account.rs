@@ -119,7 +119,7 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used,
-    /// unknown or worth nothing any more.
+    /// unknown or worth nothing any more. The work grows with the number of open receipts.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
         self.close(limits, now, receipt, 0) == Some(true)
     }
@@ -186,11 +186,13 @@ impl<A: Algorithm> Account<A> {
     /// Receipts are void: what they hold is written in the old numbers.
     pub fn adopt(&mut self, limits: &[A], old: &[A], now: Time) {
         self.fit(old);
-        for ((limit, old), state) in limits.iter().zip(old).zip(&mut self.states) {
-            limit.adopt(old, state, now);
+        for (((limit, old), state), latest) in limits.iter().zip(old).zip(&mut self.states).zip(&self.latest)
+        {
+            limit.adopt(old, state, Times { now, latest: *latest });
         }
         self.states.resize_with(limits.len(), A::State::default);
-        self.latest.resize(limits.len(), Time::EPOCH);
+        // Only receipts ask for it, and there is none left.
+        self.latest = alloc::vec![Time::EPOCH; limits.len()];
         self.open.clear();
     }
 

@@ -78,7 +78,9 @@ pub trait Algorithm {
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 
     /// Reads the state that `old` left, so that a limit whose numbers change keeps what its keys have used.
-    fn adopt(&self, old: &Self, state: &mut Self::State, now: Time)
+    ///
+    /// `times.latest` is the latest time known, `now` at least: a step back of the clock is not to be taken for use.
+    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
     where
         Self: Sized;
 

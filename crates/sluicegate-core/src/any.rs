@@ -239,16 +239,24 @@ impl Algorithm for AnyLimit {
     }
 
     /// A limit whose algorithm changed starts afresh.
-    fn adopt(&self, old: &Self, state: &mut AnyState, now: Time) {
+    fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) {
         match (self, old) {
-            (AnyLimit::TokenBucket(new), AnyLimit::TokenBucket(old)) => new.adopt(old, state.cell_mut(), now),
-            (AnyLimit::LeakyBucket(new), AnyLimit::LeakyBucket(old)) => new.adopt(old, state.cell_mut(), now),
-            (AnyLimit::MinInterval(new), AnyLimit::MinInterval(old)) => new.adopt(old, state.cell_mut(), now),
-            (AnyLimit::Pacer(new), AnyLimit::Pacer(old)) => new.adopt(old, state.cell_mut(), now),
-            (AnyLimit::FixedWindow(new), AnyLimit::FixedWindow(old)) => new.adopt(old, state.cell_mut(), now),
-            (AnyLimit::SlidingLog(new), AnyLimit::SlidingLog(old)) => new.adopt(old, state.log_mut(), now),
+            (AnyLimit::TokenBucket(new), AnyLimit::TokenBucket(old)) => {
+                new.adopt(old, state.cell_mut(), times);
+            }
+            (AnyLimit::LeakyBucket(new), AnyLimit::LeakyBucket(old)) => {
+                new.adopt(old, state.cell_mut(), times);
+            }
+            (AnyLimit::MinInterval(new), AnyLimit::MinInterval(old)) => {
+                new.adopt(old, state.cell_mut(), times);
+            }
+            (AnyLimit::Pacer(new), AnyLimit::Pacer(old)) => new.adopt(old, state.cell_mut(), times),
+            (AnyLimit::FixedWindow(new), AnyLimit::FixedWindow(old)) => {
+                new.adopt(old, state.cell_mut(), times);
+            }
+            (AnyLimit::SlidingLog(new), AnyLimit::SlidingLog(old)) => new.adopt(old, state.log_mut(), times),
             (AnyLimit::SlidingWindow(new), AnyLimit::SlidingWindow(old)) => {
-                new.adopt(old, state.cell_mut(), now);
+                new.adopt(old, state.cell_mut(), times);
             }
             _ => *state = AnyState::default(),
         }

@@ -219,7 +219,7 @@ impl Algorithm for FixedWindow {
         Self::running(state, now).is_none_or(|used| used == 0)
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _now: Time) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
         if !self.windows.same(&old.windows) {
             *state = Cell::UNSEEN;
         }

@@ -321,28 +321,30 @@ impl<B: Bucket> Algorithm for B {
         state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
     }
 
-    /// Keeps the units used, leaked at the old rate until now. Less than 1/count of a microsecond is rounded in
-    /// the caller's favour, so that raising a rate never denies more.
-    fn adopt(&self, old: &Self, state: &mut Cell, now: Time) {
+    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of a microsecond, which
+    /// no decision can tell: both sides of its comparisons are whole numbers of those.
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
         let (gcra, before) = (self.gcra(), old.gcra());
         if gcra.rate == before.rate || state.b != SEEN {
             return;
         }
-        let used_periods = before.parts(Gcra::ahead(*state, now));
-        let (old_period, period) =
-            (u128::from(before.rate.period().as_micros()), u128::from(gcra.rate.period().as_micros()));
+        // After a step back `full_at` lies further ahead by the step, which is no use at the old rate.
+        let at = times.now.max(times.latest);
+        let used_periods = before.parts(Gcra::ahead(*state, at));
+        let old_period = u128::from(before.rate.period().as_micros());
+        let period = u128::from(gcra.rate.period().as_micros());
         // units used = used_periods / old_period; as parts of a microsecond at the new rate: units * period.
         let most = gcra.parts(gcra.deepest);
         let parts = (used_periods / old_period)
             .checked_mul(period)
             // Cannot wrap: a remainder below 2^49 times a period below 2^49.
-            .and_then(|parts| parts.checked_add(used_periods % old_period * period / old_period))
+            .and_then(|parts| parts.checked_add((used_periods % old_period * period).div_ceil(old_period)))
             .map_or(most, |parts| parts.min(most));
         let count = u128::from(gcra.rate.count());
         let ahead = Exact {
             whole: u64::try_from(parts / count).unwrap_or(u64::MAX),
             part: u32::try_from(parts % count).unwrap_or(u32::MAX),
         };
-        *state = Gcra::full_in(ahead, now);
+        *state = Gcra::full_in(ahead, at);
     }
 }

@@ -282,5 +282,5 @@ impl Algorithm for SlidingLog {
     }
 
     /// The entries stay as they are; a longer period cannot bring back what has already been dropped.
-    fn adopt(&self, _old: &Self, _state: &mut Log, _now: Time) {}
+    fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
 }

@@ -190,7 +190,7 @@ impl Algorithm for SlidingWindow {
         prev == 0 && cur == 0
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _now: Time) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
         if self.rate.period() != old.rate.period() {
             *state = Cell::UNSEEN;
         }

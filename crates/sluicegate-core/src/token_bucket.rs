@@ -142,14 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn raising_the_rate_keeps_what_was_used_and_never_denies_more() {
-        let (slow, fast) = (bucket(1, 10, 5), bucket(7, 3, 5));
-        let mut state = Cell::UNSEEN;
-        let now = Time::from_micros(1_000_003).unwrap();
-        assert!(slow.check(&mut state, now, 4).allowed());
-        let later = Time::from_micros(now.as_micros() + 10 * SECOND).unwrap();
-        assert_eq!(slow.peek(&state, later, 0).remaining(), 2);
-        crate::algorithm::Algorithm::adopt(&fast, &slow, &mut state, later);
-        assert_eq!(fast.peek(&state, later, 0).remaining(), 2);
+    fn a_bucket_may_start_full_and_not_fuller() {
+        let start = Time::from_micros(5).unwrap();
+        assert_eq!(bucket(1, 1, 5).starting_with(5, start), Ok(bucket(1, 1, 5)));
+        assert!(bucket(1, 1, 5).starting_with(6, start).is_err());
     }
 }

@@ -2,11 +2,17 @@
 
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::{Algorithm as _, AnyState, Time};
+use sluicegate::core::pile::Times;
+use sluicegate::core::{Account, Algorithm as _, AnyState, RetryAfter, Span, Time};
 use sluicegate_conformance::random;
 
 fn at(micros: u64) -> Time {
     Time::from_micros(micros).unwrap()
+}
+
+/// A clock that has not stepped back.
+fn still(now: Time) -> Times {
+    Times { now, latest: now }
 }
 
 fn remaining_after_change(old: &str, used: u32, new: &str, then: u64) -> u32 {
@@ -15,7 +21,7 @@ fn remaining_after_change(old: &str, used: u32, new: &str, then: u64) -> u32 {
     let mut state = AnyState::default();
     assert!(old.check(&mut state, now, used).allowed());
     let then = at(now.as_micros() + then);
-    new.adopt(&old, &mut state, then);
+    new.adopt(&old, &mut state, still(then));
     new.remaining(&state, then)
 }
 
@@ -37,6 +43,9 @@ fn a_bucket_keeps_its_tokens_used_and_a_window_or_log_its_count() {
         // What changes more than its numbers starts afresh.
         ("fixed-window 5/d", 3, "fixed-window 5/h", second, 5),
         ("fixed-window 5/d", 3, "fixed-window 5/d start=first", second, 5),
+        ("fixed-window 5/d start=first", 3, "fixed-window 5/h start=first", second, 5),
+        ("fixed-window 5/d start=first", 3, "fixed-window 9/d start=first", second, 6),
+        ("fixed-window 5/d", 3, "fixed-window 5/d start=2026-01-01T00:00:00Z", second, 5),
         ("fixed-window 5/day tz=Asia/Shanghai", 3, "fixed-window 5/day tz=Asia/Tokyo", second, 5),
         ("sliding-window 5/60s", 3, "sliding-window 5/10s", second, 5),
         ("token-bucket 1/s burst=10", 6, "leaky-bucket 1/s capacity=10", second, 10),
@@ -67,7 +76,7 @@ fn raising_a_rate_never_denies_more() {
         let mut state = AnyState::default();
         for call in &trace {
             let mut changed = state.clone();
-            new_made.adopt(&old_made, &mut changed, call.at);
+            new_made.adopt(&old_made, &mut changed, still(call.at));
             let (before, after) =
                 (old_made.remaining(&state, call.at), new_made.remaining(&changed, call.at));
             assert!(after >= before, "{old} to {new} at {call:?}: {before} became {after}");
@@ -90,11 +99,72 @@ fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
         for call in &trace {
             old_made.check(&mut state, call.at, call.cost);
             let mut same = state.clone();
-            old_made.adopt(&old_made, &mut same, call.at);
+            old_made.adopt(&old_made, &mut same, still(call.at));
             assert_eq!(same, state, "{old}");
             let mut changed = state.clone();
-            new_made.adopt(&old_made, &mut changed, call.at);
+            new_made.adopt(&old_made, &mut changed, still(call.at));
             assert!(new_made.remaining(&changed, call.at) <= new_made.limit(), "{old} to {new}");
         }
+    }
+}
+
+/// Against fractions: the units used at the old rate are the units used at the new one, at the change and from then on.
+#[test]
+fn a_bucket_is_changed_exactly() {
+    let mut compared = 0;
+    for seed in 0..4_000 {
+        let mut rng = Rng::with_seed(seed);
+        let mut bucket = || {
+            let (count, period) =
+                (random::number(&mut rng, 1, 1_000), random::number(&mut rng, 1, 1_000_000));
+            (count, period, random::number(&mut rng, 1, 1_000))
+        };
+        let ((count, period, burst), (new_count, new_period, new_burst)) = (bucket(), bucket());
+        let text =
+            |count, period, burst| format!("token-bucket {count}/{period}us burst={burst}").parse::<Limit>();
+        let (Ok(old), Ok(new)) = (text(count, period, burst), text(new_count, new_period, new_burst)) else {
+            continue;
+        };
+        let (old, new) = (old.made_at(at(0)), new.made_at(at(0)));
+        let (mut state, used, wait) = (AnyState::default(), rng.u64(1..=burst), rng.u64(..2 * period));
+        assert!(old.check(&mut state, at(0), u32::try_from(used).unwrap()).allowed());
+        new.adopt(&old, &mut state, still(at(wait)));
+        for later in [0, 1, rng.u64(..2 * new_period)] {
+            // Units used, over period * new_period: (used * period - wait * count) / period - later * new_count / new_period.
+            let whole = i128::from(period) * i128::from(new_period);
+            let at_change =
+                (i128::from(used * period) - i128::from(wait * count)).max(0) * i128::from(new_period);
+            let left = (at_change - i128::from(later * new_count) * i128::from(period)).max(0);
+            let expected = (i128::from(new_burst) - (left + whole - 1).div_euclid(whole)).max(0);
+            let remaining = new.remaining(&state, at(wait + later));
+            assert_eq!(
+                i128::from(remaining),
+                expected,
+                "{old:?} to {new:?}: {used} used, {wait} and {later} later"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 5_000, "only {compared}");
+}
+
+/// A clock that has stepped back a day at the moment of the change: what was used is still what was used.
+#[test]
+fn a_step_back_is_not_taken_for_use() {
+    let day = 86_400_000_000;
+    let noon = 1_794_398_400_000_000;
+    for (old, new) in [
+        ("token-bucket 1000/s burst=10", "token-bucket 1/s burst=10"),
+        ("token-bucket 1/s burst=10", "token-bucket 1000/s burst=10"),
+    ] {
+        let [old, new] = [old, new].map(|text| [text.parse::<Limit>().unwrap().made_at(at(0))]);
+        let mut account = Account::default();
+        assert!(account.check(&old, at(noon + day), 10).allowed());
+        account.adopt(&new, &old, at(noon));
+        // Nothing until the clock has caught up, and one unit's time after that the first.
+        let denied = account.peek(&new, at(noon), 1);
+        let Some(RetryAfter::After(wait)) = denied.retry_after() else { panic!("{denied:?}") };
+        assert!(wait > Span::from_micros(day) && wait <= Span::from_micros(day + 1_000_000), "{wait}");
+        assert_eq!(account.peek(&new, at(noon + day), 0).remaining(), 0);
     }
 }

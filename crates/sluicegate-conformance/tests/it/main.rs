@@ -5,5 +5,6 @@
 mod agreement;
 mod changes;
 mod properties;
+mod receipts;
 mod several;
 mod vectors;
