@@ -20,7 +20,7 @@ const LIMITS: [&[&str]; 7] = [
     &["token-bucket 10/s burst=50", "fixed-window 1000/day"],
 ];
 
-/// A trace of calls about 10 µs apart by that many keys, the same every time.
+/// A trace of calls some 8 µs apart by that many keys, the same every time.
 fn trace(keys: u64) -> String {
     let (mut at, mut random) = (1_794_398_400_000_000_u64, 1_u64);
     let mut text = "at_us,key,cost\n".to_owned();
