@@ -17,7 +17,7 @@
 //! Rounding   none: everything is whole.
 //! Clock      the end is what is kept, so a step back stays in the window of the last allowed call and its count:
 //!            nothing is admitted twice, and nobody waits longer than the step and the usual wait. Before the
-//!            first window all is closed.
+//!            first window all is closed, and waits are told until then.
 //! Cost       16 bytes a key; a comparison and an addition a decision, a division or the calendar when a window opens.
 //!
 //! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
@@ -150,19 +150,17 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
-        match Self::running(state, now) {
-            Some(used) if used > 0 => Span::from_micros(state.at - now.as_micros()),
-            _ => self.closed_for(now),
+        match (self.closed_for(now), Self::running(state, now)) {
+            (Span::ZERO, Some(used)) if used > 0 => Span::from_micros(state.at - now.as_micros()),
+            (closed_for, _) => closed_for,
         }
     }
 
     #[inline]
-    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
-        match Self::running(state, now) {
-            Some(used) if used > self.count.saturating_sub(cost) => {
-                Span::from_micros(state.at - now.as_micros())
-            }
-            _ => self.closed_for(now),
+    fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
+        match self.closed_for(now) {
+            Span::ZERO => Span::from_micros(state.at.saturating_sub(now.as_micros())),
+            closed_for => closed_for,
         }
     }
 

@@ -58,7 +58,7 @@ impl FixedWindow {
     /// Whether a time lies before the first window. Then all is closed, whatever was allowed before the clock
     /// stepped back.
     fn not_started(&self, at: i128) -> bool {
-        matches!(&self.windows, Windows::From { start, .. } if at < i128::from(*start))
+        self.closed_for(at) > 0
     }
 
     /// A window that a charge opened and that is back at 0 might as well not have been opened.
@@ -92,6 +92,13 @@ impl Gate for FixedWindow {
     fn as_new(&self, at: i128) -> bool {
         let effective = self.history.effective(at);
         !self.not_started(at) && self.used(effective) == 0
+    }
+
+    fn closed_for(&self, at: i128) -> i128 {
+        match &self.windows {
+            Windows::From { start, .. } => (i128::from(*start) - at).max(0),
+            _ => 0,
+        }
     }
 
     /// Before the start there is no window to charge, and what is charged there (only a debt can be) is void.

@@ -32,6 +32,11 @@ pub(crate) trait Gate {
     /// Whether the key is as good as one that was never charged.
     fn as_new(&self, at: i128) -> bool;
 
+    /// How long everything is still closed; all waits are then told until it opens.
+    fn closed_for(&self, _at: i128) -> i128 {
+        0
+    }
+
     /// How long an allowed check has to wait before it acts.
     fn check_delay(&self, _at: i128) -> i128 {
         0
@@ -112,6 +117,9 @@ pub(crate) fn retry_after(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> Re
     if cost > gate.limit() {
         return RetryAfter::Never;
     }
+    if gate.closed_for(at) > 0 {
+        return RetryAfter::After(told(gate.closed_for(at)));
+    }
     match shortest_wait(|wait| admits(gate, at + wait, cost, ask)) {
         Some(wait) => RetryAfter::After(told(wait)),
         None => RetryAfter::Never,
@@ -120,7 +128,10 @@ pub(crate) fn retry_after(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> Re
 
 /// The shortest wait until the key is as good as new.
 pub(crate) fn reset_after(gate: &dyn Gate, at: i128) -> i128 {
-    shortest_wait(|wait| gate.as_new(at + wait)).unwrap_or(i128::MAX)
+    match gate.closed_for(at) {
+        0 => shortest_wait(|wait| gate.as_new(at + wait)).unwrap_or(i128::MAX),
+        closed_for => closed_for,
+    }
 }
 
 /// A number as a caller is told it: never below 0, and what has no end is the largest there is.

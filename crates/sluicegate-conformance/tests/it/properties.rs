@@ -27,6 +27,12 @@ fn counts_denied(limit: &Limit) -> bool {
     matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. })
 }
 
+/// Whether the clock stepped back to before the start of the limit's windows: then all is closed, and waits are told
+/// until the start, whatever was used after it.
+fn is_closed(limit: &Limit, at: Time) -> bool {
+    matches!(limit.spec(), Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. } if at < *start)
+}
+
 fn later(at: Time, wait: Span) -> Option<Time> {
     Time::from_micros(at.as_micros() + wait.as_micros())
 }
@@ -38,6 +44,9 @@ fn retry_after_is_tight() {
         let mut state = AnyState::default();
         for call in trace {
             let decision = made.check(&mut state, call.at, call.cost);
+            if is_closed(limit, call.at) && state != AnyState::default() {
+                continue;
+            }
             if let Some(RetryAfter::After(wait)) = decision.retry_after() {
                 assert!(wait > Span::ZERO, "{limit}: told to come back at once at {call:?}");
                 let Some(then) = later(call.at, wait) else { continue };
@@ -57,6 +66,9 @@ fn reset_after_is_tight() {
         let mut state = AnyState::default();
         for call in trace {
             let wait = made.check(&mut state, call.at, call.cost).reset_after();
+            if is_closed(limit, call.at) && state != AnyState::default() {
+                continue;
+            }
             let Some(then) = later(call.at, wait) else { continue };
             assert_eq!(made.reset_after(&state, then), Span::ZERO, "{limit}: {call:?}");
             if wait > Span::ZERO {

@@ -54,13 +54,26 @@ fn random_verb(model: &mut Model, receipts: &mut Vec<ReceiptId>, dice: &mut Dice
 fn every_wait_is_tight() {
     let mut dice = Dice(1);
     for _ in 0..400 {
-        let rules = (0..=dice.below(3)).map(|_| random_rule(&mut dice)).collect();
+        let rules: Vec<Rule> = (0..=dice.below(3)).map(|_| random_rule(&mut dice)).collect();
+        let opens = opening(&rules);
         let (mut model, mut receipts, mut now) = (Model::new(rules), Vec::new(), 1_000);
         for _ in 0..100 {
             random_verb(&mut model, &mut receipts, &mut dice, &mut now);
-            assert_wait_is_tight(&model, now, 1 + dice.below(10));
+            if now >= opens {
+                assert_wait_is_tight(&model, now, 1 + dice.below(10));
+            }
         }
     }
+}
+
+/// When the last of the rules opens. Before that all waits are told until then, also to a key that was charged
+/// before the clock stepped back.
+fn opening(rules: &[Rule]) -> u64 {
+    let start = |rule: &Rule| match rule {
+        Rule::FixedWindow { windows: Windows::From { start, .. }, .. } => *start,
+        _ => 0,
+    };
+    rules.iter().map(start).max().unwrap_or(0)
 }
 
 fn assert_wait_is_tight(model: &Model, now: u64, cost: u64) {
@@ -84,10 +97,14 @@ fn assert_wait_is_tight(model: &Model, now: u64, cost: u64) {
 fn what_remains_can_be_taken_and_no_more() {
     let mut dice = Dice(2);
     for _ in 0..400 {
-        let (mut model, mut receipts, mut now) =
-            (Model::new(vec![random_rule(&mut dice)]), Vec::new(), 1_000);
+        let rules = vec![random_rule(&mut dice)];
+        let opens = opening(&rules);
+        let (mut model, mut receipts, mut now) = (Model::new(rules), Vec::new(), 1_000);
         for _ in 0..100 {
             random_verb(&mut model, &mut receipts, &mut dice, &mut now);
+            if now < opens {
+                continue;
+            }
             let answer = model.peek(now, 0);
             assert!(model.peek(now, answer.remaining).allowed);
             assert!(!model.peek(now, answer.remaining + 1).allowed);
