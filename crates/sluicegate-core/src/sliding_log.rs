@@ -284,3 +284,42 @@ impl Algorithm for SlidingLog {
     /// The entries stay as they are; a longer period cannot bring back what has already been dropped.
     fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * SECOND).unwrap()
+    }
+
+    fn five_a_minute() -> SlidingLog {
+        SlidingLog::new(Rate::new(5, Span::from_micros(60 * SECOND)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_example_of_the_header() {
+        let (log, mut state) = (five_a_minute(), Log::default());
+        assert!([0, 10, 20, 30, 40].into_iter().all(|second| log.check(&mut state, at(second), 1).allowed()));
+        let denied = log.check(&mut state, at(50), 1);
+        assert_eq!(denied.retry_after(), Some(crate::RetryAfter::After(Span::from_micros(10 * SECOND))));
+    }
+
+    /// After years of calls the running total starts again, and no answer changes.
+    #[test]
+    fn a_total_that_has_grown_large_starts_again() {
+        let log = five_a_minute();
+        let (mut young, mut old) = (Log::default(), Log { before: REBASE_AT - 1, ..Log::default() });
+        for (second, cost) in
+            [(0, 2), (10, 1), (10, 1), (20, 2), (65, 2), (66, 2), (70, 3), (200, 5), (201, 1)]
+        {
+            assert_eq!(
+                log.check(&mut young, at(second), cost),
+                log.check(&mut old, at(second), cost),
+                "{second} s"
+            );
+        }
+        assert!(old.before < REBASE_AT);
+    }
+}
