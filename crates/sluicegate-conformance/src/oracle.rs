@@ -2,7 +2,7 @@
 
 use crate::subject::{Answer, Subject};
 use sluicegate::core::fixed_window::FixedWindow;
-use sluicegate::core::{Algorithm as _, AnyLimit, Cell, Rate, RetryAfter, Span, Time};
+use sluicegate::core::{Algorithm as _, AnyLimit, Cell, CellLimit, Rate, RetryAfter, Span, Time};
 use sluicegate::{Initial, Limit, Spec, WindowSpec};
 use sluicegate_model as model;
 use std::collections::HashMap;
@@ -98,7 +98,9 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
         WindowSpec::First { period } => model::Windows::First { period: period.as_micros() },
         // Where the calendar's windows begin is tested against another time-zone library, not here.
         WindowSpec::Calendar { .. } => match limit.made_at(Time::EPOCH) {
-            AnyLimit::FixedWindow(calendar) => model::Windows::Boundaries(boundaries(&calendar, times)),
+            AnyLimit::Cell(CellLimit::FixedWindow(calendar)) => {
+                model::Windows::Boundaries(boundaries(&calendar, times))
+            }
             other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),
         },
     }

@@ -81,6 +81,11 @@ impl Decision {
         if self.allowed() { None } else { Some(self.denied_by) }
     }
 
+    /// The answer of a store that has no room for another key: nothing remains, come back after `wait`.
+    pub const fn no_room(limit: u32, wait: Span) -> Decision {
+        Decision::no(Standing { limit, remaining: 0, reset_after: wait }, RetryAfter::After(wait))
+    }
+
     #[inline]
     pub(crate) const fn yes(standing: Standing, delay: Span) -> Decision {
         Decision { standing, verdict: Verdict::Allowed, denied_by: 0, wait: delay }

@@ -52,8 +52,8 @@
 //!
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
-//! do with one limit, [`several`] with a list of them, [`account`] adds receipts ([`pile`] says what they give back); [`any`] holds a limit whose kind is
-//! known only at run time.
+//! do with one limit, [`several`] with a list of them; [`receipts`] remembers reservations ([`pile`] says what they give back) and
+//! [`account`] is one key with both; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
@@ -68,6 +68,7 @@ pub mod algorithm;
 pub mod any;
 pub mod bounds;
 pub mod cell;
+pub mod cell_limit;
 pub mod decision;
 pub mod fixed_window;
 pub mod gcra;
@@ -75,6 +76,7 @@ pub mod leaky_bucket;
 pub mod min_interval;
 pub mod pacer;
 pub mod pile;
+pub mod receipts;
 pub mod several;
 pub mod sliding_log;
 pub mod sliding_window;
@@ -87,5 +89,6 @@ pub use algorithm::Algorithm;
 pub use any::{AnyLimit, AnyState};
 pub use bounds::Rate;
 pub use cell::Cell;
+pub use cell_limit::CellLimit;
 pub use decision::{Decision, RetryAfter};
 pub use time::{Span, Time};

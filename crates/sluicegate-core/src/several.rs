@@ -10,11 +10,11 @@
 //! A [`Part`] is one limit on one key's state with its own cost: a list of limits on one key has equal costs, a
 //! call on several keys may not.
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Verb};
 use crate::decision::{Decision, Standing};
 use crate::pile::Charge;
 use crate::time::{Span, Time};
-use crate::verbs::Verbs as _;
+use crate::verbs::{NotOffered, Verbs as _};
 use alloc::vec::Vec;
 
 /// One limit, one key's state and the cost there.
@@ -83,6 +83,34 @@ pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cos
     let standing = || tightest(both().map(|(limit, state)| limit.standing(state, now)));
     let answers = both().map(|(limit, state)| limit.peek(state, now, cost));
     strictest(answers).map_or_else(|denied| denied, |delay| Decision::yes(standing(), delay))
+}
+
+/// Takes `up_to` from a list of limits on one key, or as much of it as remains, and says how much that was. When
+/// nothing remains the answer is the denial of cost 1.
+///
+/// # Errors
+/// When one of the limits does not offer this verb.
+///
+/// # Panics
+/// When there is not one state for each limit.
+pub fn take_list<A: Algorithm>(
+    limits: &[A],
+    states: &mut [A::State],
+    now: Time,
+    up_to: u32,
+) -> Result<(Decision, u32), NotOffered> {
+    limits.iter().try_for_each(|limit| limit.require(Verb::Take))?;
+    let taken = up_to.min(peek_list(limits, states, now, 0).remaining());
+    if taken == 0 {
+        return Ok((peek_list(limits, states, now, up_to.min(1)), 0));
+    }
+    Ok((check_list(limits, states, now, taken), taken))
+}
+
+/// When the next window of a list of limits on one key starts: the latest of them.
+pub fn next_window_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time) -> Time {
+    let both = limits.iter().zip(states);
+    both.map(|(limit, state)| limit.next_window(state, now)).max().unwrap_or(now)
 }
 
 /// Charges each part now, to act after the answer's delay: the longest of theirs.

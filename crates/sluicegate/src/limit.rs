@@ -22,7 +22,7 @@ use sluicegate_core::pacer::Pacer;
 use sluicegate_core::sliding_log::SlidingLog;
 use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::token_bucket::TokenBucket;
-use sluicegate_core::{AnyLimit, Rate, Span, Time};
+use sluicegate_core::{AnyLimit, CellLimit, Rate, Span, Time};
 use std::sync::Arc;
 
 /// An algorithm with its numbers, all of them within bounds.
@@ -191,12 +191,12 @@ impl Limit {
     pub fn made_at(&self, now: Time) -> AnyLimit {
         match (&self.made, &self.spec) {
             (
-                AnyLimit::TokenBucket(bucket),
+                AnyLimit::Cell(CellLimit::TokenBucket(bucket)),
                 Spec::TokenBucket { initial: Some(Initial { tokens, start: None }), .. },
             ) => {
                 // Cannot fail: the same number was accepted when the limit was made.
                 let bucket = bucket.starting_with(u64::from(*tokens), now).unwrap_or(*bucket);
-                AnyLimit::TokenBucket(bucket)
+                AnyLimit::Cell(CellLimit::TokenBucket(bucket))
             }
             (made, _) => made.clone(),
         }
@@ -211,19 +211,23 @@ impl Limit {
         let made = match &spec {
             Spec::TokenBucket { rate, burst, initial } => {
                 let bucket = TokenBucket::new(*rate, u64::from(*burst))?;
-                AnyLimit::TokenBucket(match initial {
+                AnyLimit::Cell(CellLimit::TokenBucket(match initial {
                     None => bucket,
                     Some(Initial { tokens, start }) => {
                         bucket.starting_with(u64::from(*tokens), start.unwrap_or(Time::EPOCH))?
                     }
-                })
+                }))
             }
             Spec::LeakyBucket { rate, capacity } => {
-                AnyLimit::LeakyBucket(LeakyBucket::new(*rate, u64::from(*capacity))?)
+                AnyLimit::Cell(CellLimit::LeakyBucket(LeakyBucket::new(*rate, u64::from(*capacity))?))
             }
-            Spec::MinInterval { interval } => AnyLimit::MinInterval(MinInterval::new(*interval)?),
-            Spec::Pacer { rate, queue } => AnyLimit::Pacer(Pacer::new(*rate, u64::from(*queue))?),
-            Spec::FixedWindow { count, windows } => AnyLimit::FixedWindow(match windows {
+            Spec::MinInterval { interval } => {
+                AnyLimit::Cell(CellLimit::MinInterval(MinInterval::new(*interval)?))
+            }
+            Spec::Pacer { rate, queue } => {
+                AnyLimit::Cell(CellLimit::Pacer(Pacer::new(*rate, u64::from(*queue))?))
+            }
+            Spec::FixedWindow { count, windows } => AnyLimit::Cell(CellLimit::FixedWindow(match windows {
                 WindowSpec::Aligned { start, period } => {
                     FixedWindow::aligned(Rate::new(u64::from(*count), *period)?, *start)
                 }
@@ -234,12 +238,14 @@ impl Limit {
                     let calendar = ZoneCalendar::new(*unit, zone.clone());
                     FixedWindow::calendar(u64::from(*count), Arc::new(calendar))?
                 }
-            }),
+            })),
             Spec::SlidingLog { rate, count_all } => {
                 let log = SlidingLog::with_count_max(*rate, bounds.log_count_max)?;
-                AnyLimit::SlidingLog(if *count_all { log.counting_denied() } else { log })
+                AnyLimit::Log(if *count_all { log.counting_denied() } else { log })
             }
-            Spec::SlidingWindow { rate } => AnyLimit::SlidingWindow(SlidingWindow::new(*rate)),
+            Spec::SlidingWindow { rate } => {
+                AnyLimit::Cell(CellLimit::SlidingWindow(SlidingWindow::new(*rate)))
+            }
         };
         Ok(Limit { spec, made })
     }

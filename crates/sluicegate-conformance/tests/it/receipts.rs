@@ -1,7 +1,7 @@
 //! Returns in the orders that have gone wrong: each ends with what would be used had the returned calls not been.
 
 use sluicegate::Limit;
-use sluicegate::core::account::Receipt;
+use sluicegate::core::receipts::Receipt;
 use sluicegate::core::{Account, AnyLimit, Span, Time};
 
 /// One key, and times in seconds.

@@ -1,0 +1,140 @@
+//! Any limit whose state is a [`Cell`], when which one is known only at run time: every algorithm but the log.
+//!
+//! A store of such limits keeps 16 bytes a key and nothing else.
+
+use crate::algorithm::{Algorithm, Verb, Waiting};
+use crate::cell::Cell;
+use crate::decision::Decision;
+use crate::fixed_window::FixedWindow;
+use crate::leaky_bucket::LeakyBucket;
+use crate::min_interval::MinInterval;
+use crate::pacer::Pacer;
+use crate::pile::{Charge, Cut, Times};
+use crate::sliding_window::SlidingWindow;
+use crate::time::{Span, Time};
+use crate::token_bucket::TokenBucket;
+
+/// A limit of any algorithm but the log.
+#[derive(Clone, Debug)]
+pub enum CellLimit {
+    /// See [`crate::token_bucket`].
+    TokenBucket(TokenBucket),
+    /// See [`crate::leaky_bucket`].
+    LeakyBucket(LeakyBucket),
+    /// See [`crate::min_interval`].
+    MinInterval(MinInterval),
+    /// See [`crate::pacer`].
+    Pacer(Pacer),
+    /// See [`crate::fixed_window`].
+    FixedWindow(FixedWindow),
+    /// See [`crate::sliding_window`].
+    SlidingWindow(SlidingWindow),
+}
+
+impl CellLimit {
+    #[inline]
+    fn inside(&self) -> &dyn Algorithm<State = Cell> {
+        match self {
+            CellLimit::TokenBucket(limit) => limit,
+            CellLimit::LeakyBucket(limit) => limit,
+            CellLimit::MinInterval(limit) => limit,
+            CellLimit::Pacer(limit) => limit,
+            CellLimit::FixedWindow(limit) => limit,
+            CellLimit::SlidingWindow(limit) => limit,
+        }
+    }
+}
+
+impl Algorithm for CellLimit {
+    type State = Cell;
+
+    /// The way of nearly every decision, so it is spelled out: the compiler can then put each algorithm in place.
+    #[inline]
+    fn check(&self, state: &mut Cell, now: Time, cost: u32) -> Decision {
+        match self {
+            CellLimit::TokenBucket(limit) => limit.check(state, now, cost),
+            CellLimit::LeakyBucket(limit) => limit.check(state, now, cost),
+            CellLimit::MinInterval(limit) => limit.check(state, now, cost),
+            CellLimit::Pacer(limit) => limit.check(state, now, cost),
+            CellLimit::FixedWindow(limit) => limit.check(state, now, cost),
+            CellLimit::SlidingWindow(limit) => limit.check(state, now, cost),
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.inside().limit()
+    }
+
+    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        self.inside().remaining(state, now)
+    }
+
+    fn reset_after(&self, state: &Cell, now: Time) -> Span {
+        self.inside().reset_after(state, now)
+    }
+
+    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
+        self.inside().retry_after(state, now, cost)
+    }
+
+    fn delay(&self, state: &Cell, now: Time) -> Span {
+        self.inside().delay(state, now)
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.inside().waiting()
+    }
+
+    fn offers(&self, verb: Verb) -> bool {
+        self.inside().offers(verb)
+    }
+
+    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+        self.inside().charge(state, now, cost)
+    }
+
+    fn enter_denied(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        self.inside().enter_denied(state, now, cost)
+    }
+
+    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        self.inside().refund(state, now, cost)
+    }
+
+    fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
+        self.inside().record(state, cost, waited)
+    }
+
+    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+        self.inside().give_back(state, times, charge, most)
+    }
+
+    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+        self.inside().close_gap(cut, charge);
+    }
+
+    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
+        self.inside().lower_to(state, charge);
+    }
+
+    fn next_window(&self, state: &Cell, now: Time) -> Time {
+        self.inside().next_window(state, now)
+    }
+
+    fn is_idle(&self, state: &Cell, now: Time) -> bool {
+        self.inside().is_idle(state, now)
+    }
+
+    /// A limit whose algorithm changed starts afresh.
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
+        match (self, old) {
+            (CellLimit::TokenBucket(new), CellLimit::TokenBucket(old)) => new.adopt(old, state, times),
+            (CellLimit::LeakyBucket(new), CellLimit::LeakyBucket(old)) => new.adopt(old, state, times),
+            (CellLimit::MinInterval(new), CellLimit::MinInterval(old)) => new.adopt(old, state, times),
+            (CellLimit::Pacer(new), CellLimit::Pacer(old)) => new.adopt(old, state, times),
+            (CellLimit::FixedWindow(new), CellLimit::FixedWindow(old)) => new.adopt(old, state, times),
+            (CellLimit::SlidingWindow(new), CellLimit::SlidingWindow(old)) => new.adopt(old, state, times),
+            _ => *state = Cell::UNSEEN,
+        }
+    }
+}
