@@ -87,8 +87,10 @@ pub trait Algorithm {
     /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
     ///
     /// This is the one decision there is. It stands here, and not among the other verbs, so that a limit of any
-    /// kind can hand it on as a whole.
-    #[inline]
+    /// kind can hand it on as a whole. It is always put in place: called as a function it would hand the state and
+    /// the decision over in memory, where reading what was just written in smaller pieces takes longer than deciding.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "measured: a decision of a store takes a third less")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if cost > remaining {

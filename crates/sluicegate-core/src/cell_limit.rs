@@ -45,19 +45,30 @@ impl CellLimit {
     }
 }
 
+/// Checks on a copy of the cell, which can stay in registers: no other algorithm has its address.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
+fn check_apart(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time, cost: u32) -> Decision {
+    let mut own = *state;
+    let decision = limit.check(&mut own, now, cost);
+    *state = own;
+    decision
+}
+
 impl Algorithm for CellLimit {
     type State = Cell;
 
-    /// The way of nearly every decision, so it is spelled out: the compiler can then put each algorithm in place.
-    #[inline]
+    /// The way of nearly every decision, so it is spelled out, and put in place as [`Algorithm::check`] itself is.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn check(&self, state: &mut Cell, now: Time, cost: u32) -> Decision {
         match self {
-            CellLimit::TokenBucket(limit) => limit.check(state, now, cost),
-            CellLimit::LeakyBucket(limit) => limit.check(state, now, cost),
-            CellLimit::MinInterval(limit) => limit.check(state, now, cost),
-            CellLimit::Pacer(limit) => limit.check(state, now, cost),
-            CellLimit::FixedWindow(limit) => limit.check(state, now, cost),
-            CellLimit::SlidingWindow(limit) => limit.check(state, now, cost),
+            CellLimit::TokenBucket(limit) => check_apart(limit, state, now, cost),
+            CellLimit::LeakyBucket(limit) => check_apart(limit, state, now, cost),
+            CellLimit::MinInterval(limit) => check_apart(limit, state, now, cost),
+            CellLimit::Pacer(limit) => check_apart(limit, state, now, cost),
+            CellLimit::FixedWindow(limit) => check_apart(limit, state, now, cost),
+            CellLimit::SlidingWindow(limit) => check_apart(limit, state, now, cost),
         }
     }
 

@@ -201,16 +201,17 @@ pub trait Bucket {
         self.unseen(now)
     }
 
-    /// The key's state, whether or not it has called.
+    /// The key's state, whether or not it has called. (Field by field: a copy of the whole would have to wait for its
+    /// fields if they were just written.)
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
-        if state.b == SEEN { *state } else { self.unseen(now) }
+        if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen(now) }
     }
 
     /// The key's state for telling waits.
     #[inline]
     fn for_waits(&self, state: &Cell, now: Time) -> Cell {
-        if state.b == SEEN { *state } else { self.unseen_for_waits(now) }
+        if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen_for_waits(now) }
     }
 }
 
@@ -222,7 +223,8 @@ impl<B: Bucket> Algorithm for B {
         self.gcra().burst
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         self.gcra().remaining(Gcra::ahead(self.current(state, now), now))
     }
@@ -253,7 +255,8 @@ impl<B: Bucket> Algorithm for B {
         !(Self::PACED && verb == Verb::Refund)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let due = self.gcra().spend(Gcra::ahead(self.current(state, now), now), cost);
         *state = Gcra::full_in(due, now);

@@ -172,6 +172,26 @@ impl Receipts {
         self.open.retain(|open| open.made >= time);
     }
 
+    /// Forgets the receipts of reservations made before a time whose cost no longer counts: a cancel would give nothing
+    /// back.
+    pub fn forget_worthless<A: Algorithm>(
+        &mut self,
+        limits: &[A],
+        states: &[A::State],
+        now: Time,
+        made_before: Time,
+    ) {
+        let Receipts { latest, open } = self;
+        open.retain(|open| {
+            let mut charges = limits.iter().zip(states).zip(&*latest).zip(&open.charges);
+            let counts = charges.any(|(((limit, state), latest), charge)| {
+                let times = Times { now, latest: *latest };
+                limit.give_back(&mut state.clone(), times, charge, charge.cost()).is_some()
+            });
+            open.made >= made_before || counts
+        });
+    }
+
     /// Notes from now on when each of these limits' states changes.
     pub fn fit<A>(&mut self, limits: &[A]) {
         self.latest.resize(limits.len(), Time::EPOCH);

@@ -65,7 +65,7 @@ struct Entry {
 
 impl Log {
     /// The log of a key that has never called.
-    pub(crate) const EMPTY: Log = Log { latest: 0, entries: VecDeque::new(), before: 0 };
+    pub const EMPTY: Log = Log { latest: 0, entries: VecDeque::new(), before: 0 };
 
     fn at(&self, index: usize) -> Option<Entry> {
         self.entries.get(index).copied()

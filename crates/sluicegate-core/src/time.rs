@@ -53,7 +53,7 @@ impl Time {
 }
 
 /// A length of time in whole microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
 impl Span {
@@ -134,6 +134,13 @@ impl fmt::Display for Span {
         let (size, name) =
             UNITS.into_iter().find(|(size, _)| self.0.is_multiple_of(*size)).unwrap_or((1, "us"));
         write!(f, "{}{name}", self.0 / size)
+    }
+}
+
+impl fmt::Debug for Span {
+    /// As it is displayed, so that a wait can be read in whatever holds it: `Some(After(2s))`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the trace's own.
 
 use crate::trace::{Trace, TraceError};
-use sluicegate::Limit;
 use sluicegate::core::several::check_list;
 use sluicegate::core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
+use sluicegate::{Limit, ListError};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt;
@@ -29,45 +29,13 @@ pub struct Replay {
 /// Up to 24 bytes, as most keys are, lie in the table itself.
 type Key = SmallVec<[u8; 24]>;
 
-/// Why limits cannot be replayed together.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ListError {
-    /// There is none.
-    Empty,
-    /// This one counts denied calls, and a list charges all or none.
-    CountsDenied(String),
-}
-
-impl fmt::Display for ListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListError::Empty => {
-                f.write_str("there is no limit; give at least one, such as sliding-log 5/60s")
-            }
-            ListError::CountsDenied(limit) => {
-                write!(
-                    f,
-                    "{limit}: count=all does not go with other limits; leave count=all out, or use it alone"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ListError {}
-
 impl Replay {
     /// Limits that must all agree.
     ///
     /// # Errors
     /// When there is none, or one that has no place in a list.
     pub fn new(limits: Vec<Limit>) -> Result<Replay, ListError> {
-        if limits.is_empty() {
-            return Err(ListError::Empty);
-        }
-        if let Some(limit) = limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
-            return Err(ListError::CountsDenied(limit.to_string()));
-        }
+        ListError::check(&limits)?;
         Ok(Replay { limits, made: Vec::new(), keys: HashMap::default() })
     }
 

@@ -29,10 +29,27 @@
 pub use sluicegate_core as core;
 
 mod calendar;
+mod clock;
+mod gate;
+mod key;
 mod limit;
+mod limiter;
+mod store;
+mod sync;
 
 pub use calendar::{CalendarUnit, Zone};
-pub use limit::{Bounds, Initial, Limit, LimitError, Spec, WindowSpec};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use core::verbs::NotOffered;
+pub use core::{Decision, RetryAfter, Span, Time};
+pub use gate::Gate;
+pub use key::{Key, KeyWriter};
+pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
+pub use limiter::{
+    BadReceipt, BuildError, Builder, CALLS_MAX, Call, ChangeError, IntoLimits, Limiter, MAX_KEYS_DEFAULT,
+    MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Receipt, Reservation, ReserveError,
+    Stats, TogetherError, check_all, check_all_at,
+};
+pub use store::OnFull;
 
 /// The README's code is compiled and run with the documentation tests.
 #[cfg(doctest)]

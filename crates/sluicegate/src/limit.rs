@@ -8,10 +8,12 @@
 //! `parse` reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
 
 mod error;
+mod list;
 mod parse;
 mod print;
 
 pub use error::LimitError;
+pub use list::ListError;
 
 use crate::calendar::{CalendarUnit, Zone, ZoneCalendar};
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};

@@ -1,0 +1,116 @@
+//! A limiter without keys: one limit for all that comes.
+
+use crate::key::Fingerprint;
+use crate::limiter::{BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, Stats};
+use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::{Decision, Time};
+use std::time::Duration;
+
+/// One limit for everybody: a [`Limiter`] with a single key that need not be named, and so is found sooner.
+///
+/// ```
+/// use sluicegate::Gate;
+///
+/// let uploads = Gate::new("token-bucket 100/s burst=20")?;
+/// if uploads.check().allowed() {
+///     // go on
+/// }
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// It is cheap to share: its clones are the same gate. For a clock of your own or an observer, use
+/// [`crate::Builder::build_gate`].
+#[derive(Clone, Debug)]
+pub struct Gate {
+    limiter: Limiter,
+    key: Fingerprint,
+}
+
+impl Gate {
+    /// A gate with the default settings.
+    ///
+    /// # Errors
+    /// When a text is not a limit, or limits do not go together.
+    pub fn new(limits: impl IntoLimits) -> Result<Gate, BuildError> {
+        Limiter::builder(limits).build_gate()
+    }
+
+    pub(crate) fn of(limiter: Limiter) -> Gate {
+        Gate { key: limiter.fingerprint(()), limiter }
+    }
+
+    /// May one call pass now? If so it is charged.
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_at(1, self.limiter.now())
+    }
+
+    /// May a call of this cost pass now?
+    #[inline]
+    pub fn check_cost(&self, cost: u32) -> Decision {
+        self.check_at(cost, self.limiter.now())
+    }
+
+    /// May a call of this cost pass at a time?
+    #[inline]
+    pub fn check_at(&self, cost: u32, now: Time) -> Decision {
+        self.limiter.check_fingerprint(self.key, cost, now)
+    }
+
+    /// Would a call of this cost pass now? Nothing is charged.
+    pub fn peek(&self, cost: u32) -> Decision {
+        self.limiter.peek((), cost)
+    }
+
+    /// Takes `up_to` or as much of it as remains: see [`Limiter::take`].
+    ///
+    /// # Errors
+    /// When the limit does not offer this.
+    pub fn take(&self, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+        self.limiter.take((), up_to)
+    }
+
+    /// Gives cost back: see [`Limiter::refund`].
+    ///
+    /// # Errors
+    /// When the limit does not offer this.
+    pub fn refund(&self, cost: u32) -> Result<Decision, NotOffered> {
+        self.limiter.refund((), cost)
+    }
+
+    /// Charges now, to act later: see [`Limiter::reserve`].
+    ///
+    /// # Errors
+    /// When the limit does not offer this, or too many receipts are open.
+    pub fn reserve(&self, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
+        self.limiter.reserve((), cost, max_wait)
+    }
+
+    /// When the next window starts: see [`Limiter::next_window`].
+    pub fn next_window(&self) -> Time {
+        self.limiter.next_window(())
+    }
+
+    /// Starts afresh.
+    pub fn reset(&self) {
+        self.limiter.reset(());
+    }
+
+    /// Names a call, to be made together with others: see [`crate::check_all`].
+    pub fn on(&self, cost: u32) -> Call<'_> {
+        self.limiter.on((), cost)
+    }
+
+    /// Changes the limit, keeping what was used: see [`Limiter::change`].
+    ///
+    /// # Errors
+    /// As [`Limiter::change`].
+    pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
+        self.limiter.change(limits)
+    }
+
+    /// What has been decided.
+    pub fn stats(&self) -> Stats {
+        self.limiter.stats()
+    }
+}

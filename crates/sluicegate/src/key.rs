@@ -1,0 +1,328 @@
+//! Keys: who or what is limited, as a fingerprint of 127 bits.
+//!
+//! A key is written as a sequence of parts, each with its kind and length before it, so that two identities never
+//! are one key: `("ab", "c")` is not `("a", "bc")`, and `7` is not `"7"`. Only the fingerprint is kept, so a key of
+//! any length costs the same memory.
+//!
+//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^128 (ten million
+//! keys: below 1 in 10^24), and the hash is seeded with randomness of the operating system for each limiter, so
+//! that nobody can aim.
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Whatever can be limited: text, bytes, whole numbers, IP addresses, and tuples of them.
+///
+/// ```
+/// # use sluicegate::Limiter;
+/// # use std::net::IpAddr;
+/// # let limiter = Limiter::new("sliding-log 5/60s")?;
+/// # let ip: IpAddr = "203.0.113.9".parse().unwrap();
+/// limiter.check("Harry");
+/// limiter.check(42);
+/// limiter.check(ip);
+/// limiter.check(("Harry", "reply")); // a user and an action, without building a string
+/// limiter.check(()); // one key for all
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// Text is its bytes; numbers are equal if their values are, whatever their type; an IPv4 address is the same key
+/// when it comes mapped into IPv6 (`::ffff:203.0.113.9`). A type of your own is a key with one line:
+///
+/// ```
+/// use sluicegate::{Key, KeyWriter};
+///
+/// struct UserId(u64);
+///
+/// impl Key for UserId {
+///     fn write(&self, to: &mut KeyWriter<'_>) {
+///         ("user", self.0).write(to);
+///     }
+/// }
+/// ```
+pub trait Key {
+    /// Writes the key's parts. Keys that are not the same must not write the same.
+    fn write(&self, to: &mut KeyWriter<'_>);
+}
+
+/// Takes the parts of a key. Every part says what it is and how long before it says itself, so that what is
+/// written can be read in one way only.
+pub struct KeyWriter<'a> {
+    /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
+    first: FoldHasher<'a>,
+    second: FoldHasher<'a>,
+    /// Whether what comes is part of a tuple.
+    is_part: bool,
+}
+
+/// What kind of part comes, in the top byte of the word before it.
+const BYTES: u64 = 1 << 56;
+const NUMBER: u64 = 2 << 56;
+const NEGATIVE: u64 = 3 << 56;
+const ADDRESS: u64 = 4 << 56;
+const TUPLE: u64 = 5 << 56;
+
+impl KeyWriter<'_> {
+    /// Writes text or other bytes.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        // Bytes alone are the only key without a word before them: nothing else is written like that.
+        if self.is_part {
+            // Cannot touch the kind: no slice is that long.
+            self.word(BYTES | bytes.len() as u64);
+        }
+        self.first.write(bytes);
+        self.second.write(bytes);
+    }
+
+    /// Writes a whole number.
+    #[inline]
+    pub fn number(&mut self, number: u128) {
+        self.wide(NUMBER, number);
+    }
+
+    /// Says that a tuple of so many parts comes next.
+    #[inline]
+    pub fn tuple(&mut self, parts: usize) {
+        self.word(TUPLE | parts as u64);
+        self.is_part = true;
+    }
+
+    fn wide(&mut self, kind: u64, value: u128) {
+        self.word(kind);
+        self.first.write_u128(value);
+        self.second.write_u128(value);
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.first.write_u64(word);
+        self.second.write_u64(word);
+    }
+}
+
+/// The one bit of a fingerprint that a table has no room for.
+const UNUSED: u64 = 0x80;
+
+/// The name under which a store keeps a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Fingerprint {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+/// What a limiter hashes its keys with. Every limiter has its own.
+pub(crate) struct Seeds {
+    first: (u64, SharedSeed),
+    second: (u64, SharedSeed),
+}
+
+impl Seeds {
+    /// Seeds that nobody can foresee.
+    pub(crate) fn random() -> Seeds {
+        // The keys of a `RandomState` come from the operating system, and each one's differ.
+        let random = || RandomState::new().build_hasher().finish();
+        let seed = || (random(), SharedSeed::from_u64(random()));
+        Seeds { first: seed(), second: seed() }
+    }
+
+    #[inline]
+    pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
+        let mut writer = KeyWriter {
+            first: FoldHasher::with_seed(self.first.0, &self.first.1),
+            second: FoldHasher::with_seed(self.second.0, &self.second.1),
+            is_part: false,
+        };
+        key.write(&mut writer);
+        Fingerprint { high: writer.first.finish(), low: writer.second.finish() & !UNUSED }
+    }
+}
+
+impl Key for str {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.bytes(self.as_bytes());
+    }
+}
+
+impl Key for String {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.bytes(self.as_bytes());
+    }
+}
+
+impl Key for [u8] {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.bytes(self);
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.bytes(self);
+    }
+}
+
+impl Key for Vec<u8> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.bytes(self);
+    }
+}
+
+impl<K: Key + ?Sized> Key for &K {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        (**self).write(to);
+    }
+}
+
+impl Key for Ipv4Addr {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.wide(ADDRESS, self.to_ipv6_mapped().to_bits());
+    }
+}
+
+impl Key for Ipv6Addr {
+    /// The whole address. One client often holds a whole /64: to limit that, use its first 64 bits as the key.
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        to.wide(ADDRESS, self.to_bits());
+    }
+}
+
+impl Key for IpAddr {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        match self {
+            IpAddr::V4(address) => address.write(to),
+            IpAddr::V6(address) => address.write(to),
+        }
+    }
+}
+
+macro_rules! numbers {
+    (unsigned: $($unsigned:ty)*; signed: $($signed:ty)*) => {
+        $(impl Key for $unsigned {
+            #[inline]
+            #[allow(clippy::cast_lossless, reason = "there is no `From<usize>`; no number is wider than this")]
+            fn write(&self, to: &mut KeyWriter<'_>) {
+                to.number(*self as u128);
+            }
+        })*
+        $(impl Key for $signed {
+            #[inline]
+            #[allow(clippy::cast_lossless, reason = "there is no `From<usize>`; no number is wider than this")]
+            fn write(&self, to: &mut KeyWriter<'_>) {
+                let size = self.unsigned_abs() as u128;
+                to.wide(if *self < 0 { NEGATIVE } else { NUMBER }, size);
+            }
+        })*
+    };
+}
+
+numbers!(unsigned: u8 u16 u32 u64 u128 usize; signed: i8 i16 i32 i64 i128 isize);
+
+macro_rules! tuples {
+    ($($parts:literal ($($name:ident)*);)*) => {
+        $(impl<$($name: Key),*> Key for ($($name,)*) {
+            #[inline]
+            #[allow(non_snake_case, reason = "a part is named like its type")]
+            fn write(&self, to: &mut KeyWriter<'_>) {
+                let ($($name,)*) = self;
+                to.tuple($parts);
+                $($name.write(to);)*
+            }
+        })*
+    };
+}
+
+tuples! {
+    0 ();
+    1 (A);
+    2 (A B);
+    3 (A B C);
+    4 (A B C D);
+    5 (A B C D E);
+    6 (A B C D E F);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn two_identities_never_fall_into_one_key() {
+        let seeds = Seeds::random();
+        let (v4, v6): (IpAddr, IpAddr) = ("1.2.3.4".parse().unwrap(), "::1.2.3.4".parse().unwrap());
+        let different = [
+            seeds.fingerprint("ab"),
+            seeds.fingerprint(&("ab",)),
+            seeds.fingerprint(&("a", "b")),
+            seeds.fingerprint(&("", "ab")),
+            seeds.fingerprint(&("ab", "")),
+            seeds.fingerprint(&("a", "b", "")),
+            seeds.fingerprint(&(("a", "b"), "")),
+            seeds.fingerprint(&(("a",), "b")),
+            seeds.fingerprint(&("b", "a")),
+            seeds.fingerprint("a\0b"),
+            seeds.fingerprint(""),
+            seeds.fingerprint(&()),
+            seeds.fingerprint(&((),)),
+            seeds.fingerprint(&7_u32),
+            seeds.fingerprint(&-7),
+            seeds.fingerprint("7"),
+            seeds.fingerprint(&[7_u8]),
+            seeds.fingerprint(&[0, 0, 0, 7_u8]),
+            seeds.fingerprint(&(1, 21)),
+            seeds.fingerprint(&(12, 1)),
+            seeds.fingerprint(&0x0102_0304_u32),
+            seeds.fingerprint(&v4),
+            seeds.fingerprint(&v6),
+            seeds.fingerprint(&u128::MAX),
+            seeds.fingerprint(&u64::MAX),
+            seeds.fingerprint(&i128::MIN),
+        ];
+        assert_eq!(different.iter().collect::<HashSet<_>>().len(), different.len());
+    }
+
+    #[test]
+    fn one_identity_is_one_key_however_it_is_written() {
+        let seeds = Seeds::random();
+        let harry = seeds.fingerprint("Harry");
+        assert_eq!(seeds.fingerprint(&String::from("Harry")), harry);
+        assert_eq!(seeds.fingerprint(b"Harry"), harry);
+        assert_eq!(seeds.fingerprint(&b"Harry".to_vec()), harry);
+        assert_eq!(seeds.fingerprint(&&&"Harry"), harry);
+        assert_eq!(seeds.fingerprint(&7_u8), seeds.fingerprint(&7_i128));
+        let address = |text: &str| seeds.fingerprint(&text.parse::<IpAddr>().unwrap());
+        assert_eq!(address("::ffff:203.0.113.9"), address("203.0.113.9"));
+        assert_eq!(address("2001:db8::1"), address("2001:0DB8:0:0:0::0001"));
+    }
+
+    #[test]
+    fn no_two_limiters_hash_alike() {
+        assert_ne!(Seeds::random().fingerprint("Harry"), Seeds::random().fingerprint("Harry"));
+    }
+
+    /// Numbers in a row, strings that differ in one bit, tuples that differ in where they are cut.
+    #[test]
+    fn a_million_keys_that_look_alike_have_a_million_fingerprints() {
+        let seeds = Seeds::random();
+        let mut seen = HashSet::new();
+        for n in 0_u32..250_000 {
+            seen.insert(seeds.fingerprint(&n));
+            seen.insert(seeds.fingerprint(&n.to_be_bytes()));
+            seen.insert(seeds.fingerprint(&(n >> 9, n & 0x1ff)));
+            seen.insert(seeds.fingerprint(&format!("user:{n:020}")));
+        }
+        assert_eq!(seen.len(), 1_000_000);
+    }
+}

@@ -1,0 +1,45 @@
+//! Limits that must all agree.
+
+use super::Limit;
+use std::fmt;
+
+/// Why limits do not go together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListError {
+    /// There is none.
+    Empty,
+    /// This one counts denied calls, and a list charges all or none.
+    CountsDenied(String),
+}
+
+impl ListError {
+    /// An error unless the limits go together.
+    ///
+    /// # Errors
+    /// When there is none, or one that has no place in a list.
+    pub fn check(limits: &[Limit]) -> Result<(), ListError> {
+        if limits.is_empty() {
+            return Err(ListError::Empty);
+        }
+        match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
+            Some(limit) => Err(ListError::CountsDenied(limit.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListError::Empty => {
+                f.write_str("there is no limit; give at least one, such as sliding-log 5/60s")
+            }
+            ListError::CountsDenied(limit) => write!(
+                f,
+                "{limit}: count=all does not go with other limits; leave count=all out, or use it alone"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ListError {}

@@ -1,0 +1,254 @@
+//! Limiters: what a service adds to limit its callers.
+//!
+//! A [`Limiter`] is a limit, a clock and a store of keys. Here are its verbs; `builder.rs` makes it, `reservation.rs`
+//! holds what was reserved, `together.rs` charges several limiters all or nothing.
+
+mod builder;
+mod engine;
+mod error;
+mod observe;
+mod reservation;
+mod together;
+
+pub use builder::{
+    Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
+};
+pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
+pub use observe::{Observer, Stats};
+pub use reservation::{BadReceipt, Receipt, Reservation};
+pub use together::{CALLS_MAX, Call, check_all, check_all_at};
+
+use crate::clock::AnyClock;
+use crate::key::{Fingerprint, Key, Seeds};
+use crate::limit::Limit;
+use engine::{Engine, on_store};
+use sluicegate_core::several::{next_window_list, peek_list};
+use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::{Decision, Time};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+/// One limit, or several that must all agree, for as many keys as call.
+///
+/// ```
+/// use sluicegate::Limiter;
+///
+/// let replies = Limiter::new("sliding-log 5/60s")?;
+/// let decision = replies.check("Harry");
+/// if !decision.allowed() {
+///     println!("again in {:?}", decision.retry_after());
+/// }
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// A limiter is cheap to share: clone it, and the clones are the same limiter. Its memory is bounded
+/// ([`Builder::max_keys`]); it starts no thread and never pauses to clean up. Each verb has a form that is told the
+/// time (`check_at`) and one that asks the limiter's clock (`check`).
+///
+/// Nothing here waits: a denial says when to come back. What is decided for one key is decided for one caller
+/// at a time, however many threads call.
+#[derive(Clone)]
+pub struct Limiter {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    seeds: Seeds,
+    clock: AnyClock,
+    observer: Option<Arc<dyn Observer>>,
+    /// When the limiter was made.
+    start: Time,
+    /// As text and data, for whoever asks.
+    limits: Mutex<Arc<[Limit]>>,
+    next_receipt: AtomicU64,
+}
+
+impl Limiter {
+    /// A limiter with the default settings, in memory: `"token-bucket 10/s burst=50"`, or several limits that must
+    /// all agree: `["token-bucket 10/s burst=50", "fixed-window 1000/day"]`.
+    ///
+    /// # Errors
+    /// When a text is not a limit: one line that points at the word. Or when limits do not go together.
+    pub fn new(limits: impl IntoLimits) -> Result<Limiter, BuildError> {
+        Limiter::builder(limits).build()
+    }
+
+    /// A limiter with settings of your own.
+    pub fn builder(limits: impl IntoLimits) -> Builder {
+        Builder::new(limits)
+    }
+
+    /// May the key act once now? If so it is charged 1.
+    #[inline]
+    pub fn check(&self, key: impl Key) -> Decision {
+        self.check_at(key, 1, self.now())
+    }
+
+    /// May the key act now, at this cost? If so it is charged. Cost 0 is always allowed and changes nothing.
+    #[inline]
+    pub fn check_cost(&self, key: impl Key, cost: u32) -> Decision {
+        self.check_at(key, cost, self.now())
+    }
+
+    /// The same at a time: the explicit form under every convenience.
+    #[inline]
+    pub fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
+        self.check_fingerprint(self.fingerprint(key), cost, now)
+    }
+
+    /// Would a call of this cost be allowed now? Nothing is charged.
+    pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
+        self.peek_at(key, cost, self.now())
+    }
+
+    /// Would it be allowed at a time?
+    pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
+        let key = self.fingerprint(key);
+        on_store!(&self.inner.engine, store => {
+            let peeked = store.on_key(key, now, |limits, states, _| peek_list(limits, states, now, cost));
+            // Cannot be full: a peek leaves a new key as it is, so it needs no room.
+            peeked.unwrap_or_else(|full| store.denial(full))
+        })
+    }
+
+    /// Takes `up_to` or as much of it as remains, and says how much that was. When nothing remains the answer is the
+    /// denial of cost 1.
+    ///
+    /// # Errors
+    /// When the limit does not offer this: with `count=all`.
+    pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+        self.take_at(key, up_to, self.now())
+    }
+
+    /// Takes as much as remains at a time.
+    ///
+    /// # Errors
+    /// When the limit does not offer this: with `count=all`.
+    pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), NotOffered> {
+        let key = self.fingerprint(key);
+        let taken = on_store!(&self.inner.engine, store => store.take(key, now, up_to));
+        if let Ok((decision, _)) = &taken {
+            self.observe(decision);
+        }
+        taken
+    }
+
+    /// Gives cost back: what was charged for something that did not happen after all. The answer is the decision for
+    /// cost 0.
+    ///
+    /// # Errors
+    /// When the limit does not offer this: a pacer.
+    pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, NotOffered> {
+        self.refund_at(key, cost, self.now())
+    }
+
+    /// Gives cost back at a time.
+    ///
+    /// # Errors
+    /// When the limit does not offer this: a pacer.
+    pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
+        let key = self.fingerprint(key);
+        on_store!(&self.inner.engine, store => {
+            let refunded = store.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
+            // Cannot be full: a key that is not held has nothing to be given back.
+            refunded.unwrap_or_else(|full| Ok(store.denial(full)))
+        })
+    }
+
+    /// When the key's next window starts, or its next unit is there: in UTC, rounded up to a microsecond. `now` for
+    /// an idle bucket or log.
+    pub fn next_window(&self, key: impl Key) -> Time {
+        self.next_window_at(key, self.now())
+    }
+
+    /// When the key's next window starts, seen from a time.
+    pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
+        let key = self.fingerprint(key);
+        on_store!(&self.inner.engine, store => {
+            let next = store.on_key(key, now, |limits, states, _| next_window_list(limits, states, now));
+            next.unwrap_or(now)
+        })
+    }
+
+    /// Forgets the key. Its receipts are void.
+    pub fn reset(&self, key: impl Key) {
+        let key = self.fingerprint(key);
+        on_store!(&self.inner.engine, store => store.forget(key));
+    }
+
+    /// Names a call, to be made together with others: see [`check_all`].
+    pub fn on(&self, key: impl Key, cost: u32) -> Call<'_> {
+        Call::new(self, self.fingerprint(key), cost)
+    }
+
+    /// Changes the limits of the running limiter. Every key keeps what it has used: a bucket the tokens used, a
+    /// window or log its count. A limit whose algorithm, or the period, start or zone of a window, changes starts
+    /// afresh. Open receipts are void.
+    ///
+    /// Takes a moment for every 200 keys, and holds up a caller for no longer than that.
+    ///
+    /// # Errors
+    /// When a text is not a limit, limits do not go together, or the limiter would have to keep another kind of
+    /// state: one limit cannot become several, nor a log anything else. Such a change starts afresh in any case, so
+    /// make a new limiter.
+    pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
+        let limits = builder::list(limits.into_limits())?;
+        let mut current = self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.inner.engine.change(&limits, self.inner.start)?;
+        *current = limits.into();
+        Ok(())
+    }
+
+    /// The limits, as they are now.
+    pub fn limits(&self) -> Arc<[Limit]> {
+        Arc::clone(&self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// What has been decided and what is held. Every 200 keys are looked at for a moment, so ask for this as often as
+    /// metrics are read, not with every call.
+    pub fn stats(&self) -> Stats {
+        on_store!(&self.inner.engine, store => Stats::of(store.counts(), store.keys(), store.max_keys()))
+    }
+
+    /// The time on the limiter's clock.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.inner.clock.now()
+    }
+
+    #[inline]
+    pub(crate) fn fingerprint(&self, key: impl Key) -> Fingerprint {
+        self.inner.seeds.fingerprint(&key)
+    }
+
+    pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        if self.inner.observer.is_some() {
+            return self.check_observed(key, cost, now);
+        }
+        // Nothing is done with the decision here, so that it is written once, where the caller wants it.
+        on_store!(&self.inner.engine, store => store.check(key, now, cost))
+    }
+
+    #[cold]
+    fn check_observed(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        let decision = on_store!(&self.inner.engine, store => store.check(key, now, cost));
+        self.observe(&decision);
+        decision
+    }
+
+    /// Tells the observer, when no lock is held any more.
+    fn observe(&self, decision: &Decision) {
+        if let Some(observer) = &self.inner.observer {
+            observer.decided(decision);
+        }
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits: Vec<String> = self.limits().iter().map(Limit::to_string).collect();
+        f.debug_struct("Limiter").field("limits", &limits).finish_non_exhaustive()
+    }
+}

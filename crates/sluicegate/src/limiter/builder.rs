@@ -1,0 +1,223 @@
+//! Settings of a limiter, each with a default and a bound.
+
+use super::engine::Engine;
+use super::error::BuildError;
+use super::observe::Observer;
+use super::{Inner, Limiter};
+use crate::clock::{AnyClock, Clock};
+use crate::gate::Gate;
+use crate::key::Seeds;
+use crate::limit::{Limit, LimitError, ListError};
+use crate::store::{OnFull, Size};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+/// How many keys a limiter holds unless told otherwise: at most 45 MB for limits with a state of 16 bytes, and only
+/// as much of it as keys have come.
+pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
+
+/// The most keys that a limiter can be told to hold.
+pub const MAX_KEYS_MAX: usize = 1_000_000_000;
+
+/// How many receipts may be open at once unless told otherwise. Each takes some 200 bytes.
+pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
+
+/// The most receipts that a limiter can be told to hold.
+pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
+
+/// What a limiter is made of. Made by [`Limiter::builder`].
+///
+/// ```
+/// use sluicegate::{Limiter, OnFull};
+///
+/// let api = Limiter::builder("token-bucket 10/s burst=50")
+///     .and("fixed-window 1000/day")
+///     .max_keys(200_000)
+///     .on_full(OnFull::Deny)
+///     .build()?;
+/// assert_eq!(api.check("partner-7").limit(), 50);
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+#[must_use]
+pub struct Builder {
+    limits: Result<Vec<Limit>, LimitError>,
+    max_keys: usize,
+    max_receipts: usize,
+    on_full: OnFull,
+    clock: AnyClock,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Builder {
+    pub(super) fn new(limits: impl IntoLimits) -> Builder {
+        Builder {
+            limits: limits.into_limits(),
+            max_keys: MAX_KEYS_DEFAULT,
+            max_receipts: MAX_RECEIPTS_DEFAULT,
+            on_full: OnFull::default(),
+            clock: AnyClock::System,
+            observer: None,
+        }
+    }
+
+    /// A further limit. A call is charged to all of them or to none.
+    pub fn and(mut self, limits: impl IntoLimits) -> Builder {
+        self.limits = self.limits.and_then(|mut all| {
+            all.extend(limits.into_limits()?);
+            Ok(all)
+        });
+        self
+    }
+
+    /// The most keys it holds, [`MAX_KEYS_DEFAULT`] unless said. It never holds more; when a new one comes, a key
+    /// that has recovered makes room, or else what [`Builder::on_full`] says.
+    pub fn max_keys(mut self, max_keys: usize) -> Builder {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// What to do with a new key when it is full of keys that have not recovered.
+    pub fn on_full(mut self, on_full: OnFull) -> Builder {
+        self.on_full = on_full;
+        self
+    }
+
+    /// The most receipts that may be open at once, [`MAX_RECEIPTS_DEFAULT`] unless said. Beyond it nothing can be
+    /// reserved.
+    pub fn max_receipts(mut self, max_receipts: usize) -> Builder {
+        self.max_receipts = max_receipts;
+        self
+    }
+
+    /// A clock of your own. For tests: [`crate::ManualClock`].
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Builder {
+        self.clock = AnyClock::Other(Arc::new(clock));
+        self
+    }
+
+    /// Is told of every decision.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Builder {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Makes the limiter.
+    ///
+    /// # Errors
+    /// When a text is not a limit, limits do not go together, or a number is out of bounds.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        let limits = list(self.limits)?;
+        let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
+        let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
+        let start = self.clock.now();
+        let size = Size { max_keys, max_receipts, on_full: self.on_full };
+        let inner = Inner {
+            engine: Engine::new(&limits, start, size),
+            seeds: Seeds::random(),
+            clock: self.clock,
+            observer: self.observer,
+            start,
+            limits: Mutex::new(limits.into()),
+            next_receipt: AtomicU64::new(0),
+        };
+        Ok(Limiter { inner: Arc::new(inner) })
+    }
+
+    /// Makes a limiter without keys: one limit for all that comes.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn build_gate(self) -> Result<Gate, BuildError> {
+        Ok(Gate::of(self.max_keys(1).build()?))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Builder { limits, max_keys, max_receipts, on_full, clock, observer: _ } = self;
+        f.debug_struct("Builder")
+            .field("limits", limits)
+            .field("max_keys", max_keys)
+            .field("max_receipts", max_receipts)
+            .field("on_full", on_full)
+            .field("clock", clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One limit or several: as text, or already read.
+pub trait IntoLimits {
+    /// The limits.
+    ///
+    /// # Errors
+    /// When a text is not a limit.
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError>;
+}
+
+impl IntoLimits for &str {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        Ok(vec![self.parse()?])
+    }
+}
+
+impl IntoLimits for &String {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.as_str().into_limits()
+    }
+}
+
+impl IntoLimits for String {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.as_str().into_limits()
+    }
+}
+
+impl IntoLimits for Limit {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        Ok(vec![self])
+    }
+}
+
+impl IntoLimits for &Limit {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.clone().into_limits()
+    }
+}
+
+impl<L: IntoLimits> IntoLimits for Vec<L> {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        let lists: Result<Vec<Vec<Limit>>, LimitError> = self.into_iter().map(L::into_limits).collect();
+        Ok(lists?.concat())
+    }
+}
+
+impl<L: IntoLimits, const N: usize> IntoLimits for [L; N] {
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        Vec::from(self).into_limits()
+    }
+}
+
+impl<L> IntoLimits for &[L]
+where
+    L: Clone + IntoLimits,
+{
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.to_vec().into_limits()
+    }
+}
+
+/// Limits that go together.
+pub(super) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
+    let limits = limits?;
+    ListError::check(&limits)?;
+    Ok(limits)
+}
+
+fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<usize, BuildError> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(BuildError::OutOfBounds { name, value, least, most })
+    }
+}

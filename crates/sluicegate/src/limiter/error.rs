@@ -1,0 +1,148 @@
+//! What can go wrong, and what to do about it. A denial is not here: it is an answer.
+
+use super::together::CALLS_MAX;
+use crate::limit::{LimitError, ListError};
+use crate::store::{NotReserved, RECEIPTS_A_KEY_MAX};
+use sluicegate_core::verbs::NotOffered;
+use std::error::Error;
+use std::fmt;
+
+/// Why a limiter cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A text is not a limit.
+    Limit(LimitError),
+    /// The limits do not go together.
+    List(ListError),
+    /// A setting is out of bounds.
+    OutOfBounds {
+        /// Which setting.
+        name: &'static str,
+        /// What it was set to.
+        value: usize,
+        /// The least it can be.
+        least: usize,
+        /// The most it can be.
+        most: usize,
+    },
+}
+
+/// Why a limiter's limits cannot be changed to others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// A text is not a limit, or the limits do not go together.
+    Limits(BuildError),
+    /// The limiter would have to keep another kind of state.
+    AnotherKind,
+}
+
+/// Why nothing can be reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReserveError {
+    /// The limit does not offer it.
+    NotOffered(NotOffered),
+    /// So many receipts are open that the limiter remembers no more.
+    TooManyReceipts,
+    /// This key has so many open receipts.
+    TooManyReceiptsOfKey,
+}
+
+/// Why calls cannot be made together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TogetherError {
+    /// There are too many.
+    TooMany(usize),
+    /// This limit counts denied calls, and together all are charged or none.
+    CountsDenied(String),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Limit(error) => error.fmt(f),
+            BuildError::List(error) => error.fmt(f),
+            BuildError::OutOfBounds { name, value, least, most } => {
+                write!(f, "{name} is {value}; use {least} to {most}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChangeError::Limits(error) => error.fmt(f),
+            ChangeError::AnotherKind => f.write_str(
+                "a limiter keeps one kind of state: one limit cannot become several, nor a sliding-log anything \
+                 else or the reverse; make a new limiter, as its keys would start afresh in any case",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReserveError::NotOffered(error) => error.fmt(f),
+            ReserveError::TooManyReceipts => {
+                f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
+            }
+            ReserveError::TooManyReceiptsOfKey => {
+                write!(f, "the key has {RECEIPTS_A_KEY_MAX} open receipts; cancel, settle or drop some")
+            }
+        }
+    }
+}
+
+impl fmt::Display for TogetherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TogetherError::TooMany(calls) => {
+                write!(f, "{calls} calls are too many to be charged as one; use at most {CALLS_MAX}")
+            }
+            TogetherError::CountsDenied(limit) => {
+                write!(
+                    f,
+                    "{limit}: count=all does not go with other calls; leave count=all out, or check it alone"
+                )
+            }
+        }
+    }
+}
+
+impl Error for BuildError {}
+impl Error for ChangeError {}
+impl Error for ReserveError {}
+impl Error for TogetherError {}
+
+impl From<LimitError> for BuildError {
+    fn from(error: LimitError) -> Self {
+        BuildError::Limit(error)
+    }
+}
+
+impl From<ListError> for BuildError {
+    fn from(error: ListError) -> Self {
+        BuildError::List(error)
+    }
+}
+
+impl From<BuildError> for ChangeError {
+    fn from(error: BuildError) -> Self {
+        ChangeError::Limits(error)
+    }
+}
+
+impl From<NotReserved> for ReserveError {
+    fn from(error: NotReserved) -> Self {
+        match error {
+            NotReserved::NotOffered(error) => ReserveError::NotOffered(error),
+            NotReserved::TooManyReceipts => ReserveError::TooManyReceipts,
+            NotReserved::TooManyReceiptsOfKey => ReserveError::TooManyReceiptsOfKey,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a limiter has done, for metrics.
+//!
+//! Counting costs a decision next to nothing: the counts lie beside the keys, on a cache line that the decision has
+//! just written to. Adding them up is the reader's work.
+
+use crate::store::Counts;
+use sluicegate_core::Decision;
+
+/// What a limiter has decided since it was made, and what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls that were allowed: checks, takes and reservations. Calls made together count for each limiter.
+    pub allowed: u64,
+    /// Calls that were denied.
+    pub denied: u64,
+    /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
+    pub evicted: u64,
+    /// Keys held now, those that have recovered and not yet made room included.
+    pub keys: usize,
+    /// The most keys it can hold.
+    pub max_keys: usize,
+}
+
+impl Stats {
+    pub(super) fn of(counts: Counts, keys: usize, max_keys: usize) -> Stats {
+        let Counts { allowed, denied, evicted } = counts;
+        Stats { allowed, denied, evicted, keys, max_keys }
+    }
+}
+
+/// Is told of every decision that could charge a key: a hook for metrics.
+///
+/// It is called by the caller's thread after the decision, when no lock is held; what it takes, each call takes.
+/// Never label a metric by key: there may be millions.
+///
+/// ```
+/// use sluicegate::{Limiter, Observer, core::Decision};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Arc;
+///
+/// #[derive(Default)]
+/// struct Denials(AtomicU64);
+///
+/// impl Observer for Denials {
+///     fn decided(&self, decision: &Decision) {
+///         if !decision.allowed() {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let denials = Arc::new(Denials::default());
+/// let orders = Limiter::builder("min-interval 30m").observer(Arc::clone(&denials)).build()?;
+/// orders.check("shopper-1");
+/// orders.check("shopper-1");
+/// assert_eq!(denials.0.load(Ordering::Relaxed), 1);
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+pub trait Observer: Send + Sync {
+    /// A check, take, reservation or call together with others was decided.
+    fn decided(&self, decision: &Decision);
+}
+
+impl<O: Observer + ?Sized> Observer for std::sync::Arc<O> {
+    fn decided(&self, decision: &Decision) {
+        (**self).decided(decision);
+    }
+}

@@ -1,0 +1,213 @@
+//! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
+
+use super::Limiter;
+use super::engine::on_store;
+use super::error::ReserveError;
+use crate::key::{Fingerprint, Key};
+use sluicegate_core::receipts::{Ask, Receipt as Name};
+use sluicegate_core::{Decision, Span, Time};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
+/// settled here.
+///
+/// Dropping it keeps the charge, as after a plain check. To cancel later from elsewhere, [`Reservation::keep`] the
+/// receipt.
+#[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
+pub struct Reservation {
+    limiter: Limiter,
+    decision: Decision,
+    receipt: Option<Receipt>,
+}
+
+/// Names one reservation, good for one cancel or settle; as text it can be handed to others and read back.
+///
+/// It is remembered until its cost no longer counts, and for an hour at least.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Receipt {
+    key: Fingerprint,
+    name: Name,
+}
+
+impl Limiter {
+    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets lend what will have
+    /// come in by then; other limits answer as to a check.
+    ///
+    /// ```
+    /// use sluicegate::Limiter;
+    /// use std::time::Duration;
+    ///
+    /// let mails = Limiter::new("token-bucket 10/s burst=1")?;
+    /// mails.check("Harry");
+    /// let reserved = mails.reserve("Harry", 1, Duration::from_secs(1))?;
+    /// assert!(reserved.allowed() && reserved.delay() <= Duration::from_millis(100));
+    /// assert!(reserved.cancel(), "the mail was not sent after all");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the limit does not offer this (`count=all`), or too many receipts are open. A denial is an answer, not
+    /// an error: [`Reservation::allowed`].
+    pub fn reserve(&self, key: impl Key, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
+        self.reserve_at(key, cost, Span::from(max_wait), self.now())
+    }
+
+    /// Reserves at a time.
+    ///
+    /// # Errors
+    /// As [`Limiter::reserve`].
+    pub fn reserve_at(
+        &self,
+        key: impl Key,
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Reservation, ReserveError> {
+        let key = self.fingerprint(key);
+        let receipt = Receipt { key, name: self.next_receipt() };
+        let ask = Ask { cost, max_wait, receipt: receipt.name };
+        let decision = on_store!(&self.inner.engine, store => store.reserve(key, now, ask))?;
+        self.observe(&decision);
+        let receipt = decision.allowed().then_some(receipt);
+        Ok(Reservation { limiter: self.clone(), decision, receipt })
+    }
+
+    /// Gives back what still counts of a reservation whose receipt was kept. Whether that was anything: not if the
+    /// receipt is used, unknown or worth nothing any more.
+    pub fn cancel(&self, receipt: Receipt) -> bool {
+        self.cancel_at(receipt, self.now())
+    }
+
+    /// Cancels at a time.
+    pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
+        let Receipt { key, name } = receipt;
+        on_store!(&self.inner.engine, store => {
+            store.close(key, now, |limits, states, receipts| receipts.cancel(limits, states, now, name))
+        })
+    }
+
+    /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
+    /// debt. `false` if the receipt is used or unknown.
+    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+        self.settle_at(receipt, used, self.now())
+    }
+
+    /// Settles at a time.
+    pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
+        let Receipt { key, name } = receipt;
+        on_store!(&self.inner.engine, store => {
+            store.close(key, now, |limits, states, receipts| receipts.settle(limits, states, now, name, used))
+        })
+    }
+
+    /// Forgets a receipt; its charge stays.
+    fn forget(&self, receipt: Receipt) {
+        let Receipt { key, name } = receipt;
+        on_store!(&self.inner.engine, store => {
+            store.close(key, self.now(), |_, _, receipts| receipts.forget(name));
+        });
+    }
+
+    /// A name that was not given before, and that nobody can guess: receipts may travel as text.
+    fn next_receipt(&self) -> Name {
+        let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
+        Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
+    }
+}
+
+impl Reservation {
+    /// The whole answer.
+    pub fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// Whether it was allowed, and so charged.
+    pub fn allowed(&self) -> bool {
+        self.decision.allowed()
+    }
+
+    /// How long to wait before acting. Nothing here waits for you.
+    pub fn delay(&self) -> Duration {
+        self.decision.delay().into()
+    }
+
+    /// Gives back what still counts of the cost. Whether that was anything.
+    pub fn cancel(self) -> bool {
+        let now = self.limiter.now();
+        self.cancel_at(now)
+    }
+
+    /// Cancels at a time.
+    pub fn cancel_at(mut self, now: Time) -> bool {
+        self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(receipt, now))
+    }
+
+    /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the reservation was
+    /// denied, or the key forgotten or its limit changed since.
+    pub fn settle(self, used: u32) -> bool {
+        let now = self.limiter.now();
+        self.settle_at(used, now)
+    }
+
+    /// Settles at a time.
+    pub fn settle_at(mut self, used: u32, now: Time) -> bool {
+        self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(receipt, used, now))
+    }
+
+    /// Keeps the receipt for later: [`Limiter::cancel`] and [`Limiter::settle`] take it. `None` if it was denied.
+    pub fn keep(mut self) -> Option<Receipt> {
+        self.receipt.take()
+    }
+}
+
+impl Drop for Reservation {
+    /// Nobody can come back for it any more.
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            self.limiter.forget(receipt);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("decision", &self.decision).finish_non_exhaustive()
+    }
+}
+
+/// The length of a receipt's text: three numbers of 64 bits in hexadecimal.
+const TEXT_LEN: usize = 48;
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}{:016x}", self.key.high, self.key.low, self.name.0)
+    }
+}
+
+/// The text is not a receipt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadReceipt;
+
+impl fmt::Display for BadReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a receipt; hand in the {TEXT_LEN} characters that the reservation gave, as they are")
+    }
+}
+
+impl std::error::Error for BadReceipt {}
+
+impl FromStr for Receipt {
+    type Err = BadReceipt;
+
+    fn from_str(text: &str) -> Result<Receipt, BadReceipt> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != TEXT_LEN || !text.bytes().all(is_digit) {
+            return Err(BadReceipt);
+        }
+        let number = |from: usize| u64::from_str_radix(&text[from..from + 16], 16).map_err(|_| BadReceipt);
+        Ok(Receipt { key: Fingerprint { high: number(0)?, low: number(16)? }, name: Name(number(32)?) })
+    }
+}

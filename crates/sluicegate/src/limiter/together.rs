@@ -1,0 +1,75 @@
+//! Several limiters as one: a user, an address and the whole site, all charged or none.
+
+use super::Limiter;
+use super::error::TogetherError;
+use crate::key::Fingerprint;
+use crate::limit::Limit;
+use crate::store;
+use sluicegate_core::{Decision, Time};
+
+/// The most calls that can be made together. While they are decided on, all their keys' places are locked.
+pub const CALLS_MAX: usize = 64;
+
+/// One call of several: made by [`Limiter::on`] and [`crate::Gate::on`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "hand it to `check_all`"]
+pub struct Call<'a> {
+    limiter: &'a Limiter,
+    key: Fingerprint,
+    cost: u32,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32) -> Call<'a> {
+        Call { limiter, key, cost }
+    }
+
+    fn in_store(&self) -> store::Call<'a> {
+        store::Call { store: self.limiter.inner.engine.any(), key: self.key, cost: self.cost }
+    }
+}
+
+/// May all of these happen now? If so all are charged; if one denies, none is. Decided at one moment, whatever other
+/// threads do and in whatever order calls are named. The time is asked of the first limiter's clock.
+///
+/// ```
+/// use sluicegate::{Limiter, check_all};
+///
+/// let per_user = Limiter::new("sliding-log 5/60s")?;
+/// let per_ip = Limiter::new("token-bucket 10/s burst=50")?;
+/// let site = Limiter::new("fixed-window 1000000/day")?;
+/// # let ip = std::net::Ipv4Addr::LOCALHOST;
+/// let decision = check_all(&[per_user.on("harry", 1), per_ip.on(ip, 1), site.on((), 1)])?;
+/// assert!(decision.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Allowed, the answer's fields are those of the limit with the least remaining; denied, of the one that says no for
+/// longest, and [`Decision::denied_by`] is its place, counted over the limits of all calls as they were named. The
+/// same key of one limiter named twice is one key with both costs. Without any call nothing is denied.
+///
+/// # Errors
+/// With more than [`CALLS_MAX`] calls, or one under `count=all`, where even a denied call counts.
+pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
+    let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
+    check_all_at(calls, now)
+}
+
+/// The same at a time.
+///
+/// # Errors
+/// As [`check_all`].
+pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherError> {
+    if calls.len() > CALLS_MAX {
+        return Err(TogetherError::TooMany(calls.len()));
+    }
+    let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
+    let decided = store::check_all(&in_stores, now);
+    let decision = decided.map_err(|refused| {
+        let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
+        let limits = named.map(|(_, call)| call.limiter.limits().iter().map(Limit::to_string).collect());
+        TogetherError::CountsDenied(limits.unwrap_or_default())
+    })?;
+    calls.iter().for_each(|call| call.limiter.observe(&decision));
+    Ok(decision)
+}

@@ -1,0 +1,413 @@
+//! The store in memory: keys and what they have used, in a table that cannot grow beyond its bound.
+//!
+//! ```text
+//! fingerprint ──▶ one of many places, each behind a lock of its own ──▶ two of its 16 groups ──▶ a slot
+//! ```
+//!
+//! `table.rs` is one place's table and says why we have our own; `room.rs` chooses who makes room for a new key;
+//! `shape.rs` says what a slot holds; `rules.rs` lets limits change under a running store; `reserve.rs` and
+//! `ledger.rs` keep open receipts; `together.rs` locks several places at once for calls that are charged all or nothing. This file
+//! finds the place.
+//!
+//! # How it is synchronised
+//!
+//! - A place is only looked at or changed under its lock, and a key has one place. So whatever is done to one key, or
+//!   to one key under several limits, is atomic.
+//! - A place is made when its first key comes, by whoever holds `current`, so that a change of limits, which holds
+//!   `current` too while it visits all places, misses none.
+//! - Several places are locked in the order of (store, place), and `current` is never taken while a place is locked.
+//!   So there is no cycle, and no deadlock, in whatever order callers name their keys.
+
+mod ledger;
+mod reserve;
+mod room;
+mod rules;
+mod shape;
+mod table;
+mod together;
+
+pub(crate) use reserve::{NotReserved, RECEIPTS_A_KEY_MAX};
+pub use room::OnFull;
+pub(crate) use rules::Rules;
+pub(crate) use shape::{Cells, Lists, Logs, Shape};
+pub(crate) use together::{AnyStore, Call, check_all};
+
+use crate::key::Fingerprint;
+use crate::sync::{AtomicUsize, Guard, Lock, Ordering};
+use ledger::Ledger;
+use shape::{Kept, StateOf};
+use sluicegate_core::pile::Times;
+use sluicegate_core::receipts::Receipts;
+use sluicegate_core::several::{check_list, take_list};
+use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::{Algorithm, AnyLimit, Decision, Span, Time};
+use std::mem;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use table::{KEYS_A_PLACE, SLOTS, Table};
+
+/// Keys of one limiter.
+pub(crate) struct Store<S: Shape> {
+    /// Where this store stands in the order in which locks are taken.
+    id: u64,
+    /// Made when their first key comes. Together they have room for a third more than `max_keys`.
+    places: Box<[OnceLock<Box<Place<S>>>]>,
+    current: Lock<Arc<Rules<S::Limit>>>,
+    quota: Quota,
+    max_keys: usize,
+    on_full: OnFull,
+    /// Where to look for forgotten receipts next.
+    next_sweep: AtomicUsize,
+}
+
+/// What all places share.
+struct Quota {
+    /// How many more keys may come without one making room.
+    keys_left: AtomicUsize,
+    /// How many more receipts may be open.
+    receipts_left: AtomicUsize,
+}
+
+/// Takes one of what is left.
+fn claim(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+/// A lock, what it guards, and the table, which is guarded too: see `table.rs` for what may be read without it.
+#[repr(C, align(64))]
+struct Place<S: Shape> {
+    lock: Lock<Guarded<S>>,
+    table: Table<S>,
+}
+
+/// With the lock, on one cache line.
+struct Guarded<S: Shape> {
+    rules: Arc<Rules<S::Limit>>,
+    /// The latest time that was seen here.
+    latest: Time,
+    /// Nearly always there are no receipts.
+    ledger: Option<Box<Ledger>>,
+    counts: Counts,
+    aside: S::Aside,
+}
+
+/// A place whose lock is held: the only way to its table.
+struct Locked<'a, S: Shape> {
+    guarded: Guard<'a, Guarded<S>>,
+    table: &'a Table<S>,
+}
+
+/// What has been decided and done here.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    pub(crate) evicted: u64,
+}
+
+/// The store has no room for a new key: how long until it may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Full(pub(crate) Span);
+
+/// How a store is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) max_keys: usize,
+    pub(crate) max_receipts: usize,
+    pub(crate) on_full: OnFull,
+}
+
+impl<S: Shape> Store<S> {
+    pub(crate) fn new(rules: Rules<S::Limit>, size: Size) -> Store<S> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        Store {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            places: (0..size.max_keys.div_ceil(KEYS_A_PLACE)).map(|_| OnceLock::new()).collect(),
+            current: Lock::new(Arc::new(rules)),
+            quota: Quota {
+                keys_left: AtomicUsize::new(size.max_keys),
+                receipts_left: AtomicUsize::new(size.max_receipts),
+            },
+            max_keys: size.max_keys,
+            on_full: size.on_full,
+            next_sweep: AtomicUsize::new(0),
+        }
+    }
+
+    /// May a call of this cost happen now? The way of nearly every call, so it does nothing that a check does not need.
+    #[inline]
+    pub(crate) fn check(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
+        let place = self.place(self.place_of(key));
+        place.touch(key);
+        let mut place = place.lock();
+        let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
+        place.bring_up_to_date(slot, now, &self.quota);
+        let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
+        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
+        let decision = S::update(kept, |state| S::check(&rules.limits, state, now, cost));
+        counts.decided(&decision);
+        if let Some(ledger) = ledger
+            && decision.allowed()
+        {
+            ledger.charged(key, now);
+        }
+        decision
+    }
+
+    #[cold]
+    fn check_new(&self, place: &mut Locked<'_, S>, key: Fingerprint, now: Time, cost: u32) -> Decision {
+        let checked = self.on_new(place, key, now, |limits, states, _| check_list(limits, states, now, cost));
+        let decision = checked.unwrap_or_else(|full| full.denial(&place.guarded.rules.limits));
+        place.guarded.counts.decided(&decision);
+        decision
+    }
+
+    /// Takes as much of `up_to` as remains, and says how much.
+    ///
+    /// # Errors
+    /// When the limits do not offer this.
+    pub(crate) fn take(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        up_to: u32,
+    ) -> Result<(Decision, u32), NotOffered> {
+        let mut place = self.lock(self.place_of(key));
+        let taken = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            let taken = take_list(limits, states, now, up_to)?;
+            if taken.1 > 0 {
+                receipts.charged(now);
+            }
+            Ok(taken)
+        });
+        let taken = taken.unwrap_or_else(|full| Ok((full.denial(&place.guarded.rules.limits), 0)))?;
+        place.guarded.counts.decided(&taken.0);
+        Ok(taken)
+    }
+
+    /// The answer to a call that found no room.
+    pub(crate) fn denial(&self, full: Full) -> Decision {
+        full.denial(&self.current.lock().limits)
+    }
+
+    /// Does something with a key: the limits, its states and its receipts are handed in. A key that is not held is
+    /// handed in as one that has never called, and is held afterwards if that changed.
+    ///
+    /// # Errors
+    /// When the key is not held, has to be, and there is no room for another; then nothing was done.
+    pub(crate) fn on_key<R>(&self, key: Fingerprint, now: Time, act: impl Act<S, R>) -> Result<R, Full> {
+        self.on_key_in(&mut self.lock(self.place_of(key)), key, now, act)
+    }
+
+    fn on_key_in<R>(
+        &self,
+        place: &mut Locked<'_, S>,
+        key: Fingerprint,
+        now: Time,
+        act: impl Act<S, R>,
+    ) -> Result<R, Full> {
+        let Some(slot) = place.table.find(key) else { return self.on_new(place, key, now, act) };
+        place.bring_up_to_date(slot, now, &self.quota);
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        let done = place.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
+        Ledger::put(&mut place.guarded.ledger, key, receipts);
+        Ok(done)
+    }
+
+    /// The same for a key that is not held.
+    fn on_new<R>(
+        &self,
+        place: &mut Locked<'_, S>,
+        key: Fingerprint,
+        now: Time,
+        act: impl Act<S, R>,
+    ) -> Result<R, Full> {
+        place.guarded.latest = now.max(place.guarded.latest);
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        let before = receipts.clone();
+        let mut state = S::State::default();
+        let rules = &place.guarded.rules;
+        let done = act(&rules.limits, S::states(&mut state, rules.limits.len()), &mut receipts);
+        let room = if S::is_unseen(&state) { None } else { Some(place.find_room(key, now, self, &[])) };
+        if let Some(Err(full)) = room {
+            Ledger::put(&mut place.guarded.ledger, key, before);
+            return Err(full);
+        }
+        if let Some(Ok(room)) = room {
+            place.settle_in(&room, key, state, &self.quota);
+        }
+        Ledger::put(&mut place.guarded.ledger, key, receipts);
+        Ok(done)
+    }
+
+    /// Forgets a key. Its receipts are void.
+    pub(crate) fn forget(&self, key: Fingerprint) {
+        let mut place = self.lock(self.place_of(key));
+        if let Some(slot) = place.table.find(key) {
+            place.clear(slot);
+            self.quota.keys_left.fetch_add(1, Ordering::Relaxed);
+        }
+        Ledger::void(&mut place.guarded.ledger, key, &self.quota.receipts_left);
+    }
+
+    /// Changes the limits: every key keeps what it has used, and meets them with its next call.
+    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
+        let mut current = self.current.lock();
+        let rules = Arc::new(current.changed(limits, any));
+        for place in self.places.iter().filter_map(OnceLock::get) {
+            let mut place = place.lock();
+            if current.is_last() {
+                place.start_versions_again(&self.quota);
+            }
+            place.guarded.rules = Arc::clone(&rules);
+        }
+        *current = rules;
+    }
+
+    /// How many keys are held, those that have recovered and not yet made room included.
+    pub(crate) fn keys(&self) -> usize {
+        self.max_keys - self.quota.keys_left.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn max_keys(&self) -> usize {
+        self.max_keys
+    }
+
+    /// Adds up what all places have counted. Each is locked for a moment, one after another.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for place in self.places.iter().filter_map(OnceLock::get) {
+            let counts = place.lock().guarded.counts;
+            sum.allowed += counts.allowed;
+            sum.denied += counts.denied;
+            sum.evicted += counts.evicted;
+        }
+        sum
+    }
+
+    #[inline]
+    fn place_of(&self, key: Fingerprint) -> usize {
+        // Below the number of places: the high half of a product with a number below 2^64.
+        let scaled = (u128::from(key.high) * self.places.len() as u128) >> 64;
+        usize::try_from(scaled).unwrap_or(0)
+    }
+
+    #[inline]
+    fn lock(&self, place: usize) -> Locked<'_, S> {
+        self.place(place).lock()
+    }
+
+    #[inline]
+    fn place(&self, place: usize) -> &Place<S> {
+        match self.places[place].get() {
+            Some(place) => place,
+            None => self.open(place),
+        }
+    }
+
+    /// Makes a place, for its first key.
+    #[cold]
+    fn open(&self, place: usize) -> &Place<S> {
+        let current = self.current.lock();
+        self.places[place].get_or_init(|| {
+            Box::new(Place {
+                lock: Lock::new(Guarded {
+                    rules: Arc::clone(&current),
+                    latest: Time::EPOCH,
+                    ledger: None,
+                    counts: Counts::default(),
+                    aside: S::aside(SLOTS),
+                }),
+                table: Table::default(),
+            })
+        })
+    }
+}
+
+/// What can be done with a key.
+pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R {}
+
+impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
+
+impl<S: Shape> Place<S> {
+    /// Asks for the two cache lines that a check most likely needs, so that they come together and not one after the
+    /// other.
+    #[inline]
+    fn touch(&self, key: Fingerprint) {
+        self.lock.touch();
+        self.table.touch(key);
+    }
+
+    #[inline]
+    fn lock(&self) -> Locked<'_, S> {
+        Locked { guarded: self.lock.lock(), table: &self.table }
+    }
+}
+
+impl<S: Shape> Locked<'_, S> {
+    /// Does something with the states of a slot, which must be up to date.
+    #[inline]
+    fn on_slot<R>(&mut self, slot: usize, act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R) -> R {
+        let Guarded { rules, aside, .. } = &mut *self.guarded;
+        let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
+        S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
+    }
+
+    /// The state of a slot.
+    fn kept(&mut self, slot: usize) -> Kept<'_, S> {
+        Kept { inline: &self.table.slot(slot).inline, aside: &mut self.guarded.aside, slot }
+    }
+
+    /// Frees a slot.
+    fn clear(&mut self, slot: usize) {
+        self.table.clear(slot);
+        S::update(self.kept(slot), mem::take);
+    }
+
+    /// Lets the current limits read what older ones have left in a slot.
+    #[inline]
+    fn bring_up_to_date(&mut self, slot: usize, now: Time, quota: &Quota) {
+        self.guarded.latest = now.max(self.guarded.latest);
+        if self.table.slot(slot).version() != self.guarded.rules.version() {
+            self.adopt(slot, now, quota);
+        }
+    }
+
+    #[cold]
+    fn adopt(&mut self, slot: usize, now: Time, quota: &Quota) {
+        // What receipts hold is written in the old numbers.
+        Ledger::void(&mut self.guarded.ledger, self.table.key(slot), &quota.receipts_left);
+        let (times, version) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).version());
+        let rules = Arc::clone(&self.guarded.rules);
+        S::update(self.kept(slot), |state| rules.adopt::<S>(state, version, times));
+        self.table.slot(slot).set_version(rules.version());
+    }
+
+    /// Brings all states to the last version there can be, and counts that as version 0.
+    fn start_versions_again(&mut self, quota: &Quota) {
+        for slot in self.table.held() {
+            self.bring_up_to_date(slot, self.guarded.latest, quota);
+            self.table.slot(slot).set_version(0);
+        }
+    }
+}
+
+impl Counts {
+    #[inline]
+    pub(crate) fn decided(&mut self, decision: &Decision) {
+        if decision.allowed() {
+            self.allowed += 1;
+        } else {
+            self.denied += 1;
+        }
+    }
+}
+
+impl Full {
+    /// The answer to a call that found no room.
+    fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
+        let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
+        // Zero would have the caller come back at once and fail.
+        Decision::no_room(limit, self.0.max(Span::from_micros(1)))
+    }
+}

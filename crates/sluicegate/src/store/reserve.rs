@@ -1,0 +1,112 @@
+//! Reservations: charged now, acted on later, and until then a receipt that can be cancelled or settled.
+//!
+//! Open receipts are bounded twice: in number for the whole store, and for one key, as a cancel looks at all of the
+//! key's. One is forgotten when nobody can want it any more: an hour old at least, and its cost no longer counts.
+
+use super::ledger::Ledger;
+use super::shape::{Kept, Shape};
+use super::{Act, Guarded, Locked, Quota, Store, claim};
+use crate::key::Fingerprint;
+use crate::sync::Ordering;
+use sluicegate_core::receipts::Ask;
+use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::{Decision, Time};
+
+/// The most receipts that one key may have open: a cancel looks at each of them, a few microseconds at this many.
+pub(crate) const RECEIPTS_A_KEY_MAX: usize = 1_024;
+
+/// How long a receipt is remembered at least.
+const REMEMBERED_MICROS: u64 = 3_600_000_000;
+
+/// When all receipts are in use, each further reservation looks for forgotten ones in this many places.
+const PLACES_A_SWEEP: usize = 64;
+
+/// Why nothing could be reserved. (A denial is an answer, not this.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotReserved {
+    NotOffered(NotOffered),
+    TooManyReceipts,
+    TooManyReceiptsOfKey,
+}
+
+impl<S: Shape> Store<S> {
+    /// Charges a key now, to act later. The receipt is open if the answer is yes.
+    ///
+    /// # Errors
+    /// When too many receipts are open, or the limits do not offer it.
+    pub(crate) fn reserve(&self, key: Fingerprint, now: Time, ask: Ask) -> Result<Decision, NotReserved> {
+        if !self.claim_receipt(now) {
+            return Err(NotReserved::TooManyReceipts);
+        }
+        let mut place = self.lock(self.place_of(key));
+        let reserved = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            if receipts.len() >= RECEIPTS_A_KEY_MAX {
+                return Err(NotReserved::TooManyReceiptsOfKey);
+            }
+            receipts.reserve(limits, states, now, ask).map_err(NotReserved::NotOffered)
+        });
+        let reserved = reserved.unwrap_or_else(|full| Ok(full.denial(&place.guarded.rules.limits)));
+        if let Ok(decision) = &reserved {
+            place.guarded.counts.decided(decision);
+        }
+        if !reserved.as_ref().is_ok_and(Decision::allowed) {
+            self.quota.receipts_left.fetch_add(1, Ordering::Relaxed);
+        }
+        if place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.wants_sweeping()) {
+            place.sweep_receipts(now, &self.quota);
+        }
+        reserved
+    }
+
+    /// Cancels, settles or forgets a receipt, as `close` does. What that made free can be opened again.
+    pub(crate) fn close(&self, key: Fingerprint, now: Time, close: impl Act<S, bool>) -> bool {
+        let closed = self.on_key(key, now, |limits, states, receipts| {
+            let before = receipts.len();
+            let done = close(limits, states, receipts);
+            (done, before - receipts.len())
+        });
+        // Without room for the debt of a settlement nothing was done.
+        let Ok((done, closed)) = closed else { return false };
+        self.quota.receipts_left.fetch_add(closed, Ordering::Relaxed);
+        done
+    }
+
+    /// Takes one of the receipts that may still be opened. When there is none, forgotten ones are looked for in a few
+    /// places, the next time in the next few.
+    fn claim_receipt(&self, now: Time) -> bool {
+        if claim(&self.quota.receipts_left) {
+            return true;
+        }
+        let places = self.places.len();
+        let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
+        for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
+            if let Some(place) = self.places[place].get() {
+                place.lock().sweep_receipts(now, &self.quota);
+            }
+        }
+        claim(&self.quota.receipts_left)
+    }
+}
+
+impl<S: Shape> Locked<'_, S> {
+    /// Forgets the receipts that nobody can want any more.
+    fn sweep_receipts(&mut self, now: Time, quota: &Quota) {
+        let made_before = Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED_MICROS));
+        let table = self.table;
+        let Guarded { rules, ledger, aside, .. } = &mut *self.guarded;
+        Ledger::sweep(ledger, &quota.receipts_left, |key, receipts| {
+            let mut forget = |state: &mut S::State| {
+                let states = S::states(state, rules.limits.len());
+                receipts.forget_worthless(&rules.limits, states, now, made_before);
+            };
+            match table.find(key) {
+                None => forget(&mut S::State::default()),
+                Some(slot) if table.slot(slot).version() == rules.version() => {
+                    S::update(Kept { inline: &table.slot(slot).inline, aside, slot }, forget);
+                }
+                // Another version's receipts are void with the key's next call.
+                Some(_) => receipts.forget_made_before(Time::MAX),
+            }
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
+
+use sluicegate_core::several::check_list;
+use sluicegate_core::sliding_log::{Log, SlidingLog};
+use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{mem, slice};
+
+/// What a store is made for. There are three, so that the common one, a single limit with a state of 16 bytes, has
+/// slots of that size and not of the largest.
+pub(crate) trait Shape: Sized + 'static {
+    /// The limits of this shape.
+    type Limit: Algorithm<State: Send> + Clone + Send + Sync;
+    /// What is kept of a key; the default is a key that has never called.
+    type State: Default + Send;
+    /// What of it lies in the slot, beside the fingerprint.
+    type Inline: Default + Send + Sync;
+    /// What of all slots lies elsewhere, under the place's lock.
+    type Aside: Send;
+
+    /// The limit, if it is of this shape.
+    fn limit(limit: &AnyLimit) -> Option<Self::Limit>;
+
+    /// For so many slots.
+    fn aside(slots: usize) -> Self::Aside;
+
+    /// Looks at a slot's state.
+    fn read<R>(kept: Kept<'_, Self>, look: impl FnOnce(&Self::State) -> R) -> R;
+
+    /// Changes a slot's state.
+    fn update<R>(kept: Kept<'_, Self>, act: impl FnOnce(&mut Self::State) -> R) -> R;
+
+    /// A state for each limit.
+    fn states(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
+
+    /// Checks all limits.
+    #[inline]
+    fn check(limits: &[Self::Limit], state: &mut Self::State, now: Time, cost: u32) -> Decision {
+        check_list(limits, Self::states(state, limits.len()), now, cost)
+    }
+
+    /// The states of a key that has called; perhaps none of one that has not.
+    fn seen(state: &Self::State) -> &[StateOf<Self>];
+
+    /// Whether this is a key that has never called.
+    fn is_unseen(state: &Self::State) -> bool;
+
+    /// Hands the states out, to be decided on together with those of other shapes.
+    fn lend(state: Self::State, limits: usize) -> Vec<AnyState>;
+
+    /// Takes them back.
+    fn take_back(states: Vec<AnyState>) -> Self::State;
+}
+
+/// One limit's state, in a store of this shape.
+pub(crate) type StateOf<S> = <<S as Shape>::Limit as Algorithm>::State;
+
+/// Where the state of one slot is.
+pub(crate) struct Kept<'a, S: Shape> {
+    pub(super) inline: &'a S::Inline,
+    pub(super) aside: &'a mut S::Aside,
+    pub(super) slot: usize,
+}
+
+/// One limit with a cell: all in the slot.
+pub(crate) struct Cells;
+
+/// One sliding log.
+pub(crate) struct Logs;
+
+/// Several limits of any kind.
+pub(crate) struct Lists;
+
+/// A cell, in words of the same size: what was just written is read fast only if it is read as it was written.
+#[derive(Default)]
+pub(crate) struct CellWords {
+    at: AtomicU64,
+    a: AtomicU32,
+    b: AtomicU32,
+}
+
+impl CellWords {
+    #[inline]
+    fn load(&self) -> Cell {
+        Cell {
+            at: self.at.load(Ordering::Relaxed),
+            a: self.a.load(Ordering::Relaxed),
+            b: self.b.load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline]
+    fn store(&self, cell: Cell) {
+        self.at.store(cell.at, Ordering::Relaxed);
+        self.a.store(cell.a, Ordering::Relaxed);
+        self.b.store(cell.b, Ordering::Relaxed);
+    }
+}
+
+impl Shape for Cells {
+    type Limit = CellLimit;
+    type State = Cell;
+    type Inline = CellWords;
+    type Aside = ();
+
+    fn limit(limit: &AnyLimit) -> Option<CellLimit> {
+        match limit {
+            AnyLimit::Cell(limit) => Some(limit.clone()),
+            AnyLimit::Log(_) => None,
+        }
+    }
+
+    fn aside(_slots: usize) {}
+
+    #[inline]
+    fn read<R>(kept: Kept<'_, Cells>, look: impl FnOnce(&Cell) -> R) -> R {
+        look(&kept.inline.load())
+    }
+
+    #[inline]
+    fn update<R>(kept: Kept<'_, Cells>, act: impl FnOnce(&mut Cell) -> R) -> R {
+        let mut cell = kept.inline.load();
+        let done = act(&mut cell);
+        kept.inline.store(cell);
+        done
+    }
+
+    #[inline]
+    fn check(limits: &[CellLimit], cell: &mut Cell, now: Time, cost: u32) -> Decision {
+        match limits {
+            [limit] => limit.check(cell, now, cost),
+            _ => unreachable!("a store of cells has one limit"),
+        }
+    }
+
+    #[inline]
+    fn states(state: &mut Cell, _limits: usize) -> &mut [Cell] {
+        slice::from_mut(state)
+    }
+
+    #[inline]
+    fn seen(state: &Cell) -> &[Cell] {
+        slice::from_ref(state)
+    }
+
+    fn is_unseen(state: &Cell) -> bool {
+        *state == Cell::UNSEEN
+    }
+
+    fn lend(state: Cell, _limits: usize) -> Vec<AnyState> {
+        vec![AnyState::Cell(state)]
+    }
+
+    fn take_back(states: Vec<AnyState>) -> Cell {
+        match states.into_iter().next() {
+            Some(AnyState::Cell(cell)) => cell,
+            _ => Cell::UNSEEN,
+        }
+    }
+}
+
+impl Shape for Logs {
+    type Limit = SlidingLog;
+    type State = Log;
+    type Inline = ();
+    type Aside = Box<[Log]>;
+
+    fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
+        match limit {
+            AnyLimit::Log(limit) => Some(limit.clone()),
+            AnyLimit::Cell(_) => None,
+        }
+    }
+
+    fn aside(slots: usize) -> Box<[Log]> {
+        vec![Log::EMPTY; slots].into_boxed_slice()
+    }
+
+    fn read<R>(kept: Kept<'_, Logs>, look: impl FnOnce(&Log) -> R) -> R {
+        look(&kept.aside[kept.slot])
+    }
+
+    fn update<R>(kept: Kept<'_, Logs>, act: impl FnOnce(&mut Log) -> R) -> R {
+        act(&mut kept.aside[kept.slot])
+    }
+
+    fn states(state: &mut Log, _limits: usize) -> &mut [Log] {
+        slice::from_mut(state)
+    }
+
+    fn seen(state: &Log) -> &[Log] {
+        slice::from_ref(state)
+    }
+
+    fn is_unseen(state: &Log) -> bool {
+        *state == Log::EMPTY
+    }
+
+    fn lend(state: Log, _limits: usize) -> Vec<AnyState> {
+        vec![AnyState::Log(Box::new(state))]
+    }
+
+    fn take_back(states: Vec<AnyState>) -> Log {
+        match states.into_iter().next() {
+            Some(AnyState::Log(log)) => *log,
+            _ => Log::EMPTY,
+        }
+    }
+}
+
+impl Shape for Lists {
+    type Limit = AnyLimit;
+    /// Empty for a key that has never called.
+    type State = Box<[AnyState]>;
+    type Inline = ();
+    type Aside = Box<[Box<[AnyState]>]>;
+
+    fn limit(limit: &AnyLimit) -> Option<AnyLimit> {
+        Some(limit.clone())
+    }
+
+    fn aside(slots: usize) -> Self::Aside {
+        vec![Box::default(); slots].into_boxed_slice()
+    }
+
+    fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {
+        look(&kept.aside[kept.slot])
+    }
+
+    fn update<R>(kept: Kept<'_, Lists>, act: impl FnOnce(&mut Self::State) -> R) -> R {
+        act(&mut kept.aside[kept.slot])
+    }
+
+    fn states(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {
+        if state.len() != limits {
+            // Unseen, or from a list of another length, which a change of limits has just brought.
+            let mut states = mem::take(state).into_vec();
+            states.resize_with(limits, AnyState::default);
+            *state = states.into_boxed_slice();
+        }
+        state
+    }
+
+    fn seen(state: &Box<[AnyState]>) -> &[AnyState] {
+        state
+    }
+
+    fn is_unseen(state: &Box<[AnyState]>) -> bool {
+        state.iter().all(|state| *state == AnyState::default())
+    }
+
+    fn lend(mut state: Box<[AnyState]>, limits: usize) -> Vec<AnyState> {
+        Lists::states(&mut state, limits);
+        state.into_vec()
+    }
+
+    fn take_back(states: Vec<AnyState>) -> Box<[AnyState]> {
+        states.into_boxed_slice()
+    }
+}

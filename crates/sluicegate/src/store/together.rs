@@ -1,0 +1,244 @@
+//! Calls on several keys, perhaps of several limiters, that are charged all or nothing.
+//!
+//! All places that hold one of the keys are locked, in the one order that everybody keeps: by store, then by place.
+//! Then the states are handed out, decided on by the core as one, and put back.
+
+use super::ledger::Ledger;
+use super::room::Room;
+use super::shape::Shape;
+use super::{Full, Locked, Store};
+use crate::key::Fingerprint;
+use crate::sync::Ordering;
+use sluicegate_core::algorithm::{Algorithm as _, Verb};
+use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::{AnyLimit, AnyState, Decision, Time};
+use std::mem;
+use std::sync::Arc;
+
+/// One of the calls.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) store: &'a dyn AnyStore,
+    pub(crate) key: Fingerprint,
+    pub(crate) cost: u32,
+}
+
+/// A store of any shape.
+pub(crate) trait AnyStore: Send + Sync {
+    /// Where a key is, in the order in which places are locked.
+    fn whereabouts(&self, key: Fingerprint) -> Whereabouts;
+
+    /// Makes the place if need be, so that locking it later takes no other lock.
+    fn prepare(&self, place: usize);
+
+    fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_>;
+}
+
+/// A store and a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Whereabouts {
+    store: u64,
+    place: usize,
+}
+
+/// A place that is locked.
+pub(crate) trait LockedAny {
+    /// Hands out the states of a key, and where they belong if the key is held.
+    fn lend(&mut self, key: Fingerprint, now: Time) -> Lent;
+
+    /// Makes room for a key that is not held.
+    fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full>;
+
+    /// Gives up the room that was made for a key.
+    fn give_up(&mut self, slot: usize);
+
+    /// Puts states back.
+    fn put_back(&mut self, slot: usize, states: Vec<AnyState>);
+
+    /// Counts the decision; if it was charged, receipts have to know.
+    fn decided(&mut self, key: Fingerprint, now: Time, decision: &Decision);
+
+    fn denial(&self, full: Full) -> Decision;
+}
+
+/// The states of a key, handed out.
+pub(crate) struct Lent {
+    limits: Arc<[AnyLimit]>,
+    states: Vec<AnyState>,
+    slot: Option<usize>,
+}
+
+impl Lent {
+    /// Whether the limit is one that counts denied calls. (That is the one kind that offers no take.)
+    fn counts_denied(&self) -> bool {
+        !self.limits.iter().all(|limit| limit.offers(Verb::Take))
+    }
+}
+
+/// Charges all calls or none. The same key twice is one key with both costs.
+///
+/// # Errors
+/// When a call's limit counts denied calls: which call. Then none was decided on.
+pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, Call<'a>> {
+    let calls = merged(calls);
+    let mut order: Vec<(Whereabouts, &dyn AnyStore)> =
+        calls.iter().map(|call| (call.whereabouts(), call.store)).collect();
+    order.sort_by_key(|(whereabouts, _)| *whereabouts);
+    order.dedup_by_key(|(whereabouts, _)| *whereabouts);
+    for (whereabouts, store) in &order {
+        store.prepare(whereabouts.place);
+    }
+    let mut places: Vec<Box<dyn LockedAny + '_>> =
+        order.iter().map(|(whereabouts, store)| store.lock_any(whereabouts.place)).collect();
+    // Where each call's place is among the locked ones. It is there: that is what was locked.
+    let place_of = |call: &Call<'_>| {
+        let whereabouts = call.whereabouts();
+        order.partition_point(|(other, _)| *other < whereabouts)
+    };
+
+    let mut lent: Vec<Lent> = calls.iter().map(|call| places[place_of(call)].lend(call.key, now)).collect();
+    let counts_denied = lent.iter().position(Lent::counts_denied);
+    let peeked = peek_all(&parts(&calls, &mut lent), now);
+    let decided = match counts_denied {
+        Some(index) => Err(calls[index]),
+        None if peeked.allowed() => {
+            let room = make_room(&calls, &mut lent, &mut places, &place_of, now);
+            Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(&calls, &mut lent), now)))
+        }
+        None => Ok(peeked),
+    };
+    for (call, lent) in calls.iter().zip(lent) {
+        let place = &mut places[place_of(call)];
+        if let Some(slot) = lent.slot {
+            place.put_back(slot, lent.states);
+        }
+        if let Ok(decision) = &decided {
+            place.decided(call.key, now, decision);
+        }
+    }
+    decided
+}
+
+/// Room for every key that is not held and will be: for all, or for none.
+fn make_room(
+    calls: &[Call<'_>],
+    lent: &mut [Lent],
+    places: &mut [Box<dyn LockedAny + '_>],
+    place_of: &impl Fn(&Call<'_>) -> usize,
+    now: Time,
+) -> Result<(), Decision> {
+    let mut made: Vec<usize> = Vec::new();
+    for index in (0..calls.len()).filter(|index| calls[*index].cost > 0) {
+        if lent[index].slot.is_some() {
+            continue;
+        }
+        let place = place_of(&calls[index]);
+        let in_use = calls.iter().zip(&*lent).filter(|(call, _)| place_of(call) == place);
+        let pinned: Vec<usize> = in_use.filter_map(|(_, lent)| lent.slot).collect();
+        match places[place].make_room(calls[index].key, now, &pinned) {
+            Ok(slot) => {
+                lent[index].slot = Some(slot);
+                made.push(index);
+            }
+            Err(full) => {
+                for index in made {
+                    if let Some(slot) = lent[index].slot.take() {
+                        places[place_of(&calls[index])].give_up(slot);
+                    }
+                }
+                return Err(places[place].denial(full));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn parts<'a>(calls: &[Call<'_>], lent: &'a mut [Lent]) -> Vec<Part<'a, AnyLimit>> {
+    let parts = |(call, lent): (&Call<'_>, &'a mut Lent)| {
+        let cost = call.cost;
+        lent.limits.iter().zip(&mut lent.states).map(move |(limit, state)| Part { limit, state, cost })
+    };
+    calls.iter().zip(lent).flat_map(parts).collect()
+}
+
+fn merged<'a>(calls: &[Call<'a>]) -> Vec<Call<'a>> {
+    let mut merged: Vec<Call<'a>> = Vec::with_capacity(calls.len());
+    for call in calls {
+        match merged.iter_mut().find(|other| other.is_same_key(call)) {
+            Some(other) => other.cost = other.cost.saturating_add(call.cost),
+            None => merged.push(*call),
+        }
+    }
+    merged
+}
+
+impl Call<'_> {
+    fn whereabouts(&self) -> Whereabouts {
+        self.store.whereabouts(self.key)
+    }
+
+    pub(crate) fn is_same_key(&self, other: &Call<'_>) -> bool {
+        self.key == other.key && self.whereabouts() == other.whereabouts()
+    }
+}
+
+impl<S: Shape> AnyStore for Store<S> {
+    fn whereabouts(&self, key: Fingerprint) -> Whereabouts {
+        Whereabouts { store: self.id, place: self.place_of(key) }
+    }
+
+    fn prepare(&self, place: usize) {
+        self.place(place);
+    }
+
+    fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_> {
+        Box::new(LockedPlace { store: self, place: self.lock(place) })
+    }
+}
+
+struct LockedPlace<'a, S: Shape> {
+    store: &'a Store<S>,
+    place: Locked<'a, S>,
+}
+
+impl<S: Shape> LockedAny for LockedPlace<'_, S> {
+    fn lend(&mut self, key: Fingerprint, now: Time) -> Lent {
+        let place = &mut self.place;
+        let slot = place.table.find(key);
+        let state = slot.map_or_else(S::State::default, |slot| {
+            place.bring_up_to_date(slot, now, &self.store.quota);
+            S::update(place.kept(slot), mem::take)
+        });
+        let limits = Arc::clone(&place.guarded.rules.any);
+        Lent { states: S::lend(state, limits.len()), limits, slot }
+    }
+
+    fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full> {
+        let room: Room = self.place.find_room(key, now, self.store, pinned)?;
+        self.place.settle_in(&room, key, S::State::default(), &self.store.quota);
+        Ok(room.slot)
+    }
+
+    fn give_up(&mut self, slot: usize) {
+        self.place.clear(slot);
+        self.store.quota.keys_left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn put_back(&mut self, slot: usize, states: Vec<AnyState>) {
+        S::update(self.place.kept(slot), |state| *state = S::take_back(states));
+    }
+
+    fn decided(&mut self, key: Fingerprint, now: Time, decision: &Decision) {
+        let place = &mut self.place.guarded;
+        place.counts.decided(decision);
+        if decision.allowed()
+            && let Some(ledger) = &mut place.ledger
+        {
+            Ledger::charged(ledger, key, now);
+        }
+    }
+
+    fn denial(&self, full: Full) -> Decision {
+        full.denial(&self.place.guarded.rules.limits)
+    }
+}
