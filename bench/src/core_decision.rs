@@ -1,6 +1,6 @@
 //! One decision: state in, decision out, no clock and no store; beside a bare compare-and-swap and governor's check.
 
-use crate::median;
+use crate::measure::{Contender, head, interleaved, nanos_each, row};
 use governor::clock::{Clock as _, FakeRelativeClock};
 use governor::{Quota, RateLimiter};
 use nonzero_ext::nonzero;
@@ -15,29 +15,33 @@ use sluicegate::core::token_bucket::TokenBucket;
 use sluicegate::core::{Algorithm, Decision, Rate, RetryAfter, Span, Time};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const ROUNDS: usize = 41;
-const DECISIONS: u32 = 200_000;
+pub const ROUNDS: usize = 41;
+const DECISIONS: u64 = 200_000;
 /// 2026-11-11T12:00:00Z
 const NOON: u64 = 1_794_398_400_000_000;
 
-/// A name, and what does that many decisions in a row.
-type Contender = (&'static str, Box<dyn FnMut(u32)>);
+const SWAP: &str = "bare compare-and-swap";
+const TICKING: &str = "governor direct, its own clock";
+const STILL: &str = "governor direct, a fake clock";
+
+/// A decision, made that many times in a row.
+fn contender(name: &str, mut decide: impl FnMut() + 'static) -> Contender<'static> {
+    (name.to_owned(), Box::new(move || nanos_each(DECISIONS, || (0..DECISIONS).for_each(|_| decide()))))
+}
 
 /// Decisions by a limit on one key, `step` microseconds apart.
-fn decide<A: Algorithm + 'static>(limit: A, step: u64) -> Box<dyn FnMut(u32)>
+fn decide<A: Algorithm + 'static>(name: &str, limit: A, step: u64) -> Contender<'static>
 where
     A::State: 'static,
 {
     let (mut state, mut now) = (A::State::default(), NOON);
-    Box::new(move |decisions| {
-        for _ in 0..decisions {
-            now += step;
-            let at = Time::saturating_from_micros(now);
-            let decision = black_box(&limit).check(black_box(&mut state), at, black_box(1));
-            black_box(read(&decision));
-        }
+    contender(name, move || {
+        now += step;
+        let at = Time::saturating_from_micros(now);
+        let decision = black_box(&limit).check(black_box(&mut state), at, black_box(1));
+        black_box(read(&decision));
     })
 }
 
@@ -57,7 +61,7 @@ fn per_second(count: u64) -> Rate {
 }
 
 /// The limits allow 1000 a second: a call each 1000 µs is allowed, one each 10 µs is denied ninety-nine times in a hundred.
-fn contenders(step: u64) -> Vec<Contender> {
+fn contenders(step: u64) -> Vec<Contender<'static>> {
     let calendar: Limit = "fixed-window 1000000000/day tz=Asia/Shanghai".parse().expect("a limit");
     let any: Limit = "token-bucket 1000/s".parse().expect("a limit");
     let window = FixedWindow::aligned(per_second(1_000), Time::EPOCH);
@@ -66,74 +70,50 @@ fn contenders(step: u64) -> Vec<Contender> {
     let still = RateLimiter::direct_with_clock(Quota::per_second(nonzero!(1_000_u32)), clock.clone());
     let ticking = RateLimiter::direct(Quota::per_second(nonzero!(1_000_u32)));
     assert!(clock.now() == clock.now(), "a clock that stands still");
+    let thousand = per_second(1_000);
     vec![
-        (
-            "bare compare-and-swap",
-            Box::new(move |decisions| {
-                for _ in 0..decisions {
-                    let old = swap.load(Ordering::Acquire);
-                    let new = black_box(old + 1);
-                    let _ = black_box(swap.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire));
-                }
-            }),
-        ),
-        (
-            "governor direct, its own clock",
-            Box::new(move |decisions| {
-                for _ in 0..decisions {
-                    let _ = black_box(black_box(&ticking).check());
-                }
-            }),
-        ),
-        (
-            "governor direct, a fake clock",
-            Box::new(move |decisions| {
-                for _ in 0..decisions {
-                    clock.advance(Duration::from_micros(step));
-                    let _ = black_box(black_box(&still).check());
-                }
-            }),
-        ),
-        ("token-bucket", decide(TokenBucket::new(per_second(1_000), 1_000).expect("a limit"), step)),
-        (
+        contender(SWAP, move || {
+            let old = swap.load(Ordering::Acquire);
+            let new = black_box(old + 1);
+            let _ = black_box(swap.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire));
+        }),
+        contender(TICKING, move || drop(black_box(black_box(&ticking).check()))),
+        contender(STILL, move || {
+            clock.advance(Duration::from_micros(step));
+            let _ = black_box(black_box(&still).check());
+        }),
+        decide("token-bucket", TokenBucket::new(thousand, 1_000).expect("a limit"), step),
+        decide(
             "token-bucket 7/s (remainders)",
-            decide(TokenBucket::new(per_second(7), 7).expect("a limit"), step * 143),
+            TokenBucket::new(per_second(7), 7).expect("a limit"),
+            step * 143,
         ),
-        ("token-bucket, as any limit", decide(any.made_at(Time::EPOCH), step)),
-        ("leaky-bucket", decide(LeakyBucket::new(per_second(1_000), 1_000).expect("a limit"), step)),
-        ("min-interval", decide(MinInterval::new(Span::from_micros(1_000)).expect("a limit"), step)),
-        ("pacer", decide(Pacer::new(per_second(1_000), 1_000).expect("a limit"), step)),
-        ("fixed-window", decide(window, step)),
-        ("fixed-window, a calendar day", decide(calendar.made_at(Time::EPOCH), step)),
-        ("sliding-window", decide(SlidingWindow::new(per_second(1_000)), step)),
-        ("sliding-log 1000/s", decide(SlidingLog::new(per_second(1_000)).expect("a limit"), step)),
+        decide("token-bucket, as any limit", any.made_at(Time::EPOCH), step),
+        decide("leaky-bucket", LeakyBucket::new(thousand, 1_000).expect("a limit"), step),
+        decide("min-interval", MinInterval::new(Span::from_micros(1_000)).expect("a limit"), step),
+        decide("pacer", Pacer::new(thousand, 1_000).expect("a limit"), step),
+        decide("fixed-window", window, step),
+        decide("fixed-window, a calendar day", calendar.made_at(Time::EPOCH), step),
+        decide("sliding-window", SlidingWindow::new(thousand), step),
+        decide("sliding-log 1000/s", SlidingLog::new(thousand).expect("a limit"), step),
     ]
 }
 
-pub fn run() {
-    let mut columns = Vec::new();
-    for step in [1_000, 10] {
-        let mut contenders = contenders(step);
-        let mut rounds = vec![Vec::new(); contenders.len()];
-        for _ in 0..ROUNDS {
-            for ((_, decide), times) in contenders.iter_mut().zip(&mut rounds) {
-                let began = Instant::now();
-                decide(DECISIONS);
-                times.push(began.elapsed().as_secs_f64() * 1e9 / f64::from(DECISIONS));
-            }
-        }
-        let names: Vec<&str> = contenders.iter().map(|(name, _)| *name).collect();
-        columns.push((names, rounds.into_iter().map(median).collect::<Vec<f64>>()));
-    }
-    let [(names, allowed), (_, denied)] = columns.as_slice() else { return };
-    println!("One decision on one hot key, ns (median of {ROUNDS} interleaved rounds of {DECISIONS}):\n");
-    println!(
-        "| | allowed | denied | of a compare-and-swap | of governor, its clock | of governor, fake clock |"
-    );
-    println!("|---|---|---|---|---|---|");
-    for (place, name) in names.iter().enumerate() {
-        let [ours, denied] = [allowed[place], denied[place]];
-        let ratio = |rival: usize| format!("{:.2}", ours / allowed[rival]);
-        println!("| {name} | {ours:.1} | {denied:.1} | {} | {} | {} |", ratio(0), ratio(1), ratio(2));
+pub fn run(rounds: usize) {
+    let [allowed, denied] = [1_000, 10].map(|step| interleaved(contenders(step), rounds));
+    println!("One decision on one hot key, ns (median of {rounds} interleaved rounds of {DECISIONS}):\n");
+    head([
+        "",
+        "allowed",
+        "lowest to highest",
+        "denied",
+        "of a compare-and-swap",
+        "of governor, its clock",
+        "of governor, fake clock",
+    ]);
+    for name in allowed.names() {
+        let ([median, spread], denied) = (allowed.spread(name), format!("{:.1}", denied.median(name)));
+        let [swap, ticking, still] = [SWAP, TICKING, STILL].map(|rival| allowed.ratio_cell(name, rival));
+        row([name.to_owned(), median, spread, denied, swap, ticking, still]);
     }
 }

@@ -4,16 +4,80 @@
 //! the median round, so that a noisy moment of the machine hits all alike and counts for none.
 
 mod core_decision;
+mod flood;
+mod histogram;
+mod input;
+mod keyed;
+mod measure;
+mod memory;
 mod replay;
+mod steady;
+mod walk;
 
-fn main() {
-    core_decision::run();
-    println!();
-    replay::run();
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Ours beside the rivals. Every table is Markdown, to be put into docs/benchmarks.md.
+
+    cargo run --release -- [WHAT [NUMBER]]
+
+core [ROUNDS]     a decision without clock and store                                 5 seconds
+replay [ROUNDS]   sluice replay from end to end                                      2 minutes
+keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys      2 minutes
+memory [KEYS]     bytes a key, with 10 million keys                                  2 minutes, 4 GB
+steady [KEYS]     the slowest calls with 10 million keys that come and go            1 minute, 3 GB
+flood [KEYS]      100 million new keys against a limiter for one million             3 minutes
+all               all of them                                                        10 minutes
+
+Without an argument: all but the flood. Memory and flood read /proc/self/status, so they need Linux.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (what, number) = match *arguments.as_slice() {
+        [] => ("", None),
+        [what] => (what, None),
+        [memory::CHILD, case, keys] => {
+            memory::child(case, keys);
+            return ExitCode::SUCCESS;
+        }
+        [what, number] => match number.replace('_', "").parse::<u64>() {
+            Ok(number @ 1..) => (what, Some(number)),
+            _ => return refuse(number),
+        },
+        [_, _, more, ..] => return refuse(more),
+    };
+    let rounds = |usual: usize| number.map_or(usual, |number| number as usize);
+    match what {
+        "--help" | "-h" | "help" => print!("{HELP}"),
+        "core" => core_decision::run(rounds(core_decision::ROUNDS)),
+        "replay" => replay::run(rounds(replay::ROUNDS)),
+        "keyed" => keyed::run(rounds(keyed::ROUNDS)),
+        "memory" => memory::run(number.unwrap_or(memory::KEYS)),
+        "steady" => steady::run(number.unwrap_or(steady::KEYS)),
+        "flood" => flood::run(number.unwrap_or(flood::KEYS)),
+        "" | "all" if number.is_none() => {
+            core_decision::run(core_decision::ROUNDS);
+            println!();
+            replay::run(replay::ROUNDS);
+            println!();
+            keyed::run(keyed::ROUNDS);
+            println!();
+            memory::run(memory::KEYS);
+            println!();
+            steady::run(steady::KEYS);
+            if what == "all" {
+                println!();
+                flood::run(flood::KEYS);
+            }
+        }
+        _ => return refuse(what),
+    }
+    ExitCode::SUCCESS
 }
 
-/// The median of some figures.
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+fn refuse(argument: &str) -> ExitCode {
+    eprintln!("what is \"{argument}\"?\n\n{HELP}");
+    ExitCode::FAILURE
 }

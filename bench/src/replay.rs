@@ -1,6 +1,6 @@
 //! `sluice replay` from end to end: CSV in memory in, decisions out to nowhere.
 
-use crate::median;
+use crate::measure::{head, median};
 use sluicegate::Limit;
 use sluicegate_sim::Replay;
 use sluicegate_sim::replay::run as run_trace;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 const ROWS: u64 = 1_000_000;
-const ROUNDS: usize = 5;
+pub const ROUNDS: usize = 5;
 
 const LIMITS: [&[&str]; 7] = [
     &["token-bucket 10/s burst=50"],
@@ -33,15 +33,14 @@ fn trace(keys: u64) -> String {
     text
 }
 
-pub fn run() {
+pub fn run(rounds: usize) {
     println!(
-        "Replay, million rows a second on one core (median of {ROUNDS} interleaved rounds of {ROWS} rows):\n"
+        "Replay, million rows a second on one core (median of {rounds} interleaved rounds of {ROWS} rows):\n"
     );
-    println!("| limits | 1000 keys | 10 000 keys | 100 000 keys | 1 000 000 keys |");
-    println!("|---|---|---|---|---|");
+    head(["limits", "1000 keys", "10 000 keys", "100 000 keys", "1 000 000 keys"]);
     let traces = [1_000, 10_000, 100_000, 1_000_000].map(trace);
     let mut figures = vec![vec![Vec::new(); traces.len()]; LIMITS.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (limits, row) in LIMITS.iter().zip(&mut figures) {
             for (trace, rates) in traces.iter().zip(row) {
                 // Once for nothing: what a run before left to the allocator to clean up is no part of this one.

@@ -10,7 +10,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to a person")]
 
 use sluicegate::Limit;
-use sluicegate_conformance::{InCore, Mismatch, Report, random_traces, random_verbs};
+use sluicegate_conformance::{
+    AccountInCore, InCore, InLibrary, Mismatch, Report, random_traces, random_verbs,
+};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -38,8 +40,11 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
         tell(algorithm.unwrap_or("lists of limits"), report, began);
     }
     let (mut report, began) = (Report::default(), Instant::now());
-    random_verbs(seed, decisions, &mut report)?;
+    random_verbs(seed, decisions, true, AccountInCore::new, &mut report)?;
     tell("all verbs", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_verbs(seed, decisions, false, InLibrary::new, &mut report)?;
+    tell("in the library", report, began);
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! The core as a subject: every key's state in a map, nothing else.
 
 use crate::subject::{Answer, Subject};
+use crate::verbs::OneKey;
 use sluicegate::Limit;
-use sluicegate::core::Account;
-use sluicegate::core::{AnyLimit, Time};
+use sluicegate::core::receipts::Receipt;
+use sluicegate::core::verbs::NotOffered;
+use sluicegate::core::{Account, AnyLimit, Decision, Span, Time};
 use std::collections::HashMap;
 
 /// The core, asked directly.
@@ -24,5 +26,65 @@ impl Subject for InCore {
     fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
         let account = self.keys.entry(key.to_vec()).or_default();
         account.check(&self.limits, at, cost).into()
+    }
+}
+
+/// One key of the core.
+#[derive(Debug)]
+pub struct AccountInCore {
+    limits: Vec<AnyLimit>,
+    account: Account<AnyLimit>,
+}
+
+impl AccountInCore {
+    /// A fresh key under limits made at `start`.
+    pub fn new(limits: &[Limit], start: Time) -> AccountInCore {
+        let limits = limits.iter().map(|limit| limit.made_at(start)).collect();
+        AccountInCore { limits, account: Account::default() }
+    }
+}
+
+impl OneKey for AccountInCore {
+    type Receipt = Receipt;
+
+    fn check(&mut self, now: Time, cost: u32) -> Decision {
+        self.account.check(&self.limits, now, cost)
+    }
+
+    fn peek(&mut self, now: Time, cost: u32) -> Decision {
+        self.account.peek(&self.limits, now, cost)
+    }
+
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+        self.account.take(&self.limits, now, up_to)
+    }
+
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+        self.account.refund(&self.limits, now, cost)
+    }
+
+    fn reserve(
+        &mut self,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<(Decision, Option<Receipt>), NotOffered> {
+        self.account.reserve(&self.limits, now, cost, max_wait)
+    }
+
+    fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
+        self.account.cancel(&self.limits, now, receipt)
+    }
+
+    fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
+        self.account.settle(&self.limits, now, receipt, used)
+    }
+
+    fn next_window(&mut self, now: Time) -> Time {
+        self.account.next_window(&self.limits, now)
+    }
+
+    fn reset(&mut self) {
+        self.account.reset();
     }
 }

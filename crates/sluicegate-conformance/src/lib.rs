@@ -17,6 +17,7 @@
 
 mod compare;
 mod in_core;
+mod in_library;
 mod subject;
 mod verbs;
 
@@ -25,6 +26,7 @@ pub mod random;
 pub mod vectors;
 
 pub use compare::{Mismatch, Report, random_traces, suite};
-pub use in_core::InCore;
+pub use in_core::{AccountInCore, InCore};
+pub use in_library::InLibrary;
 pub use subject::{Answer, Subject};
-pub use verbs::random_verbs;
+pub use verbs::{OneKey, random_verbs};

@@ -1,4 +1,4 @@
-//! Every verb in any order on one key: the core's account beside the model.
+//! Every verb in any order on one key: a subject beside the model.
 
 use crate::compare::{Mismatch, Report, TRACE_LENGTH, limits_text};
 use crate::oracle;
@@ -7,18 +7,63 @@ use crate::subject::Answer;
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::core::receipts::Receipt;
 use sluicegate::core::verbs::NotOffered;
-use sluicegate::core::{Account, AnyLimit, Decision, Span, Time};
+use sluicegate::core::{Decision, Span, Time};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
 
-/// Random verbs in any order on one key of the core: check, peek, take, refund, reserve, cancel, settle, next window
-/// and reset, each compared with the model.
+/// One key of whatever offers every verb.
+pub trait OneKey {
+    /// Names a reservation.
+    type Receipt: Copy;
+
+    /// May the call happen?
+    fn check(&mut self, now: Time, cost: u32) -> Decision;
+    /// Would it be allowed?
+    fn peek(&mut self, now: Time, cost: u32) -> Decision;
+    /// Takes as much as remains.
+    ///
+    /// # Errors
+    /// When the limits do not offer it.
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered>;
+    /// Gives cost back.
+    ///
+    /// # Errors
+    /// When the limits do not offer it.
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered>;
+    /// Charges now, to act later.
+    ///
+    /// # Errors
+    /// When the limits do not offer it.
+    fn reserve(
+        &mut self,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<(Decision, Option<Self::Receipt>), NotOffered>;
+    /// Gives a reservation back.
+    fn cancel(&mut self, now: Time, receipt: Self::Receipt) -> bool;
+    /// Says what a reservation has used.
+    fn settle(&mut self, now: Time, receipt: Self::Receipt, used: u32) -> bool;
+    /// When the next window starts.
+    fn next_window(&mut self, now: Time) -> Time;
+    /// Forgets everything.
+    fn reset(&mut self);
+}
+
+/// Random verbs in any order on one key: check, peek, take, refund, reserve, cancel, settle, next window and reset,
+/// each compared with the model. `make` makes a fresh key under limits that are made at a time; `steps_back` says
+/// whether time may step back in between.
 ///
 /// # Errors
 /// At the first answer that is not the model's.
-pub fn random_verbs(seed: u64, operations: u64, report: &mut Report) -> Result<(), Mismatch> {
+pub fn random_verbs<K: OneKey>(
+    seed: u64,
+    operations: u64,
+    steps_back: bool,
+    mut make: impl FnMut(&[Limit], Time) -> K,
+    report: &mut Report,
+) -> Result<(), Mismatch> {
     let mut rng = Rng::with_seed(seed);
     let until = report.checks + operations;
     while report.checks < until {
@@ -27,15 +72,21 @@ pub fn random_verbs(seed: u64, operations: u64, report: &mut Report) -> Result<(
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None => random::list(&mut rng),
         };
-        run(&mut rng, &limits, report)?;
+        run(&mut rng, &limits, steps_back, &mut make, report)?;
         report.cases += 1;
     }
     Ok(())
 }
 
-fn run(rng: &mut Rng, limits: &[Limit], report: &mut Report) -> Result<(), Mismatch> {
+fn run<K: OneKey>(
+    rng: &mut Rng,
+    limits: &[Limit],
+    steps_back: bool,
+    make: &mut impl FnMut(&[Limit], Time) -> K,
+    report: &mut Report,
+) -> Result<(), Mismatch> {
     let start = random::start(rng);
-    let may_step_back = rng.u8(..4) == 0;
+    let may_step_back = rng.u8(..4) == 0 && steps_back;
     let mut at = start;
     let mut moments = Vec::new();
     for _ in 0..TRACE_LENGTH {
@@ -47,8 +98,7 @@ fn run(rng: &mut Rng, limits: &[Limit], report: &mut Report) -> Result<(), Misma
         moments.iter().copied().min().unwrap_or(start)..=moments.iter().copied().max().unwrap_or(start);
     let mut both = Both {
         limits,
-        made: limits.iter().map(|limit| limit.made_at(start)).collect(),
-        account: Account::default(),
+        key: make(limits, start),
         model: Model::new(oracle::rules(limits, start, &times)),
         receipts: Vec::new(),
     };
@@ -57,7 +107,7 @@ fn run(rng: &mut Rng, limits: &[Limit], report: &mut Report) -> Result<(), Misma
         let Some(Asked { what, expected, answered }) = both.ask(rng, now, report) else { continue };
         let _ = writeln!(history, "{} {what}: {expected}", now.as_micros());
         let (standing, model_standing) =
-            (text(both.account.peek(&both.made, now, 0)), text(both.model.peek(now.as_micros(), 0)));
+            (text(both.key.peek(now, 0)), text(both.model.peek(now.as_micros(), 0)));
         if (&answered, &standing) != (&expected, &model_standing) {
             return Err(Mismatch {
                 case: limits_text(limits),
@@ -71,13 +121,12 @@ fn run(rng: &mut Rng, limits: &[Limit], report: &mut Report) -> Result<(), Misma
     Ok(())
 }
 
-/// One key twice: as the core keeps it and as the model does.
-struct Both<'a> {
+/// One key twice: as the subject keeps it and as the model does.
+struct Both<'a, K: OneKey> {
     limits: &'a [Limit],
-    made: Vec<AnyLimit>,
-    account: Account<AnyLimit>,
+    key: K,
     model: Model,
-    receipts: Vec<(Receipt, ReceiptId)>,
+    receipts: Vec<(K::Receipt, ReceiptId)>,
 }
 
 /// A question and both answers.
@@ -93,23 +142,23 @@ impl Asked {
     }
 }
 
-impl Both<'_> {
+impl<K: OneKey> Both<'_, K> {
     /// A random question; `None` if the limits do not offer it.
     fn ask(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Asked> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
         match rng.u8(..16) {
             0..4 => {
                 let expected = self.model.check(micros, cost.into());
-                let answered = self.account.check(&self.made, now, cost);
+                let answered = self.key.check(now, cost);
                 Some(Asked::new(format!("check {cost}"), text(expected), text(answered)))
             }
             4 => {
                 let expected = self.model.peek(micros, cost.into());
-                let answered = self.account.peek(&self.made, now, cost);
+                let answered = self.key.peek(now, cost);
                 Some(Asked::new(format!("peek {cost}"), text(expected), text(answered)))
             }
             5 => {
-                let taken = self.account.take(&self.made, now, cost);
+                let taken = self.key.take(now, cost);
                 let (answered, taken) = taken.map_err(|refused| self.may_refuse(refused)).ok()?;
                 let (expected, model_taken) = self.model.take(micros, cost.into());
                 let expected = format!("{} took {model_taken}", text(expected));
@@ -117,7 +166,7 @@ impl Both<'_> {
             }
             6 | 7 => {
                 let expected = self.model.refund(micros, cost.into()).map(text);
-                let answered = self.account.refund(&self.made, now, cost).ok().map(text);
+                let answered = self.key.refund(now, cost).ok().map(text);
                 Some(Asked::new(format!("refund {cost}"), format!("{expected:?}"), format!("{answered:?}")))
             }
             8..11 => {
@@ -133,19 +182,19 @@ impl Both<'_> {
             }
             15 if rng.u8(..8) == 0 => {
                 self.model.reset();
-                self.account.reset();
+                self.key.reset();
                 Some(Asked::new("reset".to_owned(), "", ""))
             }
             _ => {
                 let expected = self.model.next_window(micros).min(Time::MAX.as_micros());
-                let answered = self.account.next_window(&self.made, now).as_micros();
+                let answered = self.key.next_window(now).as_micros();
                 Some(Asked::new("next window".to_owned(), expected, answered))
             }
         }
     }
 
     fn reserve(&mut self, now: Time, cost: u32, max_wait: u64) -> Option<Asked> {
-        let reserved = self.account.reserve(&self.made, now, cost, Span::from_micros(max_wait));
+        let reserved = self.key.reserve(now, cost, Span::from_micros(max_wait));
         let (answered, receipt) = reserved.map_err(|refused| self.may_refuse(refused)).ok()?;
         let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost.into(), max_wait);
         self.receipts.extend(receipt.zip(model_receipt));
@@ -157,12 +206,12 @@ impl Both<'_> {
         let (receipt, model_receipt) = self.receipts[place];
         let Some(used) = used else {
             let expected = self.model.cancel(now.as_micros(), model_receipt);
-            let answered = self.account.cancel(&self.made, now, receipt);
+            let answered = self.key.cancel(now, receipt);
             report.returned += u64::from(answered);
             return Asked::new(format!("cancel {place}"), expected, answered);
         };
         let expected = self.model.settle(now.as_micros(), model_receipt, used.into());
-        let answered = self.account.settle(&self.made, now, receipt, used);
+        let answered = self.key.settle(now, receipt, used);
         report.indebted += u64::from(answered && used > COUNT_MAX / 2);
         Asked::new(format!("settle {place} as {used}"), expected, answered)
     }

@@ -109,6 +109,11 @@ impl Gate {
         self.limiter.change(limits)
     }
 
+    /// The time on the gate's clock.
+    pub fn now(&self) -> Time {
+        self.limiter.now()
+    }
+
     /// What has been decided.
     pub fn stats(&self) -> Stats {
         self.limiter.stats()

@@ -51,6 +51,10 @@ pub use limiter::{
 };
 pub use store::OnFull;
 
+/// From the problem to the line of code.
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
+
 /// The README's code is compiled and run with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

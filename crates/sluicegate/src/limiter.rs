@@ -178,6 +178,13 @@ impl Limiter {
         on_store!(&self.inner.engine, store => store.forget(key));
     }
 
+    /// Whether anything is remembered of the key. A key that has recovered may be forgotten at any time, and nobody can
+    /// tell from its decisions; one that was evicted is forgotten too early.
+    pub fn holds(&self, key: impl Key) -> bool {
+        let key = self.fingerprint(key);
+        on_store!(&self.inner.engine, store => store.holds(key))
+    }
+
     /// Names a call, to be made together with others: see [`check_all`].
     pub fn on(&self, key: impl Key, cost: u32) -> Call<'_> {
         Call::new(self, self.fingerprint(key), cost)

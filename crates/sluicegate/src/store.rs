@@ -85,6 +85,8 @@ struct Guarded<S: Shape> {
     rules: Arc<Rules<S::Limit>>,
     /// The latest time that was seen here.
     latest: Time,
+    /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
+    none_recovers_before: Time,
     /// Nearly always there are no receipts.
     ledger: Option<Box<Ledger>>,
     counts: Counts,
@@ -211,6 +213,8 @@ impl<S: Shape> Store<S> {
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
         let done = place.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
         Ledger::put(&mut place.guarded.ledger, key, receipts);
+        // What was given back may have made it recover sooner.
+        place.guarded.none_recovers_before = Time::EPOCH;
         Ok(done)
     }
 
@@ -234,7 +238,7 @@ impl<S: Shape> Store<S> {
             return Err(full);
         }
         if let Some(Ok(room)) = room {
-            place.settle_in(&room, key, state, &self.quota);
+            place.settle_in(&room, key, now, state, &self.quota);
         }
         Ledger::put(&mut place.guarded.ledger, key, receipts);
         Ok(done)
@@ -250,6 +254,10 @@ impl<S: Shape> Store<S> {
         Ledger::void(&mut place.guarded.ledger, key, &self.quota.receipts_left);
     }
 
+    pub(crate) fn holds(&self, key: Fingerprint) -> bool {
+        self.lock(self.place_of(key)).table.find(key).is_some()
+    }
+
     /// Changes the limits: every key keeps what it has used, and meets them with its next call.
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
@@ -260,6 +268,7 @@ impl<S: Shape> Store<S> {
                 place.start_versions_again(&self.quota);
             }
             place.guarded.rules = Arc::clone(&rules);
+            place.guarded.none_recovers_before = Time::EPOCH;
         }
         *current = rules;
     }
@@ -314,6 +323,7 @@ impl<S: Shape> Store<S> {
                 lock: Lock::new(Guarded {
                     rules: Arc::clone(&current),
                     latest: Time::EPOCH,
+                    none_recovers_before: Time::EPOCH,
                     ledger: None,
                     counts: Counts::default(),
                     aside: S::aside(SLOTS),
@@ -407,7 +417,9 @@ impl Full {
     /// The answer to a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
-        // Zero would have the caller come back at once and fail.
-        Decision::no_room(limit, self.0.max(Span::from_micros(1)))
+        // Zero would have the caller come back at once and fail; and there is always somebody to wait for, unless all of
+        // the room is taken by the call's own other keys.
+        let wait = if self.0 == Span::MAX { Span::ZERO } else { self.0 };
+        Decision::no_room(limit, wait.max(Span::from_micros(1)))
     }
 }

@@ -1,7 +1,7 @@
 //! Equal answers in all six fields, for every algorithm, lists of them, and every verb.
 
 use sluicegate::Limit;
-use sluicegate_conformance::{InCore, Report, random_traces, random_verbs};
+use sluicegate_conformance::{AccountInCore, InCore, Report, random_traces, random_verbs};
 
 /// Random decisions for each algorithm; `long-run` does ten million and more.
 const DECISIONS: u64 = 40_000;
@@ -31,7 +31,7 @@ fn lists_agree_with_the_model() {
 #[test]
 fn every_verb_in_any_order_agrees_with_the_model() {
     let mut report = Report::default();
-    if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, &mut report) {
+    if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, true, AccountInCore::new, &mut report) {
         panic!("{mismatch}");
     }
     // A run in which no receipt was worth anything would show little.

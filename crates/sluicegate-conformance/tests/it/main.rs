@@ -1,9 +1,10 @@
-//! The core against the model: vectors, random traces, random verbs.
+//! The core and the library against the model: vectors, random traces, random verbs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod agreement;
 mod changes;
+mod library;
 mod properties;
 mod receipts;
 mod several;

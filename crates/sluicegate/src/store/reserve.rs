@@ -18,8 +18,9 @@ pub(crate) const RECEIPTS_A_KEY_MAX: usize = 1_024;
 /// How long a receipt is remembered at least.
 const REMEMBERED_MICROS: u64 = 3_600_000_000;
 
-/// When all receipts are in use, each further reservation looks for forgotten ones in this many places.
-const PLACES_A_SWEEP: usize = 64;
+/// When all receipts are in use, each further reservation looks for forgotten ones in this many places: well below a
+/// millisecond.
+const PLACES_A_SWEEP: usize = 4_096;
 
 /// Why nothing could be reserved. (A denial is an answer, not this.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +40,11 @@ impl<S: Shape> Store<S> {
             return Err(NotReserved::TooManyReceipts);
         }
         let mut place = self.lock(self.place_of(key));
+        let latest = place.guarded.latest;
         let reserved = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            // What was charged before there were receipts was charged by then.
+            receipts.fit(limits);
+            receipts.charged(latest);
             if receipts.len() >= RECEIPTS_A_KEY_MAX {
                 return Err(NotReserved::TooManyReceiptsOfKey);
             }

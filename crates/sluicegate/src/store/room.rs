@@ -13,7 +13,6 @@
 
 use super::ledger::Ledger;
 use super::shape::Shape;
-use super::table::Table;
 use super::{Full, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
 use sluicegate_core::decision::Standing;
@@ -38,10 +37,18 @@ pub(super) struct Room {
     leaves: Option<Leaves>,
 }
 
-enum First {
-    Recovered(usize),
-    /// And how long until it has recovered.
-    OwesLeast(usize, Span),
+/// What was seen.
+struct Look {
+    recovered: Option<usize>,
+    owes_least: Option<(Owes, usize)>,
+    /// When the first of them will have recovered; long, if there is none.
+    soonest: Span,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Look { recovered: None, owes_least: None, soonest: Span::MAX }
+    }
 }
 
 struct Leaves {
@@ -68,46 +75,58 @@ impl<S: Shape> Locked<'_, S> {
         {
             return Ok(Room { slot, leaves: None });
         }
-        // In its own groups a key takes the very slot; from elsewhere in the place only the number of keys is freed.
-        let leave = |slot, recovered| Room {
-            slot: if Table::<S>::is_near(slot, key) { slot } else { free.unwrap_or(slot) },
-            leaves: Some(Leaves { slot, recovered }),
-        };
         let table = self.table;
-        let near = table.near(key).filter(|slot| !pinned.contains(slot));
-        match self.first_to_leave(near, now) {
-            Some(First::Recovered(slot)) => return Ok(leave(slot, true)),
-            Some(First::OwesLeast(slot, _)) if store.on_full == OnFull::Evict => {
-                return Ok(leave(slot, false));
-            }
-            Some(First::OwesLeast(_, wait)) if free.is_none() => return Err(Full(wait)),
-            None if free.is_none() => return Err(Full(Span::ZERO)),
-            // The store is full and yet there is room here: whoever makes it may be anywhere in the place.
-            _ => {}
+        let near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
+        if let Some(slot) = near.recovered {
+            return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
-        let here = table.held().filter(|slot| !pinned.contains(slot));
-        match self.first_to_leave(here, now) {
-            Some(First::Recovered(slot)) => Ok(leave(slot, true)),
-            Some(First::OwesLeast(slot, _)) if store.on_full == OnFull::Evict => Ok(leave(slot, false)),
-            Some(First::OwesLeast(_, wait)) => Err(Full(wait)),
-            None => Err(Full(Span::ZERO)),
+        // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it
+        // only if someone can have recovered since the last look.
+        let mut here = Look::default();
+        if let Some(free) = free
+            && (now >= self.guarded.none_recovers_before || near.owes_least.is_none())
+        {
+            here = self.look_at(table.held().filter(|slot| !pinned.contains(slot)), now);
+            if let Some(slot) = here.recovered {
+                return Ok(Room { slot: free, leaves: Some(Leaves { slot, recovered: true }) });
+            }
+            self.guarded.none_recovers_before = now.after(here.soonest);
+        }
+        let leaves = |slot| Some(Leaves { slot, recovered: false });
+        match (store.on_full, near.owes_least, here.owes_least, free) {
+            (OnFull::Evict, Some((_, slot)), _, _) => Ok(Room { slot, leaves: leaves(slot) }),
+            (OnFull::Evict, None, Some((_, slot)), Some(free)) => {
+                Ok(Room { slot: free, leaves: leaves(slot) })
+            }
+            _ => Err(Full(near.soonest.min(here.soonest))),
         }
     }
 
-    /// One that has recovered, or else the one that owes least.
-    fn first_to_leave(&mut self, slots: impl Iterator<Item = usize>, now: Time) -> Option<First> {
-        let mut least: Option<(Owes, usize)> = None;
+    /// Looks for one that has recovered, or else for the one that owes least.
+    fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time) -> Look {
+        let mut look = Look::default();
         for slot in slots {
-            let Some(owes) = self.owes(slot, now) else { return Some(First::Recovered(slot)) };
-            if least.is_none_or(|(less, _)| owes < less) {
-                least = Some((owes, slot));
+            let Some(owes) = self.owes(slot, now) else {
+                look.recovered = Some(slot);
+                break;
+            };
+            look.soonest = look.soonest.min(owes.1);
+            if look.owes_least.is_none_or(|(least, _)| owes < least) {
+                look.owes_least = Some((owes, slot));
             }
         }
-        least.map(|((_, wait), slot)| First::OwesLeast(slot, wait))
+        look
     }
 
     /// Puts a new key where room was found for it.
-    pub(super) fn settle_in(&mut self, room: &Room, key: Fingerprint, state: S::State, quota: &Quota) {
+    pub(super) fn settle_in(
+        &mut self,
+        room: &Room,
+        key: Fingerprint,
+        now: Time,
+        state: S::State,
+        quota: &Quota,
+    ) {
         if let Some(Leaves { slot, recovered }) = room.leaves {
             if !recovered {
                 self.guarded.counts.evicted += 1;
@@ -117,6 +136,8 @@ impl<S: Shape> Locked<'_, S> {
         }
         self.table.put(room.slot, key, self.guarded.rules.version());
         S::update(self.kept(room.slot), |empty| *empty = state);
+        let recovers_in = self.owes(room.slot, now).map_or(Span::ZERO, |(_, wait)| wait);
+        self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
     }
 
     /// How much a slot's key owes; nothing if it has recovered.

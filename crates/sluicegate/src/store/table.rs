@@ -121,11 +121,6 @@ impl<S: Shape> Table<S> {
         slots.filter(|slot| self.is_taken(*slot))
     }
 
-    /// Whether a slot is in one of the two groups of a key.
-    pub(super) fn is_near(slot: usize, key: Fingerprint) -> bool {
-        groups(key).contains(&(slot / GROUP))
-    }
-
     /// The slots taken anywhere.
     pub(super) fn held(&self) -> impl Iterator<Item = usize> + '_ {
         (0..SLOTS).filter(|slot| self.is_taken(*slot))

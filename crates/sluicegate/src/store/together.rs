@@ -215,7 +215,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
 
     fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full> {
         let room: Room = self.place.find_room(key, now, self.store, pinned)?;
-        self.place.settle_in(&room, key, S::State::default(), &self.store.quota);
+        self.place.settle_in(&room, key, now, S::State::default(), &self.store.quota);
         Ok(room.slot)
     }
 

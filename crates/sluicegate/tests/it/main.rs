@@ -1,7 +1,13 @@
-//! The limit grammar and the calendar.
+//! The limit grammar, the calendar, and limiters on their store in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bounded;
 mod calendar;
+mod change;
 mod grammar;
+mod limiter;
 mod mistakes;
+mod reserve;
+mod threads;
+mod together;

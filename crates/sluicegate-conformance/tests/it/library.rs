@@ -1,0 +1,116 @@
+//! The library on its store in memory: the whole suite, every verb, and the same under churn and eviction.
+
+use fastrand::Rng;
+use sluicegate::core::{Account, Time};
+use sluicegate::{Limit, Limiter, ManualClock, OnFull};
+use sluicegate_conformance::{InLibrary, Report, random, random_verbs, suite};
+use std::collections::HashMap;
+
+#[test]
+fn it_passes_the_suite() {
+    let report = suite(InLibrary::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
+}
+
+#[test]
+fn every_verb_in_any_order_agrees_with_the_model() {
+    let mut report = Report::default();
+    if let Err(mismatch) = random_verbs(11, 60_000, false, InLibrary::new, &mut report) {
+        panic!("{mismatch}");
+    }
+    assert!(report.returned > 500 && report.indebted > 50, "{report:?}");
+}
+
+/// What happened in a run under churn.
+#[derive(Default, Debug)]
+struct Churn {
+    calls: u64,
+    evicted: u64,
+    forgotten: u64,
+    denied: u64,
+}
+
+/// Many more keys than there is room for. A key that is held answers exactly as one that nobody ever forgot; one that
+/// was let go because it had recovered does too. Only an evicted one starts afresh.
+fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
+    let mut rng = Rng::with_seed(seed);
+    let start = Time::from_micros(1_700_000_000_000_000).unwrap();
+    let limiter = Limiter::builder(limits).clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap();
+    let made: Vec<_> = limits.iter().map(|limit| limit.made_at(start)).collect();
+    let mut accounts: HashMap<u64, Account<_>> = HashMap::new();
+    let (mut churn, mut now) = (Churn::default(), start);
+    for _ in 0..20_000 {
+        let step = random::step(&mut rng, limits).min(86_400_000_000) / 8;
+        now = random::advance(&mut rng, now, step, false);
+        // Some keys come again and again, most once.
+        let key = if rng.bool() { rng.u64(..32) } else { rng.u64(..) };
+        let cost = random::cost(&mut rng, limits);
+        let account = accounts.entry(key).or_default();
+        if !limiter.holds(key) && !account.is_idle(&made, now) {
+            *account = Account::default();
+            churn.evicted += 1;
+        } else if !limiter.holds(key) && !account.is_idle(&made, start) {
+            churn.forgotten += 1;
+        }
+        let (expected, answered) = (account.check(&made, now, cost), limiter.check_at(key, cost, now));
+        assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
+        churn.calls += 1;
+        churn.denied += u64::from(!answered.allowed());
+    }
+    let stats = limiter.stats();
+    assert!(stats.keys <= max_keys, "{stats:?}");
+    assert_eq!(stats.allowed + stats.denied, churn.calls);
+    assert_eq!(stats.denied, churn.denied);
+    assert!(stats.evicted >= churn.evicted, "who was not held must have been evicted: {stats:?} {churn:?}");
+    churn
+}
+
+#[test]
+fn keys_that_were_not_evicted_stay_exact() {
+    let mut all = Churn::default();
+    let mut rng = Rng::with_seed(3);
+    for seed in 0..24 {
+        let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+            Some(algorithm) => vec![random::small_limit(&mut rng, algorithm)],
+            None => random::list(&mut rng),
+        };
+        let churn = under_churn(&limits, seed, [1, 10, 300, 1_000][rng.usize(..4)]);
+        all.evicted += churn.evicted;
+        all.forgotten += churn.forgotten;
+        all.denied += churn.denied;
+    }
+    // A run without any of these would show little.
+    assert!(all.evicted > 500 && all.forgotten > 500 && all.denied > 5_000, "{all:?}");
+}
+
+/// With `deny`, nobody is evicted: every key that is held, or has recovered, answers as if nobody else were there.
+#[test]
+fn a_store_that_denies_when_full_never_forgets_a_debt() {
+    let limits: Vec<Limit> = vec!["token-bucket 2/s burst=4".parse().unwrap()];
+    let start = Time::from_micros(1_700_000_000_000_000).unwrap();
+    let limiter = Limiter::builder(limits.as_slice())
+        .clock(ManualClock::at(start))
+        .max_keys(50)
+        .on_full(OnFull::Deny)
+        .build()
+        .unwrap();
+    let made = [limits[0].made_at(start)];
+    let mut accounts: HashMap<u64, Account<_>> = HashMap::new();
+    let (mut rng, mut now, mut full) = (Rng::with_seed(5), start, 0);
+    for _ in 0..50_000 {
+        now = now.after(sluicegate::Span::from_micros(rng.u64(..40_000)));
+        let (key, cost) = (rng.u64(..200), rng.u32(..5));
+        let account = accounts.entry(key).or_default();
+        let was_held = limiter.holds(key);
+        let answered = limiter.check_at(key, cost, now);
+        let expected = account.clone().check(&made, now, cost);
+        if !was_held && !limiter.holds(key) && expected.allowed() && cost > 0 {
+            assert!(!answered.allowed() && answered.remaining() == 0, "no room: {answered:?}");
+            assert!(answered.retry_after().is_some());
+            full += 1;
+            continue;
+        }
+        assert_eq!(answered, account.check(&made, now, cost));
+    }
+    assert!(full > 500 && limiter.stats().evicted == 0 && limiter.stats().keys <= 50, "{full}");
+}

@@ -1,0 +1,31 @@
+//! "A shopper may place one order in 30 minutes, however impatient the clicks."
+#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+
+use sluicegate::{Limiter, ManualClock};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let clock = ManualClock::default();
+    let orders = Limiter::builder("min-interval 30m").clock(clock.clone()).build()?;
+
+    let mut placed = Vec::new();
+    for minute in 0..=65 {
+        if orders.check(("shopper", 7)).allowed() {
+            println!("minute {minute:2}: order placed");
+            placed.push(minute);
+        } else if minute % 10 == 0 {
+            let answer = orders.peek(("shopper", 7), 1);
+            println!("minute {minute:2}: not yet, {} to go", answer.reset_after());
+        }
+        clock.advance(Duration::from_secs(60));
+    }
+    assert_eq!(placed, [0, 30, 60]);
+
+    // The payment failed, so the order was none: give it back, and the shopper may try again at once.
+    clock.advance(Duration::from_secs(30 * 60));
+    assert!(orders.check(("shopper", 7)).allowed());
+    orders.refund(("shopper", 7), 1)?;
+    assert!(orders.check(("shopper", 7)).allowed());
+    println!("A payment failed; the shopper did not have to wait 30 minutes for the second try.");
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Memory that cannot run away, and who makes room.
+
+use sluicegate::{Limiter, ManualClock, OnFull, RetryAfter, Span};
+use std::time::Duration;
+
+fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder(limits).max_keys(max_keys).on_full(on_full).clock(clock.clone());
+    (builder.build().unwrap(), clock)
+}
+
+#[test]
+fn there_are_never_more_keys_than_max_keys() {
+    for max_keys in [1, 2, 15, 16, 17, 192, 193, 1_000, 5_000] {
+        for limits in ["token-bucket 5/60s", "sliding-log 5/60s"] {
+            let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
+            for key in 0..4 * max_keys {
+                assert!(limiter.check(key).allowed());
+                assert!(limiter.stats().keys <= max_keys || max_keys > 200);
+            }
+            let stats = limiter.stats();
+            assert_eq!(stats.keys, max_keys, "{limits}");
+            assert_eq!(stats.evicted as usize, 3 * max_keys, "{limits}");
+        }
+    }
+}
+
+/// Half a million keys into a store for as many: hardly one is lost because both its groups were full.
+#[test]
+fn max_keys_fit() {
+    let keys = 500_000;
+    let (limiter, _) = limiter("token-bucket 5/60s", keys, OnFull::Evict);
+    (0..keys).for_each(|key| assert!(limiter.check(key).allowed()));
+    let stats = limiter.stats();
+    assert!(stats.keys * 10_000 >= keys * 9_999, "{stats:?}");
+}
+
+#[test]
+fn who_has_recovered_makes_room_first() {
+    let (limiter, clock) = limiter("token-bucket 1/s burst=5", 100, OnFull::Evict);
+    (0..100).for_each(|key| assert!(limiter.check(key).allowed()));
+    clock.advance(Duration::from_secs(1));
+    (100..200).for_each(|key| assert!(limiter.check(key).allowed()));
+    let stats = limiter.stats();
+    assert_eq!((stats.keys, stats.evicted), (100, 0));
+}
+
+/// Each of a million new keys owes a fifth; the offender owes everything, and stays.
+#[test]
+fn a_flood_of_new_keys_does_not_free_an_offender() {
+    for limits in ["token-bucket 5/60s", "fixed-window 5/h", "sliding-window 5/h", "sliding-log 5/h"] {
+        let (limiter, _) = limiter(limits, 1_000, OnFull::Evict);
+        assert!(limiter.check_cost("offender", 5).allowed());
+        for key in 0..100_000 {
+            limiter.check(key);
+            if key % 100 == 0 {
+                assert!(!limiter.check("offender").allowed(), "{limits}: free after {key} keys");
+            }
+        }
+    }
+}
+
+#[test]
+fn under_several_limits_the_one_that_is_used_most_counts() {
+    let (limiter, _) = limiter("token-bucket 1/s burst=100", 1_000, OnFull::Evict);
+    drop(limiter);
+    let both = Limiter::builder(["fixed-window 1000/day", "fixed-window 4/h"]).max_keys(500);
+    let both = both.clock(ManualClock::default()).build().unwrap();
+    assert!(both.check_cost("offender", 4).allowed());
+    (0..50_000).for_each(|key| {
+        both.check(key);
+    });
+    assert!(!both.check("offender").allowed());
+}
+
+#[test]
+fn a_full_store_may_deny_new_keys_instead() {
+    let (limiter, clock) = limiter("token-bucket 1/s burst=2", 10, OnFull::Deny);
+    (0..10).for_each(|key| assert!(limiter.check(key).allowed()));
+    let denied = limiter.check("new");
+    assert!(!denied.allowed());
+    assert_eq!((denied.limit(), denied.remaining()), (2, 0));
+    assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
+    assert!(!limiter.holds("new") && limiter.check(3).allowed(), "who is held goes on");
+    assert!(!limiter.take("new", 2).unwrap().0.allowed());
+    assert!(!limiter.reserve("new", 1, Duration::ZERO).unwrap().allowed());
+    assert!(limiter.check_cost("new", 0).allowed(), "what costs nothing needs no room");
+    assert_eq!(limiter.check_cost("new", 3).retry_after(), Some(RetryAfter::Never));
+    assert!(limiter.peek("new", 1).allowed(), "a peek does not look for room");
+    clock.advance(Duration::from_secs(1));
+    assert!(limiter.check("new").allowed());
+    assert_eq!((limiter.stats().keys, limiter.stats().evicted), (10, 0));
+}
+
+#[test]
+fn what_was_reset_makes_room() {
+    let (limiter, _) = limiter("fixed-window 1/day", 3, OnFull::Deny);
+    (0..3).for_each(|key| assert!(limiter.check(key).allowed()));
+    limiter.reset(1);
+    limiter.reset(1);
+    limiter.reset("never seen");
+    assert_eq!(limiter.stats().keys, 2);
+    assert!(limiter.check(3).allowed() && !limiter.check(4).allowed());
+}

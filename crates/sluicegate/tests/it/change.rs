@@ -1,0 +1,99 @@
+//! Limits that change under a running limiter.
+
+use sluicegate::{ChangeError, Limiter, ManualClock};
+use std::time::Duration;
+
+fn limiter(limits: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limits).clock(clock.clone()).build().unwrap(), clock)
+}
+
+#[test]
+fn keys_keep_what_they_have_used() {
+    for (old, new, remaining) in [
+        ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
+        ("fixed-window 10/day", "fixed-window 20/day", 14),
+        ("sliding-window 10/h", "sliding-window 7/h", 1),
+        ("sliding-log 10/60s", "sliding-log 20/60s", 14),
+        // Another algorithm starts afresh.
+        ("fixed-window 10/day", "token-bucket 1/s burst=10", 10),
+    ] {
+        let (limiter, clock) = limiter(old);
+        assert!(limiter.check_cost("k", 8).allowed());
+        assert!(limiter.refund("k", 2).unwrap().allowed());
+        limiter.change(new).unwrap();
+        assert_eq!(limiter.peek("k", 0).remaining(), remaining, "{old} -> {new}");
+        assert_eq!(limiter.limits()[0], new.parse().unwrap());
+        clock.advance(Duration::from_secs(86_400));
+        assert_eq!(limiter.peek("k", 0).remaining(), limiter.peek("new", 0).remaining());
+    }
+}
+
+/// A key meets the new limit with its next call: until then what it used leaks at the old rate.
+#[test]
+fn a_bucket_leaks_at_the_old_rate_until_the_next_call() {
+    let (limiter, clock) = limiter("token-bucket 2/s burst=10");
+    assert!(limiter.check_cost("k", 10).allowed() && limiter.check_cost("other", 10).allowed());
+    limiter.change("token-bucket 1/h burst=10").unwrap();
+    assert_eq!(limiter.peek("other", 0).remaining(), 0, "it has met the new limit now");
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(limiter.peek("k", 0).remaining(), 6);
+    assert_eq!(limiter.peek("other", 0).remaining(), 0);
+}
+
+/// More versions than a slot can count; keys that called under any of them keep what they used.
+#[test]
+fn limits_can_change_a_thousand_times() {
+    let (limiter, _) = limiter("fixed-window 10000/day");
+    for version in 0..1_000_u32 {
+        assert!(limiter.check_cost(("k", version), version).allowed());
+        limiter.change(format!("fixed-window {}/day", 10_001 + version)).unwrap();
+    }
+    for version in 0..1_000_u32 {
+        assert_eq!(limiter.peek(("k", version), 0).remaining(), 11_000 - version, "{version}");
+    }
+}
+
+/// What changed its algorithm and back again in between has started afresh.
+#[test]
+fn a_state_is_read_through_every_version() {
+    let (limiter, _) = limiter("fixed-window 10/day");
+    limiter.check_cost("k", 4);
+    limiter.change("token-bucket 10/s").unwrap();
+    limiter.change("fixed-window 10/day").unwrap();
+    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+}
+
+#[test]
+fn lists_may_grow_and_shrink() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder(["fixed-window 10/day", "token-bucket 1/s burst=10"]).clock(clock);
+    let limiter = builder.build().unwrap();
+    limiter.check_cost("k", 4);
+    limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30", "sliding-log 5/60s"]).unwrap();
+    assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log is new");
+    assert!(limiter.check_cost("k", 5).allowed());
+    limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30"]).unwrap();
+    assert_eq!(limiter.peek("k", 0).remaining(), 11);
+}
+
+#[test]
+fn another_kind_of_state_needs_another_limiter() {
+    let (limiter, _) = limiter("token-bucket 1/s burst=10");
+    limiter.check_cost("k", 4);
+    for limits in [vec!["sliding-log 5/60s"], vec!["token-bucket 1/s", "fixed-window 5/h"]] {
+        assert_eq!(limiter.change(limits), Err(ChangeError::AnotherKind));
+    }
+    assert!(matches!(limiter.change("nonsense"), Err(ChangeError::Limits(_))));
+    assert!(ChangeError::AnotherKind.to_string().contains("make a new limiter"));
+    assert_eq!(limiter.peek("k", 0).remaining(), 6, "nothing has changed");
+}
+
+#[test]
+fn receipts_of_the_old_numbers_are_void() {
+    let (limiter, _) = limiter("token-bucket 1/s burst=10");
+    let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
+    limiter.change("token-bucket 2/s burst=10").unwrap();
+    assert!(!limiter.cancel(receipt));
+    assert_eq!(limiter.peek("k", 0).remaining(), 6);
+}

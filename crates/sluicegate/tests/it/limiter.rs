@@ -1,0 +1,143 @@
+//! What a limiter and a gate offer.
+
+use sluicegate::{
+    BuildError, Gate, Limit, Limiter, MAX_KEYS_MAX, MAX_RECEIPTS_MAX, ManualClock, RetryAfter, Span, Time,
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter(limits: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limits).clock(clock.clone()).build().unwrap(), clock)
+}
+
+#[test]
+fn five_replies_a_minute_for_each_user() {
+    let (replies, clock) = limiter("sliding-log 5/60s");
+    let allowed = |user: &str| (0..20).filter(|_| replies.check(user).allowed()).count();
+    assert_eq!([allowed("Harry"), allowed("Ron"), allowed("Harry")], [5, 5, 0]);
+    let denied = replies.check("Harry");
+    assert_eq!(format!("{:?}", denied.retry_after()), "Some(After(1m))");
+    clock.advance(60 * SECOND);
+    assert_eq!(allowed("Harry"), 5);
+}
+
+#[test]
+fn every_verb_has_a_form_that_asks_the_clock() {
+    let (limiter, clock) = limiter("token-bucket 1/s burst=10");
+    assert_eq!(limiter.check_cost("k", 4).remaining(), 6);
+    assert_eq!(limiter.peek("k", 7).retry_after(), Some(RetryAfter::After(Span::from(SECOND))));
+    assert_eq!(limiter.take("k", 100).unwrap().1, 6);
+    assert_eq!(limiter.take("k", 100).unwrap().1, 0);
+    assert_eq!(limiter.refund("k", 3).unwrap().remaining(), 3);
+    assert_eq!(limiter.next_window("k"), limiter.now().after(Span::from(SECOND)));
+    clock.advance(SECOND);
+    assert_eq!(limiter.peek("k", 0).remaining(), 4);
+    limiter.reset("k");
+    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+    assert!(!limiter.holds("k"));
+}
+
+#[test]
+fn several_limits_are_charged_all_or_none() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 10/s burst=5").and("fixed-window 8/day");
+    let api = builder.clock(clock.clone()).build().unwrap();
+    assert_eq!(api.check_cost("k", 5).remaining(), 0);
+    clock.advance(SECOND);
+    assert_eq!(api.check_cost("k", 4).denied_by(), Some(1), "only 3 are left today");
+    assert!(api.check_cost("k", 3).allowed());
+    clock.advance(SECOND);
+    assert_eq!(api.peek("k", 1).denied_by(), Some(1));
+    assert_eq!(Limiter::new(["min-interval 1s", "fixed-window 5/h"]).unwrap().limits().len(), 2);
+}
+
+#[test]
+fn a_gate_is_a_limiter_with_one_key() {
+    let clock = ManualClock::default();
+    let gate = Limiter::builder("token-bucket 1/s burst=3").clock(clock.clone()).build_gate().unwrap();
+    assert_eq!((0..9).filter(|_| gate.check().allowed()).count(), 3);
+    assert_eq!(gate.refund(2).unwrap().remaining(), 2);
+    assert_eq!(gate.take(9).unwrap().1, 2);
+    assert!(gate.reserve(1, SECOND).unwrap().cancel());
+    assert_eq!(gate.peek(0).remaining(), 0);
+    clock.advance(SECOND);
+    assert_eq!(gate.next_window(), gate.now().after(Span::from(SECOND)));
+    assert!(gate.check_cost(1).allowed());
+    gate.reset();
+    assert_eq!(gate.check_at(3, gate.now()).remaining(), 0);
+    gate.change("token-bucket 1/s burst=5").unwrap();
+    assert_eq!(gate.peek(0).remaining(), 2);
+    assert_eq!((gate.stats().keys, gate.stats().max_keys), (1, 1));
+    assert!(Gate::new("fixed-window 5/h").unwrap().clone().check().allowed());
+}
+
+/// What costs nothing, is denied or only looked at leaves nothing behind.
+#[test]
+fn only_what_is_charged_is_remembered() {
+    let (limiter, _) = limiter("fixed-window 5/h");
+    limiter.check_cost("free", 0);
+    limiter.check_cost("too much", 6);
+    limiter.peek("looked at", 5);
+    limiter.next_window("asked");
+    limiter.refund("given back", 5).unwrap();
+    assert_eq!(limiter.stats().keys, 0);
+    limiter.check("charged");
+    assert_eq!(limiter.stats().keys, 1);
+    assert_eq!((limiter.stats().allowed, limiter.stats().denied), (2, 1));
+}
+
+#[test]
+fn a_bucket_fills_from_when_the_limiter_was_made() {
+    let (limiter, clock) = limiter("token-bucket 50/10s initial=0");
+    clock.advance(SECOND);
+    assert_eq!(limiter.peek("new", 0).remaining(), 5);
+}
+
+#[test]
+fn mistakes_are_told_when_the_limiter_is_made() {
+    let said = |built: Result<Limiter, BuildError>| built.unwrap_err().to_string();
+    assert!(said(Limiter::new("sliding-log 5/60x")).starts_with("sliding-log 5/60x: unknown unit"));
+    assert!(said(Limiter::builder("min-interval 1s").and("nonsense").build()).starts_with("nonsense:"));
+    assert!(said(Limiter::builder("nonsense").and("min-interval 1s").build()).starts_with("nonsense:"));
+    let none: [&str; 0] = [];
+    assert!(said(Limiter::new(none)).starts_with("there is no limit"));
+    let counting = Limiter::new(["sliding-log 5/60s count=all", "min-interval 1s"]);
+    assert!(said(counting).contains("count=all does not go with other limits"));
+    let sized = |keys| Limiter::builder("min-interval 1s").max_keys(keys).build();
+    assert_eq!(said(sized(0)), "max_keys is 0; use 1 to 1000000000");
+    assert_eq!(said(sized(MAX_KEYS_MAX + 1)), "max_keys is 1000000001; use 1 to 1000000000");
+    let receipts = Limiter::builder("min-interval 1s").max_receipts(MAX_RECEIPTS_MAX + 1).build();
+    assert_eq!(said(receipts), "max_receipts is 10000001; use 0 to 10000000");
+}
+
+#[test]
+fn limits_may_be_text_or_read_already() {
+    let limit: Limit = "fixed-window 5/h".parse().unwrap();
+    for limiter in [
+        Limiter::new(&limit).unwrap(),
+        Limiter::new(limit.clone()).unwrap(),
+        Limiter::new(limit.to_string()).unwrap(),
+        Limiter::new(&limit.to_string()).unwrap(),
+        Limiter::new(vec![limit.clone()]).unwrap(),
+        Limiter::new([limit.clone()].as_slice()).unwrap(),
+    ] {
+        assert_eq!(*limiter.limits(), [limit.clone()]);
+        assert_eq!(format!("{limiter:?}"), r#"Limiter { limits: ["fixed-window 5/h"], .. }"#);
+    }
+}
+
+/// The clock of the system, at work: a window that was opened is closed again.
+#[test]
+fn the_system_clock_runs() {
+    let limiter = Limiter::new("fixed-window 1/100us start=first").unwrap();
+    let began = std::time::Instant::now();
+    let mut allowed = 0;
+    while allowed < 20 {
+        allowed += u32::from(limiter.check("k").allowed());
+        assert!(began.elapsed() < Duration::from_secs(60), "{allowed} windows in a minute");
+    }
+    assert!(began.elapsed() >= Duration::from_micros(1_900 - 100), "{:?}", began.elapsed());
+    assert!(limiter.now() > Time::from_micros(1_700_000_000_000_000).unwrap());
+}

@@ -1,0 +1,154 @@
+//! Reservations and their receipts.
+
+use sluicegate::{Limiter, ManualClock, Receipt, ReserveError};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter(limits: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limits).clock(clock.clone()).build().unwrap(), clock)
+}
+
+#[test]
+fn a_bucket_lends_what_will_have_come_in() {
+    let (limiter, clock) = limiter("token-bucket 1/s burst=2");
+    assert!(limiter.check_cost("k", 2).allowed());
+    let denied = limiter.reserve("k", 2, SECOND).unwrap();
+    assert!(!denied.allowed() && !denied.cancel());
+    let reserved = limiter.reserve("k", 2, 2 * SECOND).unwrap();
+    assert_eq!((reserved.allowed(), reserved.delay()), (true, 2 * SECOND));
+    clock.advance(SECOND);
+    assert!(reserved.cancel());
+    assert_eq!(limiter.peek("k", 0).remaining(), 1);
+}
+
+#[test]
+fn settling_gives_back_the_rest_or_charges_the_excess() {
+    let (limiter, _) = limiter("fixed-window 100/h");
+    assert!(limiter.reserve("k", 50, Duration::ZERO).unwrap().settle(20));
+    assert_eq!(limiter.peek("k", 0).remaining(), 80);
+    assert!(limiter.reserve("k", 50, Duration::ZERO).unwrap().settle(90));
+    assert_eq!(limiter.peek("k", 0).remaining(), 0);
+}
+
+#[test]
+fn a_dropped_reservation_stays_charged_and_is_forgotten() {
+    let clock = ManualClock::default();
+    let limiter = Limiter::builder("fixed-window 5000/h").max_receipts(1).clock(clock).build().unwrap();
+    for _ in 0..2_000 {
+        let _ = limiter.reserve("k", 1, Duration::ZERO).unwrap();
+    }
+    assert_eq!(limiter.peek("k", 0).remaining(), 3_000);
+}
+
+#[test]
+fn a_receipt_is_text_that_is_good_once() {
+    let (limiter, _) = limiter("fixed-window 10/h");
+    let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
+    let text = receipt.to_string();
+    assert_eq!(text.len(), 48);
+    let read: Receipt = text.parse().unwrap();
+    assert_eq!(read, receipt);
+    assert!(limiter.cancel(read) && !limiter.cancel(read) && !limiter.settle(read, 1));
+    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+    for bad in [
+        "",
+        "x",
+        &text[1..],
+        &text.to_uppercase().replace(|c: char| c.is_ascii_digit(), "G"),
+        "é".repeat(24).as_str(),
+    ] {
+        assert!(bad.parse::<Receipt>().unwrap_err().to_string().starts_with("not a receipt"), "{bad}");
+    }
+}
+
+#[test]
+fn receipts_end_with_their_key() {
+    let (limiter, _) = limiter("fixed-window 10/h");
+    let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
+    limiter.reset("k");
+    assert!(!limiter.cancel(receipt) && !limiter.settle(receipt, 9));
+    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+}
+
+#[test]
+fn an_evicted_key_takes_its_receipts_along() {
+    let clock = ManualClock::default();
+    let limiter = Limiter::builder("fixed-window 10/h").max_keys(1).clock(clock).build().unwrap();
+    let receipt = limiter.reserve("first", 1, Duration::ZERO).unwrap().keep().unwrap();
+    limiter.check_cost("second", 5);
+    assert!(!limiter.holds("first") && !limiter.cancel(receipt));
+}
+
+/// The key has recovered and made room, yet its receipt is good for a debt.
+#[test]
+fn a_receipt_outlives_a_recovered_key() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).clock(clock.clone());
+    let limiter = builder.build().unwrap();
+    let receipt = limiter.reserve("first", 1, Duration::ZERO).unwrap().keep().unwrap();
+    clock.advance(SECOND);
+    limiter.check("second");
+    assert!(!limiter.holds("first"));
+    clock.advance(SECOND);
+    assert!(limiter.settle(receipt, 5));
+    assert_eq!(limiter.peek("first", 0).remaining(), 6);
+}
+
+#[test]
+fn open_receipts_are_bounded() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 1/s burst=1000000").max_receipts(3);
+    let limiter = builder.max_keys(10_000).clock(clock.clone()).build().unwrap();
+    let reserve = |key: u32| limiter.reserve(key, 1, Duration::ZERO);
+    let kept: Vec<Receipt> = (0..3).map(|key| reserve(key).unwrap().keep().unwrap()).collect();
+    assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
+    assert!(ReserveError::TooManyReceipts.to_string().contains("max_receipts"));
+    assert!(limiter.cancel(kept[0]));
+    let last = reserve(9).unwrap();
+    assert!(last.allowed());
+    // A denied one takes nothing.
+    drop(last);
+    for _ in 0..10 {
+        assert!(!limiter.reserve(7, 1_000_001, Duration::ZERO).unwrap().allowed());
+    }
+    let _kept = reserve(8).unwrap().keep();
+    assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
+    // Nobody came back for them within an hour, and what they cost has leaked.
+    clock.advance(Duration::from_secs(3_601));
+    assert!(reserve(9).unwrap().allowed());
+    assert!(!limiter.settle(kept[1], 5), "forgotten");
+}
+
+#[test]
+fn a_receipt_is_remembered_while_its_cost_counts() {
+    let clock = ManualClock::default();
+    let limiter =
+        Limiter::builder("fixed-window 10/30d").max_receipts(1).clock(clock.clone()).build().unwrap();
+    let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
+    clock.advance(Duration::from_secs(86_400));
+    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), ReserveError::TooManyReceipts);
+    assert!(limiter.cancel(receipt));
+}
+
+#[test]
+fn one_key_has_at_most_so_many_receipts() {
+    let (limiter, _) = limiter("token-bucket 1/s burst=1000000");
+    let kept: Vec<_> = (0..1_024).map(|_| limiter.reserve("k", 1, Duration::ZERO).unwrap().keep()).collect();
+    let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
+    assert_eq!(refused, ReserveError::TooManyReceiptsOfKey);
+    assert_eq!(refused.to_string(), "the key has 1024 open receipts; cancel, settle or drop some");
+    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "what was refused is not charged");
+    assert!(limiter.reserve("other", 1, Duration::ZERO).unwrap().allowed());
+    assert!(kept.into_iter().flatten().all(|receipt| limiter.cancel(receipt)));
+    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000);
+}
+
+#[test]
+fn what_counts_denied_calls_cannot_be_reserved() {
+    let (limiter, _) = limiter("sliding-log 5/60s count=all");
+    let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
+    assert!(matches!(refused, ReserveError::NotOffered(_)), "{refused}");
+    assert!(limiter.take("k", 1).is_err());
+}

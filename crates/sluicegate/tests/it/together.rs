@@ -1,0 +1,105 @@
+//! Several limiters as one.
+
+use sluicegate::{CALLS_MAX, Call, Gate, Limiter, ManualClock, OnFull, RetryAfter, TogetherError, check_all};
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn limiter(limits: &str) -> Limiter {
+    Limiter::builder(limits).clock(ManualClock::default()).build().unwrap()
+}
+
+#[test]
+fn all_are_charged_or_none() {
+    let (per_user, per_ip) = (limiter("sliding-log 3/60s"), limiter("token-bucket 10/s"));
+    let site = Limiter::builder("fixed-window 100/h").clock(ManualClock::default()).build_gate().unwrap();
+    let ip: IpAddr = "203.0.113.9".parse().unwrap();
+    let check = |user_cost, site_cost| {
+        let calls = [per_user.on("harry", user_cost), per_ip.on(ip, 1), site.on(site_cost)];
+        let decision = check_all(&calls).unwrap();
+        (decision.allowed(), decision.limit(), decision.remaining(), decision.denied_by())
+    };
+    assert_eq!(check(1, 50), (true, 3, 2, None), "the least remaining is the user's");
+    assert_eq!(check(3, 10), (false, 3, 2, Some(0)), "the user has only 2 left");
+    assert_eq!(check(1, 51), (false, 100, 50, Some(2)), "and nothing was charged to the site for that");
+    assert_eq!(check(1, 50), (true, 100, 0, None), "so that this still passes, and uses the site up");
+    assert_eq!(per_ip.peek(ip, 0).remaining(), 8);
+    assert_eq!((per_user.stats().allowed, per_user.stats().denied), (2, 2));
+}
+
+#[test]
+fn the_same_key_twice_is_one_key_with_both_costs() {
+    let limiter = limiter("token-bucket 1/s burst=5");
+    let twice = |first, second| check_all(&[limiter.on("k", first), limiter.on("k", second)]).unwrap();
+    assert_eq!(twice(2, 4).retry_after(), Some(RetryAfter::Never));
+    assert_eq!(twice(2, 2).remaining(), 1);
+    assert_eq!(twice(u32::MAX, u32::MAX).retry_after(), Some(RetryAfter::Never));
+    let other = Limiter::new("token-bucket 1/s burst=5").unwrap();
+    assert!(
+        check_all(&[limiter.on("k", 1), other.on("k", 5)]).unwrap().allowed(),
+        "another limiter's is another"
+    );
+}
+
+/// Keys of one place and of many, more of them than a group has slots.
+#[test]
+fn many_keys_of_one_limiter() {
+    for limits in ["fixed-window 3/h", "sliding-log 3/60s"] {
+        let limiter = limiter(limits);
+        let calls: Vec<Call<'_>> = (0..CALLS_MAX).map(|key| limiter.on(key, 1)).collect();
+        assert!((0..3).all(|_| check_all(&calls).unwrap().allowed()));
+        assert!(!check_all(&calls).unwrap().allowed());
+        assert!((0..CALLS_MAX).all(|key| limiter.peek(key, 0).remaining() == 0));
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let limiter = limiter("token-bucket 1/s burst=500");
+    let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.on(key, 1)).collect();
+    let refused = check_all(&calls).unwrap_err();
+    assert_eq!(refused, TogetherError::TooMany(65));
+    assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
+    let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
+    let refused = check_all(&[limiter.on("k", 1), counting.on("k", 1)]).unwrap_err();
+    assert_eq!(refused, TogetherError::CountsDenied("sliding-log 5/m count=all".to_owned()));
+    assert_eq!(limiter.stats().keys, 0, "nothing was charged");
+    assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
+}
+
+/// When one limiter has no room for its new key, nobody is charged and no room is kept.
+#[test]
+fn without_room_for_one_none_is_charged() {
+    let small = Limiter::builder("fixed-window 9/h").max_keys(2).on_full(OnFull::Deny);
+    let small = small.clock(ManualClock::default()).build().unwrap();
+    let large = limiter("fixed-window 9/h");
+    assert!(small.check("old").allowed());
+    let call = || check_all(&[large.on("k", 1), small.on("new", 1), small.on("newer", 1)]).unwrap();
+    assert!(!call().allowed());
+    assert_eq!((large.stats().keys, small.stats().keys), (0, 1));
+    assert_eq!(large.peek("k", 0).remaining(), 9);
+    small.reset("old");
+    assert!(call().allowed());
+    assert_eq!((large.stats().keys, small.stats().keys), (1, 2));
+}
+
+/// Even who could evict others evicts none of the keys of the same call.
+#[test]
+fn keys_of_one_call_do_not_make_room_for_each_other() {
+    let tiny =
+        Limiter::builder("fixed-window 9/h").max_keys(1).clock(ManualClock::default()).build().unwrap();
+    let denied = check_all(&[tiny.on("a", 1), tiny.on("b", 1)]).unwrap();
+    assert!(!denied.allowed());
+    assert_eq!(tiny.stats().keys, 0);
+    assert!(tiny.check("a").allowed());
+    assert!(check_all(&[tiny.on("b", 2)]).unwrap().allowed());
+    assert!(!tiny.holds("a"));
+}
+
+#[test]
+fn receipts_know_of_what_was_charged_together() {
+    let gate = Gate::new("token-bucket 1/h burst=10").unwrap();
+    let reserved = gate.reserve(5, Duration::ZERO).unwrap();
+    assert!(check_all(&[gate.on(3)]).unwrap().allowed());
+    assert!(reserved.cancel());
+    assert_eq!(gate.peek(0).remaining(), 7);
+}

@@ -1,0 +1,100 @@
+//! The store's own synchronisation under a model checker: every order in which two or three threads can meet.
+//!
+//! ```text
+//! cargo xtask loom
+//! ```
+//!
+//! What is checked is what the store adds to its locks: places that are made by whoever comes first, the number of
+//! keys that all places share, limits that change while others call, and several locks at once. Each model is small
+//! enough to be explored to the end.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use loom::thread;
+use sluicegate::{Limiter, ManualClock, OnFull, check_all};
+use std::time::Duration;
+
+fn limiter(limits: &str, max_keys: usize) -> Limiter {
+    let builder = Limiter::builder(limits).clock(ManualClock::default()).max_keys(max_keys);
+    builder.on_full(OnFull::Deny).build().unwrap()
+}
+
+/// Three threads, one new key, a burst of two: two are allowed, whoever makes the place.
+#[test]
+fn a_burst_is_admitted_exactly_once() {
+    for limits in ["token-bucket 1/h burst=2", "sliding-log 2/h"] {
+        loom::model(move || {
+            let limiter = limiter(limits, 1);
+            let call = |limiter: Limiter| thread::spawn(move || u32::from(limiter.check("k").allowed()));
+            let others = [call(limiter.clone()), call(limiter.clone())];
+            let own = u32::from(limiter.check("k").allowed());
+            let allowed: u32 = others.into_iter().map(|other| other.join().unwrap()).sum::<u32>() + own;
+            assert_eq!(allowed, 2);
+            assert_eq!(limiter.stats().keys, 1);
+        });
+    }
+}
+
+/// Two new keys and room for one, in different places: never two held, never none.
+#[test]
+fn the_number_of_keys_is_shared_by_all_places() {
+    loom::model(|| {
+        // 200 keys need two places; all but one are taken beforehand, in whatever place they are.
+        let limiter = limiter("fixed-window 5/h", 200);
+        (0..199).for_each(|key| assert!(limiter.check(key).allowed()));
+        let other = limiter.clone();
+        let other = thread::spawn(move || other.check("a").allowed());
+        let own = limiter.check("b").allowed();
+        assert!(own ^ other.join().unwrap());
+        assert_eq!(limiter.stats().keys, 200);
+    });
+}
+
+/// Two limiters named in opposite orders: no deadlock, and both are charged the same.
+#[test]
+fn several_are_charged_all_or_none_in_any_order() {
+    loom::model(|| {
+        let (left, right) = (limiter("fixed-window 1/h", 1), limiter("token-bucket 1/h burst=5", 1));
+        let (other_left, other_right) = (left.clone(), right.clone());
+        let other = thread::spawn(move || {
+            check_all(&[other_right.on("k", 1), other_left.on("k", 1)]).unwrap().allowed()
+        });
+        let own = check_all(&[left.on("k", 1), right.on("k", 1)]).unwrap().allowed();
+        assert!(own ^ other.join().unwrap());
+        assert_eq!((left.peek("k", 0).remaining(), right.peek("k", 0).remaining()), (0, 4));
+    });
+}
+
+/// A change of limits while the first key makes its place: the key meets the new limit afterwards in any case.
+#[test]
+fn a_change_misses_no_place() {
+    loom::model(|| {
+        let limiter = limiter("fixed-window 5/h", 1);
+        let other = limiter.clone();
+        let other = thread::spawn(move || other.check_cost("k", 2).allowed());
+        limiter.change("fixed-window 9/h").unwrap();
+        assert!(other.join().unwrap());
+        let decision = limiter.check("k");
+        assert_eq!((decision.limit(), decision.remaining()), (9, 6));
+    });
+}
+
+/// One receipt for two: one of them gets it, and it is there again after the cancel.
+#[test]
+fn receipts_are_counted() {
+    loom::model(|| {
+        let builder = Limiter::builder("fixed-window 9/h").clock(ManualClock::default()).max_keys(1);
+        let limiter = builder.max_receipts(1).build().unwrap();
+        let other = limiter.clone();
+        let reserve = |limiter: &Limiter| {
+            limiter.reserve("k", 1, Duration::ZERO).is_ok_and(|reserved| reserved.cancel())
+        };
+        let other =
+            thread::spawn(move || other.reserve("k", 1, Duration::ZERO).is_ok_and(|one| one.cancel()));
+        let own = reserve(&limiter);
+        assert!(own | other.join().unwrap());
+        assert!(reserve(&limiter));
+        assert_eq!(limiter.peek("k", 0).remaining(), 9);
+    });
+}
