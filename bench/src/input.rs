@@ -21,18 +21,18 @@ pub fn limiter(limits: &[&str], max_keys: usize) -> Limiter {
 /// Reads what a caller reads. (To hand the whole decision to `black_box` would copy it in pieces of another size than
 /// it was written in, which stalls the processor for longer than the decision takes.)
 #[inline]
-pub fn read(decision: &Decision) {
-    let allowed = u64::from(decision.allowed());
-    black_box(allowed ^ u64::from(decision.remaining()) ^ decision.reset_after().as_micros());
+pub fn read(decision: &Decision) -> u64 {
+    u64::from(decision.allowed()) ^ u64::from(decision.remaining()) ^ decision.reset_after().as_micros()
 }
 
 /// Asks governor, and reads what it answers: yes, or when to come back.
 #[inline]
-pub fn ask<K: Clone + Eq + Hash>(governor: &Governor<K>, key: &K) {
-    match governor.check_key(key) {
-        Ok(()) => black_box(()),
-        Err(denied) => drop(black_box(denied.earliest_possible())),
+pub fn ask<K: Clone + Eq + Hash>(governor: &Governor<K>, key: &K) -> bool {
+    let answer = governor.check_key(key);
+    if let Err(denied) = &answer {
+        black_box(denied.earliest_possible());
     }
+    answer.is_ok()
 }
 
 /// A linear congruential generator: random enough to touch keys in no order, and next to no time of its own.

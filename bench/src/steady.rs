@@ -8,6 +8,7 @@ use crate::input::{Name, Random, ask, governor, limiter, read};
 use crate::measure::{head, row};
 use governor::Quota;
 use nonzero_ext::nonzero;
+use std::hint::black_box;
 
 pub const KEYS: u64 = 10_000_000;
 /// Calls before the other's turn.
@@ -28,9 +29,9 @@ impl Stopwatch {
     }
 
     #[inline]
-    fn time(&mut self, call: impl FnOnce()) {
+    fn time<R>(&mut self, call: impl FnOnce() -> R) {
         let began = self.clock.raw();
-        call();
+        black_box(call());
         let ended = self.clock.raw();
         self.times.note(self.clock.delta_as_nanos(began, ended));
     }

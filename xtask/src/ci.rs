@@ -24,26 +24,60 @@ pub(crate) fn run() -> Result<(), String> {
         total.passed += tests.passed;
         total.failed += tests.failed;
     }
+    let tests = loom()?;
+    total.passed += tests.passed;
+    total.failed += tests.failed;
     println!("total: {} passed, {} failed", total.passed, total.failed);
     Ok(())
 }
 
+/// The store's synchronisation under a model checker, in every order in which threads can meet. The locks are
+/// replaced when it is compiled, so it has a target folder of its own.
+pub(crate) fn loom() -> Result<Tests, String> {
+    const ARGUMENTS: [&str; 8] = [
+        "test",
+        "--locked",
+        "--release",
+        "--package",
+        "sluicegate",
+        "--test",
+        "loom",
+        "--target-dir=target/loom",
+    ];
+    println!("==> loom: RUSTFLAGS='--cfg loom' cargo {}", ARGUMENTS.join(" "));
+    let began = Instant::now();
+    let mut command = command(&ARGUMENTS);
+    command.env("RUSTFLAGS", "--cfg loom");
+    let tests = run_counting(command).map_err(|problem| format!("loom: {problem}"))?;
+    if tests.passed == 0 {
+        return Err("loom: no model ran".to_owned());
+    }
+    println!("==> loom: ok in {:.0} s", began.elapsed().as_secs_f64());
+    Ok(tests)
+}
+
 /// How many tests ran, over all test binaries.
 #[derive(Default)]
-struct Tests {
+pub(crate) struct Tests {
     passed: u64,
     failed: u64,
 }
 
-/// Runs cargo, handing on what it prints and counting the tests in it.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "--deny warnings");
+    command
+}
+
 fn cargo(arguments: &[&str]) -> Result<Tests, String> {
-    let mut child = Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(root())
-        .env("RUSTDOCFLAGS", "--deny warnings")
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cargo does not start: {error}"))?;
+    let failed = |problem| format!("{problem}; run it alone with: cargo {}", arguments.join(" "));
+    run_counting(command(arguments)).map_err(failed)
+}
+
+/// Runs a command, handing on what it prints and counting the tests in it.
+fn run_counting(mut command: Command) -> Result<Tests, String> {
+    let spawned = command.stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| format!("cargo does not start: {error}"))?;
     let mut tests = Tests::default();
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
         let line = line.map_err(|error| format!("what cargo prints cannot be read: {error}"))?;
@@ -51,11 +85,7 @@ fn cargo(arguments: &[&str]) -> Result<Tests, String> {
         tests.count(&line);
     }
     let status = child.wait().map_err(|error| format!("cargo is lost: {error}"))?;
-    if status.success() {
-        Ok(tests)
-    } else {
-        Err(format!("failed; run it alone with: cargo {}", arguments.join(" ")))
-    }
+    if status.success() { Ok(tests) } else { Err("failed".to_owned()) }
 }
 
 impl Tests {

@@ -6,16 +6,20 @@ mod ci;
 mod vectors;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 cargo xtask ci        every check and test, as CI runs them
+cargo xtask loom      the store under a model checker, which `ci` includes
+cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask vectors   write the conformance vectors anew from the model's answers";
 
 fn main() -> ExitCode {
     let chore = std::env::args().nth(1);
     let done = match chore.as_deref() {
         Some("ci") => ci::run(),
+        Some("loom") => ci::loom().map(drop),
+        Some("bench") => bench(),
         Some("vectors") => vectors::write(),
         _ => Err(format!("no such chore\n{USAGE}")),
     };
@@ -25,6 +29,17 @@ fn main() -> ExitCode {
             eprintln!("xtask: {problem}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Hands the rest of the arguments on to the benchmark program.
+fn bench() -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--release", "--locked", "--"]).args(std::env::args_os().skip(2));
+    match command.current_dir(root().join("bench")).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the benchmark failed".to_owned()),
+        Err(error) => Err(format!("cargo does not start: {error}")),
     }
 }
 

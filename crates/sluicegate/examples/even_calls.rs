@@ -5,9 +5,9 @@ use sluicegate::{Limiter, ManualClock};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 50 in 10 s, evenly, is one each 200 ms. The first two lines both say that, and decide alike. The first is the
-    // shortest. The second keeps the numbers as they were agreed, and a larger burst would forgive a client who is
-    // late. The third is what not to write: an idle bucket is full, so 50 calls may come at once.
+    // 50 in 10 s, evenly, is one each 200 ms. The first two lines both say that, and decide alike. The first
+    // is the shortest. The second keeps the numbers as they were agreed, and a larger burst would forgive a
+    // client who is late. The third is what not to write: an idle bucket is full, so 50 may come at once.
     for limit in ["min-interval 200ms", "token-bucket 50/10s burst=1", "token-bucket 50/10s"] {
         let clock = ManualClock::default();
         let calls = Limiter::builder(limit).clock(clock.clone()).build()?;

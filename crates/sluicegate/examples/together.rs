@@ -1,4 +1,4 @@
-//! "A call has to fit the limits of the user, of the address and of the whole site, or count for none of them."
+//! "A call has to fit the limits of the user, the address and the whole site, or count for none of them."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
 use sluicegate::{Gate, Limiter, ManualClock, check_all};

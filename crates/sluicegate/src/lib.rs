@@ -26,6 +26,8 @@
 //! # Ok::<(), sluicegate::LimitError>(())
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+
 pub use sluicegate_core as core;
 
 mod calendar;

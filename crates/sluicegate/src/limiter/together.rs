@@ -70,6 +70,8 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherE
         let limits = named.map(|(_, call)| call.limiter.limits().iter().map(Limit::to_string).collect());
         TogetherError::CountsDenied(limits.unwrap_or_default())
     })?;
-    calls.iter().for_each(|call| call.limiter.observe(&decision));
+    for call in calls {
+        call.limiter.observe(&decision);
+    }
     Ok(decision)
 }

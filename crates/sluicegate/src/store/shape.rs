@@ -167,7 +167,7 @@ impl Shape for Logs {
 
     fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
         match limit {
-            AnyLimit::Log(limit) => Some(limit.clone()),
+            AnyLimit::Log(limit) => Some(*limit),
             AnyLimit::Cell(_) => None,
         }
     }
