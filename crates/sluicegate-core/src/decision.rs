@@ -24,6 +24,9 @@ pub struct Standing {
     pub reset_after: Span,
 }
 
+/// The place of no limit: no list is that long.
+const NO_LIMIT: u32 = u32::MAX;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Allowed,
@@ -76,14 +79,16 @@ impl Decision {
         if self.allowed() { self.wait } else { Span::ZERO }
     }
 
-    /// When denied: the place in the list of the limit that said no, counted from 0.
+    /// When denied: the place in the list of the limit that said no, counted from 0. `None` when allowed, and when it
+    /// was no limit but a store without room for another key.
     pub const fn denied_by(&self) -> Option<u32> {
-        if self.allowed() { None } else { Some(self.denied_by) }
+        if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
     }
 
     /// The answer of a store that has no room for another key: nothing remains, come back after `wait`.
     pub const fn no_room(limit: u32, wait: Span) -> Decision {
-        Decision::no(Standing { limit, remaining: 0, reset_after: wait }, RetryAfter::After(wait))
+        let standing = Standing { limit, remaining: 0, reset_after: wait };
+        Decision::no(standing, RetryAfter::After(wait)).by(NO_LIMIT)
     }
 
     #[inline]

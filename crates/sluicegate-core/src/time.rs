@@ -39,6 +39,11 @@ impl Time {
         self.0
     }
 
+    /// How long after the Unix epoch, to be added to `std::time::UNIX_EPOCH`.
+    pub const fn since_epoch(self) -> core::time::Duration {
+        core::time::Duration::from_micros(self.0)
+    }
+
     /// How long from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Span {
@@ -75,6 +80,11 @@ impl Span {
     /// The length in milliseconds, rounded **up**: a caller who is told 0 would come back at once and fail.
     pub const fn as_millis_up(self) -> u64 {
         self.0.div_ceil(1_000)
+    }
+
+    /// The length in seconds, rounded **up**, as the header `Retry-After` wants it.
+    pub const fn as_secs_up(self) -> u64 {
+        self.0.div_ceil(SECOND)
     }
 
     /// What is left of this length after another; zero if the other is longer.
@@ -123,6 +133,30 @@ impl From<core::time::Duration> for Span {
     }
 }
 
+impl fmt::Display for Time {
+    /// In UTC, as RFC 3339 writes it: `2026-11-16T08:30:00Z`, with as many microseconds as there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, micros) = (self.0 / DAY, self.0 % DAY);
+        // Years that begin with March, so that a leap day is the last day of one: 400 of them are 146 097 days.
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = era * 400 + year_of_era + u64::from(month <= 2);
+        let (hour, minute, second) =
+            (micros / (3_600 * SECOND), micros / (60 * SECOND) % 60, micros / SECOND % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        match micros % SECOND {
+            0 => f.write_str("Z"),
+            micros => write!(f, ".{micros:06}Z"),
+        }
+    }
+}
+
 impl fmt::Display for Span {
     /// The length in the largest unit that divides it, as the limit grammar writes it: `90s`, `2h`, `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +199,18 @@ mod tests {
     fn waits_are_told_in_milliseconds_rounded_up() {
         assert_eq!(Span::from_micros(1).as_millis_up(), 1);
         assert_eq!(Span::from_micros(2_000).as_millis_up(), 2);
+        assert_eq!((Span::from_micros(1).as_secs_up(), Span::from_micros(2 * SECOND).as_secs_up()), (1, 2));
+    }
+
+    #[test]
+    fn moments_print_as_utc() {
+        let printed = |micros| Time::from_micros(micros).unwrap().to_string();
+        assert_eq!(printed(0), "1970-01-01T00:00:00Z");
+        assert_eq!(printed(951_782_400 * SECOND), "2000-02-29T00:00:00Z");
+        assert_eq!(printed(951_868_799 * SECOND + 1), "2000-02-29T23:59:59.000001Z");
+        assert_eq!(printed(1_794_816_000 * SECOND), "2026-11-16T08:00:00Z");
+        assert_eq!(printed(4_107_542_400 * SECOND), "2100-03-01T00:00:00Z");
+        assert_eq!(Time::MAX.to_string(), "9892-03-08T12:26:40Z");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A limiter without keys: one limit for all that comes.
 
 use crate::key::Fingerprint;
-use crate::limiter::{BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, Stats};
+use crate::limiter::{
+    BuildError, Call, ChangeError, IntoLimits, Limiter, Receipt, Reservation, ReserveError, Stats,
+};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
@@ -84,6 +86,21 @@ impl Gate {
     /// When the limit does not offer this, or too many receipts are open.
     pub fn reserve(&self, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
         self.limiter.reserve((), cost, max_wait)
+    }
+
+    /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].
+    pub fn cancel(&self, receipt: Receipt) -> bool {
+        self.limiter.cancel(receipt)
+    }
+
+    /// Says what a reservation whose receipt was kept has used: see [`Limiter::settle`].
+    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+        self.limiter.settle(receipt, used)
+    }
+
+    /// The limiter underneath, whose one key is `()`: for every verb at a time, and what else it offers.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// When the next window starts: see [`Limiter::next_window`].

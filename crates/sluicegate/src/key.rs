@@ -10,8 +10,10 @@
 
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
+use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Whatever can be limited: text, bytes, whole numbers, IP addresses, and tuples of them.
 ///
@@ -183,6 +185,27 @@ impl<K: Key + ?Sized> Key for &K {
     }
 }
 
+impl<K: Key + ?Sized> Key for Box<K> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        (**self).write(to);
+    }
+}
+
+impl<K: Key + ?Sized> Key for Arc<K> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        (**self).write(to);
+    }
+}
+
+impl<K: Key + ToOwned + ?Sized> Key for Cow<'_, K> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        (**self).write(to);
+    }
+}
+
 impl Key for Ipv4Addr {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
@@ -191,7 +214,7 @@ impl Key for Ipv4Addr {
 }
 
 impl Key for Ipv6Addr {
-    /// The whole address. One client often holds a whole /64: to limit that, use its first 64 bits as the key.
+    /// The whole address. One client often holds a whole /64: to limit that, use `("net", address.to_bits() >> 64)`.
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.wide(ADDRESS, self.to_bits());
@@ -302,6 +325,9 @@ mod tests {
         assert_eq!(seeds.fingerprint(b"Harry"), harry);
         assert_eq!(seeds.fingerprint(&b"Harry".to_vec()), harry);
         assert_eq!(seeds.fingerprint(&&&"Harry"), harry);
+        assert_eq!(seeds.fingerprint(&Box::<str>::from("Harry")), harry);
+        assert_eq!(seeds.fingerprint(&Arc::<str>::from("Harry")), harry);
+        assert_eq!(seeds.fingerprint(&Cow::Borrowed("Harry")), harry);
         assert_eq!(seeds.fingerprint(&7_u8), seeds.fingerprint(&7_i128));
         let address = |text: &str| seeds.fingerprint(&text.parse::<IpAddr>().unwrap());
         assert_eq!(address("::ffff:203.0.113.9"), address("203.0.113.9"));

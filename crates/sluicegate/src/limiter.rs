@@ -190,16 +190,15 @@ impl Limiter {
         Call::new(self, self.fingerprint(key), cost)
     }
 
-    /// Changes the limits of the running limiter. Every key keeps what it has used: a bucket the tokens used, a
-    /// window or log its count. A limit whose algorithm, or the period, start or zone of a window, changes starts
-    /// afresh. Open receipts are void.
+    /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window
+    /// or log its count. If the period, start or zone of a window changes, keys start afresh. Open receipts are void.
     ///
     /// Takes a moment for every 200 keys, and holds up a caller for no longer than that.
     ///
     /// # Errors
-    /// When a text is not a limit, limits do not go together, or the limiter would have to keep another kind of
-    /// state: one limit cannot become several, nor a log anything else. Such a change starts afresh in any case, so
-    /// make a new limiter.
+    /// When a text is not a limit or limits do not go together; when the algorithm is another one, or one limit would
+    /// become several: keys would start afresh in any case, so make a new limiter. (In a list each limit may become
+    /// any other.)
     pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -29,7 +29,7 @@ mod together;
 pub(crate) use reserve::{NotReserved, RECEIPTS_A_KEY_MAX};
 pub use room::OnFull;
 pub(crate) use rules::Rules;
-pub(crate) use shape::{Cells, Lists, Logs, Shape};
+pub(crate) use shape::{Lists, Logs, One, Shape};
 pub(crate) use together::{AnyStore, Call, check_all};
 
 use crate::key::Fingerprint;
@@ -105,6 +105,7 @@ pub(crate) struct Counts {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
     pub(crate) evicted: u64,
+    pub(crate) no_room: u64,
 }
 
 /// The store has no room for a new key: how long until it may have.
@@ -159,7 +160,7 @@ impl<S: Shape> Store<S> {
     #[cold]
     fn check_new(&self, place: &mut Locked<'_, S>, key: Fingerprint, now: Time, cost: u32) -> Decision {
         let checked = self.on_new(place, key, now, |limits, states, _| check_list(limits, states, now, cost));
-        let decision = checked.unwrap_or_else(|full| full.denial(&place.guarded.rules.limits));
+        let decision = checked.unwrap_or_else(|full| place.denial(full));
         place.guarded.counts.decided(&decision);
         decision
     }
@@ -182,7 +183,7 @@ impl<S: Shape> Store<S> {
             }
             Ok(taken)
         });
-        let taken = taken.unwrap_or_else(|full| Ok((full.denial(&place.guarded.rules.limits), 0)))?;
+        let taken = taken.unwrap_or_else(|full| Ok((place.denial(full), 0)))?;
         place.guarded.counts.decided(&taken.0);
         Ok(taken)
     }
@@ -290,6 +291,7 @@ impl<S: Shape> Store<S> {
             sum.allowed += counts.allowed;
             sum.denied += counts.denied;
             sum.evicted += counts.evicted;
+            sum.no_room += counts.no_room;
         }
         sum
     }
@@ -366,6 +368,12 @@ impl<S: Shape> Locked<'_, S> {
     /// The state of a slot.
     fn kept(&mut self, slot: usize) -> Kept<'_, S> {
         Kept { inline: &self.table.slot(slot).inline, aside: &mut self.guarded.aside, slot }
+    }
+
+    /// The answer to a call that found no room.
+    fn denial(&mut self, full: Full) -> Decision {
+        self.guarded.counts.no_room += 1;
+        full.denial(&self.guarded.rules.limits)
     }
 
     /// Frees a slot.

@@ -207,6 +207,24 @@ where
     }
 }
 
+impl<L> IntoLimits for &Vec<L>
+where
+    L: Clone + IntoLimits,
+{
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.as_slice().into_limits()
+    }
+}
+
+impl<L, const N: usize> IntoLimits for &[L; N]
+where
+    L: Clone + IntoLimits,
+{
+    fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+        self.as_slice().into_limits()
+    }
+}
+
 /// Limits that go together.
 pub(super) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
     let limits = limits?;

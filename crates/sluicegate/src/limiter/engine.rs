@@ -2,24 +2,40 @@
 
 use super::error::ChangeError;
 use crate::limit::Limit;
-use crate::store::{AnyStore, Cells, Lists, Logs, Rules, Shape, Size, Store};
-use sluicegate_core::{AnyLimit, Time};
+use crate::store::{AnyStore, Lists, Logs, One, Rules, Shape, Size, Store};
+use sluicegate_core::fixed_window::FixedWindow;
+use sluicegate_core::leaky_bucket::LeakyBucket;
+use sluicegate_core::min_interval::MinInterval;
+use sluicegate_core::pacer::Pacer;
+use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::token_bucket::TokenBucket;
+use sluicegate_core::{AnyLimit, CellLimit, Time};
 use std::sync::Arc;
 
-/// One limit with a cell, one log, or several limits: each has slots of its own size.
+/// One limit of some algorithm, or several limits.
 pub(super) enum Engine {
-    Cells(Store<Cells>),
-    Logs(Store<Logs>),
-    Lists(Store<Lists>),
+    TokenBucket(Store<One<TokenBucket>>),
+    LeakyBucket(Store<One<LeakyBucket>>),
+    MinInterval(Store<One<MinInterval>>),
+    Pacer(Store<One<Pacer>>),
+    FixedWindow(Store<One<FixedWindow>>),
+    SlidingWindow(Store<One<SlidingWindow>>),
+    SlidingLog(Store<Logs>),
+    List(Store<Lists>),
 }
 
 /// Does the same with the store of any shape.
 macro_rules! on_store {
     ($engine:expr, $store:ident => $act:expr) => {
         match $engine {
-            $crate::limiter::engine::Engine::Cells($store) => $act,
-            $crate::limiter::engine::Engine::Logs($store) => $act,
-            $crate::limiter::engine::Engine::Lists($store) => $act,
+            $crate::limiter::engine::Engine::TokenBucket($store) => $act,
+            $crate::limiter::engine::Engine::LeakyBucket($store) => $act,
+            $crate::limiter::engine::Engine::MinInterval($store) => $act,
+            $crate::limiter::engine::Engine::Pacer($store) => $act,
+            $crate::limiter::engine::Engine::FixedWindow($store) => $act,
+            $crate::limiter::engine::Engine::SlidingWindow($store) => $act,
+            $crate::limiter::engine::Engine::SlidingLog($store) => $act,
+            $crate::limiter::engine::Engine::List($store) => $act,
         }
     };
 }
@@ -31,21 +47,23 @@ impl Engine {
     pub(super) fn new(limits: &[Limit], start: Time, size: Size) -> Engine {
         let made = made(limits, start);
         match &*made {
-            [AnyLimit::Cell(_)] => Engine::Cells(store(made, size)),
-            [AnyLimit::Log(_)] => Engine::Logs(store(made, size)),
-            _ => Engine::Lists(store(made, size)),
+            [AnyLimit::Cell(CellLimit::TokenBucket(_))] => Engine::TokenBucket(store(made, size)),
+            [AnyLimit::Cell(CellLimit::LeakyBucket(_))] => Engine::LeakyBucket(store(made, size)),
+            [AnyLimit::Cell(CellLimit::MinInterval(_))] => Engine::MinInterval(store(made, size)),
+            [AnyLimit::Cell(CellLimit::Pacer(_))] => Engine::Pacer(store(made, size)),
+            [AnyLimit::Cell(CellLimit::FixedWindow(_))] => Engine::FixedWindow(store(made, size)),
+            [AnyLimit::Cell(CellLimit::SlidingWindow(_))] => Engine::SlidingWindow(store(made, size)),
+            [AnyLimit::Log(_)] => Engine::SlidingLog(store(made, size)),
+            _ => Engine::List(store(made, size)),
         }
     }
 
     pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
         let made = made(limits, start);
-        match (self, &*made) {
-            (Engine::Cells(store), [AnyLimit::Cell(_)]) => change(store, made),
-            (Engine::Logs(store), [AnyLimit::Log(_)]) => change(store, made),
-            (Engine::Lists(store), [_, _, ..]) => change(store, made),
-            _ => return Err(ChangeError::AnotherKind),
+        if matches!(self, Engine::List(_)) != (made.len() > 1) {
+            return Err(ChangeError::AnotherKind);
         }
-        Ok(())
+        on_store!(self, store => change(store, made))
     }
 
     pub(super) fn any(&self) -> &dyn AnyStore {
@@ -58,14 +76,12 @@ fn made(limits: &[Limit], start: Time) -> Arc<[AnyLimit]> {
 }
 
 fn store<S: Shape>(made: Arc<[AnyLimit]>, size: Size) -> Store<S> {
-    Store::new(Rules::new(of_shape::<S>(&made), made), size)
+    // All of them: the caller has looked.
+    Store::new(Rules::new(made.iter().filter_map(S::limit).collect(), made), size)
 }
 
-fn change<S: Shape>(store: &Store<S>, made: Arc<[AnyLimit]>) {
-    store.change(of_shape::<S>(&made), made);
-}
-
-/// All of them: the caller has looked.
-fn of_shape<S: Shape>(made: &[AnyLimit]) -> Box<[S::Limit]> {
-    made.iter().filter_map(S::limit).collect()
+fn change<S: Shape>(store: &Store<S>, made: Arc<[AnyLimit]>) -> Result<(), ChangeError> {
+    let limits: Option<Box<[S::Limit]>> = made.iter().map(S::limit).collect();
+    store.change(limits.ok_or(ChangeError::AnotherKind)?, made);
+    Ok(())
 }

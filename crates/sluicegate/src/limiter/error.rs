@@ -34,7 +34,7 @@ pub enum BuildError {
 pub enum ChangeError {
     /// A text is not a limit, or the limits do not go together.
     Limits(BuildError),
-    /// The limiter would have to keep another kind of state.
+    /// Another algorithm, or several limits instead of one.
     AnotherKind,
 }
 
@@ -77,8 +77,8 @@ impl fmt::Display for ChangeError {
         match self {
             ChangeError::Limits(error) => error.fmt(f),
             ChangeError::AnotherKind => f.write_str(
-                "a limiter keeps one kind of state: one limit cannot become several, nor a sliding-log anything \
-                 else or the reverse; make a new limiter, as its keys would start afresh in any case",
+                "a limiter keeps its algorithm, and one limit cannot become several or the reverse; make a new \
+                 limiter, as its keys would start afresh in any case",
             ),
         }
     }

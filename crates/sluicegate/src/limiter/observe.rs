@@ -12,10 +12,12 @@ use sluicegate_core::Decision;
 pub struct Stats {
     /// Calls that were allowed: checks, takes and reservations. Calls made together count for each limiter.
     pub allowed: u64,
-    /// Calls that were denied.
+    /// Calls that were denied; made together, by whichever limiter.
     pub denied: u64,
     /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
     pub evicted: u64,
+    /// Denials for want of room: of new keys, when the store is to deny them. They are among the denied.
+    pub no_room: u64,
     /// Keys held now, those that have recovered and not yet made room included.
     pub keys: usize,
     /// The most keys it can hold.
@@ -24,8 +26,8 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn of(counts: Counts, keys: usize, max_keys: usize) -> Stats {
-        let Counts { allowed, denied, evicted } = counts;
-        Stats { allowed, denied, evicted, keys, max_keys }
+        let Counts { allowed, denied, evicted, no_room } = counts;
+        Stats { allowed, denied, evicted, no_room, keys, max_keys }
     }
 }
 

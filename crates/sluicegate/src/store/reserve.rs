@@ -50,7 +50,7 @@ impl<S: Shape> Store<S> {
             }
             receipts.reserve(limits, states, now, ask).map_err(NotReserved::NotOffered)
         });
-        let reserved = reserved.unwrap_or_else(|full| Ok(full.denial(&place.guarded.rules.limits)));
+        let reserved = reserved.unwrap_or_else(|full| Ok(place.denial(full)));
         if let Ok(decision) = &reserved {
             place.guarded.counts.decided(decision);
         }

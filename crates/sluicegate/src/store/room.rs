@@ -30,6 +30,9 @@ pub enum OnFull {
     Deny,
 }
 
+/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are 24.
+const ENOUGH_TO_CHOOSE: usize = 16;
+
 /// Where a new key goes.
 pub(super) struct Room {
     pub(super) slot: usize,
@@ -43,11 +46,12 @@ struct Look {
     owes_least: Option<(Owes, usize)>,
     /// When the first of them will have recovered; long, if there is none.
     soonest: Span,
+    looked_at: usize,
 }
 
 impl Default for Look {
     fn default() -> Self {
-        Look { recovered: None, owes_least: None, soonest: Span::MAX }
+        Look { recovered: None, owes_least: None, soonest: Span::MAX, looked_at: 0 }
     }
 }
 
@@ -80,11 +84,11 @@ impl<S: Shape> Locked<'_, S> {
         if let Some(slot) = near.recovered {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
-        // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it
-        // only if someone can have recovered since the last look.
+        // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it if
+        // someone can have recovered since the last look, or if there are too few near to choose from: in a small store.
         let mut here = Look::default();
         if let Some(free) = free
-            && (now >= self.guarded.none_recovers_before || near.owes_least.is_none())
+            && (now >= self.guarded.none_recovers_before || near.looked_at < ENOUGH_TO_CHOOSE)
         {
             here = self.look_at(table.held().filter(|slot| !pinned.contains(slot)), now);
             if let Some(slot) = here.recovered {
@@ -94,10 +98,8 @@ impl<S: Shape> Locked<'_, S> {
         }
         let leaves = |slot| Some(Leaves { slot, recovered: false });
         match (store.on_full, near.owes_least, here.owes_least, free) {
+            (OnFull::Evict, _, Some((_, slot)), Some(free)) => Ok(Room { slot: free, leaves: leaves(slot) }),
             (OnFull::Evict, Some((_, slot)), _, _) => Ok(Room { slot, leaves: leaves(slot) }),
-            (OnFull::Evict, None, Some((_, slot)), Some(free)) => {
-                Ok(Room { slot: free, leaves: leaves(slot) })
-            }
             _ => Err(Full(near.soonest.min(here.soonest))),
         }
     }
@@ -106,6 +108,7 @@ impl<S: Shape> Locked<'_, S> {
     fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time) -> Look {
         let mut look = Look::default();
         for slot in slots {
+            look.looked_at += 1;
             let Some(owes) = self.owes(slot, now) else {
                 look.recovered = Some(slot);
                 break;

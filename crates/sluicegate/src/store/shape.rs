@@ -1,13 +1,20 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
+use sluicegate_core::fixed_window::FixedWindow;
+use sluicegate_core::leaky_bucket::LeakyBucket;
+use sluicegate_core::min_interval::MinInterval;
+use sluicegate_core::pacer::Pacer;
 use sluicegate_core::several::check_list;
 use sluicegate_core::sliding_log::{Log, SlidingLog};
+use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{mem, slice};
 
-/// What a store is made for. There are three, so that the common one, a single limit with a state of 16 bytes, has
-/// slots of that size and not of the largest.
+/// What a store is made for. A single limit with a state of 16 bytes, as most are, has slots of that size and not
+/// of the largest.
 pub(crate) trait Shape: Sized + 'static {
     /// The limits of this shape.
     type Limit: Algorithm<State: Send> + Clone + Send + Sync;
@@ -62,8 +69,27 @@ pub(crate) struct Kept<'a, S: Shape> {
     pub(super) slot: usize,
 }
 
-/// One limit with a cell: all in the slot.
-pub(crate) struct Cells;
+/// One limit with a cell: all in the slot. Each algorithm has a store of its own, so that its check is compiled in
+/// place and nothing is looked up at run time.
+pub(crate) struct One<A>(PhantomData<A>);
+
+/// A limit whose state is a cell.
+pub(crate) trait CellAlgorithm: Algorithm<State = Cell> + Clone + Send + Sync + 'static {
+    /// The limit, if it is of this algorithm.
+    fn of(limit: &CellLimit) -> Option<&Self>;
+}
+
+macro_rules! cell_algorithms {
+    ($($name:ident)*) => {
+        $(impl CellAlgorithm for $name {
+            fn of(limit: &CellLimit) -> Option<&Self> {
+                if let CellLimit::$name(limit) = limit { Some(limit) } else { None }
+            }
+        })*
+    };
+}
+
+cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWindow);
 
 /// One sliding log.
 pub(crate) struct Logs;
@@ -97,15 +123,15 @@ impl CellWords {
     }
 }
 
-impl Shape for Cells {
-    type Limit = CellLimit;
+impl<A: CellAlgorithm> Shape for One<A> {
+    type Limit = A;
     type State = Cell;
     type Inline = CellWords;
     type Aside = ();
 
-    fn limit(limit: &AnyLimit) -> Option<CellLimit> {
+    fn limit(limit: &AnyLimit) -> Option<A> {
         match limit {
-            AnyLimit::Cell(limit) => Some(limit.clone()),
+            AnyLimit::Cell(limit) => A::of(limit).cloned(),
             AnyLimit::Log(_) => None,
         }
     }
@@ -113,12 +139,12 @@ impl Shape for Cells {
     fn aside(_slots: usize) {}
 
     #[inline]
-    fn read<R>(kept: Kept<'_, Cells>, look: impl FnOnce(&Cell) -> R) -> R {
+    fn read<R>(kept: Kept<'_, One<A>>, look: impl FnOnce(&Cell) -> R) -> R {
         look(&kept.inline.load())
     }
 
     #[inline]
-    fn update<R>(kept: Kept<'_, Cells>, act: impl FnOnce(&mut Cell) -> R) -> R {
+    fn update<R>(kept: Kept<'_, One<A>>, act: impl FnOnce(&mut Cell) -> R) -> R {
         let mut cell = kept.inline.load();
         let done = act(&mut cell);
         kept.inline.store(cell);
@@ -126,7 +152,7 @@ impl Shape for Cells {
     }
 
     #[inline]
-    fn check(limits: &[CellLimit], cell: &mut Cell, now: Time, cost: u32) -> Decision {
+    fn check(limits: &[A], cell: &mut Cell, now: Time, cost: u32) -> Decision {
         match limits {
             [limit] => limit.check(cell, now, cost),
             _ => unreachable!("a store of cells has one limit"),

@@ -58,7 +58,7 @@ pub(crate) trait LockedAny {
     /// Counts the decision; if it was charged, receipts have to know.
     fn decided(&mut self, key: Fingerprint, now: Time, decision: &Decision);
 
-    fn denial(&self, full: Full) -> Decision;
+    fn denial(&mut self, full: Full) -> Decision;
 }
 
 /// The states of a key, handed out.
@@ -238,7 +238,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         }
     }
 
-    fn denial(&self, full: Full) -> Decision {
-        full.denial(&self.place.guarded.rules.limits)
+    fn denial(&mut self, full: Full) -> Decision {
+        self.place.denial(full)
     }
 }

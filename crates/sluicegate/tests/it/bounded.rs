@@ -49,12 +49,18 @@ fn who_has_recovered_makes_room_first() {
 #[test]
 fn a_flood_of_new_keys_does_not_free_an_offender() {
     for limits in ["token-bucket 5/60s", "fixed-window 5/h", "sliding-window 5/h", "sliding-log 5/h"] {
-        let (limiter, _) = limiter(limits, 1_000, OnFull::Evict);
-        assert!(limiter.check_cost("offender", 5).allowed());
-        for key in 0..100_000 {
-            limiter.check(key);
-            if key % 100 == 0 {
-                assert!(!limiter.check("offender").allowed(), "{limits}: free after {key} keys");
+        // However small it is.
+        for max_keys in [2, 3, 10, 50, 100, 200, 400, 1_000] {
+            let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
+            assert!(limiter.check_cost("offender", 5).allowed());
+            for key in 0..20_000 {
+                limiter.check(key);
+                if key % 50 == 0 {
+                    assert!(
+                        !limiter.check("offender").allowed(),
+                        "{limits}, {max_keys}: free after {key} keys"
+                    );
+                }
             }
         }
     }
@@ -62,8 +68,6 @@ fn a_flood_of_new_keys_does_not_free_an_offender() {
 
 #[test]
 fn under_several_limits_the_one_that_is_used_most_counts() {
-    let (limiter, _) = limiter("token-bucket 1/s burst=100", 1_000, OnFull::Evict);
-    drop(limiter);
     let both = Limiter::builder(["fixed-window 1000/day", "fixed-window 4/h"]).max_keys(500);
     let both = both.clock(ManualClock::default()).build().unwrap();
     assert!(both.check_cost("offender", 4).allowed());
@@ -79,7 +83,8 @@ fn a_full_store_may_deny_new_keys_instead() {
     (0..10).for_each(|key| assert!(limiter.check(key).allowed()));
     let denied = limiter.check("new");
     assert!(!denied.allowed());
-    assert_eq!((denied.limit(), denied.remaining()), (2, 0));
+    assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
+    assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
     assert!(!limiter.holds("new") && limiter.check(3).allowed(), "who is held goes on");
     assert!(!limiter.take("new", 2).unwrap().0.allowed());

@@ -15,8 +15,8 @@ fn keys_keep_what_they_have_used() {
         ("fixed-window 10/day", "fixed-window 20/day", 14),
         ("sliding-window 10/h", "sliding-window 7/h", 1),
         ("sliding-log 10/60s", "sliding-log 20/60s", 14),
-        // Another algorithm starts afresh.
-        ("fixed-window 10/day", "token-bucket 1/s burst=10", 10),
+        // Another period of a window starts afresh.
+        ("fixed-window 10/day", "fixed-window 10/h", 10),
     ] {
         let (limiter, clock) = limiter(old);
         assert!(limiter.check_cost("k", 8).allowed());
@@ -54,14 +54,21 @@ fn limits_can_change_a_thousand_times() {
     }
 }
 
-/// What changed its algorithm and back again in between has started afresh.
+/// What changed its algorithm or its window and back again in between has started afresh.
 #[test]
 fn a_state_is_read_through_every_version() {
-    let (limiter, _) = limiter("fixed-window 10/day");
-    limiter.check_cost("k", 4);
-    limiter.change("token-bucket 10/s").unwrap();
-    limiter.change("fixed-window 10/day").unwrap();
-    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+    let (one, _) = limiter("fixed-window 10/day");
+    one.check_cost("k", 4);
+    one.change("fixed-window 10/h").unwrap();
+    one.change("fixed-window 10/day").unwrap();
+    assert_eq!(one.peek("k", 0).remaining(), 10);
+    let list = Limiter::builder(["fixed-window 10/day", "min-interval 1us"]).clock(ManualClock::default());
+    let list = list.build().unwrap();
+    list.check_cost("k", 1);
+    list.change(["token-bucket 10/s", "min-interval 1us"]).unwrap();
+    list.change(["fixed-window 10/day", "token-bucket 9/s"]).unwrap();
+    assert_eq!(list.peek("k", 0).remaining(), 9);
+    assert_eq!(list.peek("k", 0).limit(), 9);
 }
 
 #[test]
@@ -81,7 +88,9 @@ fn lists_may_grow_and_shrink() {
 fn another_kind_of_state_needs_another_limiter() {
     let (limiter, _) = limiter("token-bucket 1/s burst=10");
     limiter.check_cost("k", 4);
-    for limits in [vec!["sliding-log 5/60s"], vec!["token-bucket 1/s", "fixed-window 5/h"]] {
+    for limits in
+        [vec!["sliding-log 5/60s"], vec!["leaky-bucket 1/s"], vec!["token-bucket 1/s", "fixed-window 5/h"]]
+    {
         assert_eq!(limiter.change(limits), Err(ChangeError::AnotherKind));
     }
     assert!(matches!(limiter.change("nonsense"), Err(ChangeError::Limits(_))));

@@ -61,6 +61,8 @@ fn a_gate_is_a_limiter_with_one_key() {
     assert_eq!(gate.refund(2).unwrap().remaining(), 2);
     assert_eq!(gate.take(9).unwrap().1, 2);
     assert!(gate.reserve(1, SECOND).unwrap().cancel());
+    assert!(gate.cancel(gate.reserve(1, SECOND).unwrap().keep().unwrap()));
+    assert!(gate.settle(gate.reserve(1, SECOND).unwrap().keep().unwrap(), 0));
     assert_eq!(gate.peek(0).remaining(), 0);
     clock.advance(SECOND);
     assert_eq!(gate.next_window(), gate.now().after(Span::from(SECOND)));
@@ -120,6 +122,7 @@ fn limits_may_be_text_or_read_already() {
         Limiter::new(limit.clone()).unwrap(),
         Limiter::new(limit.to_string()).unwrap(),
         Limiter::new(vec![limit.clone()]).unwrap(),
+        Limiter::builder(std::slice::from_ref(&limit)).build().unwrap(),
         Limiter::new([limit.clone()].as_slice()).unwrap(),
     ] {
         assert_eq!(*limiter.limits(), *std::slice::from_ref(&limit));
