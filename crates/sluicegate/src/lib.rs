@@ -1,6 +1,19 @@
-//! Sluicegate: rate limits as one readable line of text, decided exactly.
+//! Sluicegate: rate limits as one readable line of text, decided exactly, for as many keys as call.
 //!
-//! A [`Limit`] is an algorithm with its numbers. Write it as text, and it says what was wrong if something was:
+//! ```
+//! use sluicegate::Limiter;
+//!
+//! let replies = Limiter::new("sliding-log 5/60s")?;
+//! let allowed = (0..20).filter(|_| replies.check("Harry").allowed()).count();
+//! assert_eq!(allowed, 5);
+//! # Ok::<(), sluicegate::BuildError>(())
+//! ```
+//!
+//! - The [`guide`] goes from the problem to the line of code: which algorithm when, keys, several limits, what to do with a
+//!   no, reservations, memory, tests.
+//! - [`Limiter`] is keyed and bounded in memory, [`Gate`] the same without keys, [`check_all`] charges several of them all or
+//!   nothing.
+//! - [`Limit`] is the line of text as data. A mistake in it gets one line that points at the word:
 //!
 //! ```
 //! use sluicegate::Limit;
@@ -13,18 +26,7 @@
 //! # Ok::<(), sluicegate::LimitError>(())
 //! ```
 //!
-//! Deciding is the core's work ([`core`], a crate of pure functions); [`Limit::made_at`] hands a limit over to it:
-//!
-//! ```
-//! use sluicegate::{Limit, core::{Account, Time}};
-//!
-//! let now = Time::from_micros(1_700_000_000_000_000).unwrap();
-//! let limits = ["sliding-log 5/60s".parse::<Limit>()?.made_at(now)];
-//! let mut harry = Account::default();
-//! let allowed = (0..20).filter(|_| harry.check(&limits, now, 1).allowed()).count();
-//! assert_eq!(allowed, 5);
-//! # Ok::<(), sluicegate::LimitError>(())
-//! ```
+//! - Deciding is the work of [`core`], a crate of pure functions without clock, lock or I/O.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
