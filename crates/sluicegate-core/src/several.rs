@@ -61,15 +61,18 @@ pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time
     if let ([limit], [state]) = (limits, &mut *states) {
         return limit.check(state, now, cost);
     }
-    let peeked = peek_list(limits, states, now, cost);
-    if cost == 0 || !peeked.allowed() {
-        return peeked;
+    let denies = |(limit, state): (&A, &A::State)| cost > limit.remaining(state, now);
+    if cost == 0 || limits.len() != states.len() || limits.iter().zip(&*states).any(denies) {
+        return peek_list(limits, states, now, cost);
     }
-    for (limit, state) in limits.iter().zip(&mut *states) {
-        limit.charge(state, now, cost);
-    }
-    let standings = limits.iter().zip(&*states).map(|(limit, state)| limit.standing(state, now));
-    Decision::yes(tightest(standings), peeked.delay())
+    let mut longest_delay = Span::ZERO;
+    let charged = limits.iter().zip(states).map(|(limit, state)| {
+        let remaining = limit.remaining(state, now) - cost;
+        longest_delay = longest_delay.max(limit.delay(state, now));
+        Standing { limit: limit.limit(), remaining, reset_after: limit.charge(state, now, cost) }
+    });
+    let standing = tightest(charged);
+    Decision::yes(standing, longest_delay)
 }
 
 /// Would [`check_list`] allow the call? Nothing is charged.

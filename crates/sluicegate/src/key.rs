@@ -1,15 +1,15 @@
-//! Keys: who or what is limited, as a fingerprint of 127 bits.
+//! Keys: who or what is limited, as a fingerprint of 120 bits.
 //!
 //! A key is written as a sequence of parts, each with its kind and length before it, so that two identities never
 //! are one key: `("ab", "c")` is not `("a", "bc")`, and `7` is not `"7"`. Only the fingerprint is kept, so a key of
 //! any length costs the same memory.
 //!
-//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^128 (ten million
-//! keys: below 1 in 10^24), and the hash is seeded with randomness of the operating system for each limiter, so
+//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^121 (ten million
+//! keys: below 1 in 10^22), and the hash is seeded with randomness of the operating system for each limiter, so
 //! that nobody can aim.
 
 use foldhash::SharedSeed;
-use foldhash::quality::FoldHasher;
+use foldhash::fast::FoldHasher;
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -105,7 +105,8 @@ impl KeyWriter<'_> {
     }
 }
 
-/// The one bit of a fingerprint that a table has no room for.
+/// The one bit of a fingerprint that a table has no room for. (Of the 7 below it, it keeps a copy that is not always
+/// compared.)
 const UNUSED: u64 = 0x80;
 
 /// The name under which a store keeps a key.

@@ -13,10 +13,15 @@
 //!
 //! - A place is only looked at or changed under its lock, and a key has one place. So whatever is done to one key, or
 //!   to one key under several limits, is atomic.
-//! - A place is made when its first key comes, by whoever holds `current`, so that a change of limits, which holds
-//!   `current` too while it visits all places, misses none.
+//! - A change of limits visits one place after another; `current` is held meanwhile, so that changes come one after
+//!   another too. A key meets the new limits when its place has been visited.
 //! - Several places are locked in the order of (store, place), and `current` is never taken while a place is locked.
 //!   So there is no cycle, and no deadlock, in whatever order callers name their keys.
+//!
+//! # Where it lies in memory
+//!
+//! The locks, and what else every call needs, lie side by side: those of a million keys fit into the caches and the
+//! page tables' cache. The tables, which do not, are made when their first key comes.
 
 mod ledger;
 mod reserve;
@@ -44,14 +49,14 @@ use sluicegate_core::{Algorithm, AnyLimit, Decision, Span, Time};
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use table::{KEYS_A_PLACE, SLOTS, Table};
+use table::{KEYS_A_PLACE, Table};
 
 /// Keys of one limiter.
 pub(crate) struct Store<S: Shape> {
     /// Where this store stands in the order in which locks are taken.
     id: u64,
-    /// Made when their first key comes. Together they have room for a third more than `max_keys`.
-    places: Box<[OnceLock<Box<Place<S>>>]>,
+    /// Together they have room for a third more than `max_keys`.
+    places: Box<[Place<S>]>,
     current: Lock<Arc<Rules<S::Limit>>>,
     quota: Quota,
     max_keys: usize,
@@ -76,20 +81,22 @@ fn claim(left: &AtomicUsize) -> bool {
 /// A lock, what it guards, and the table, which is guarded too: see `table.rs` for what may be read without it.
 #[repr(C, align(64))]
 struct Place<S: Shape> {
+    /// Made when the first key comes.
+    table: OnceLock<Box<Table<S>>>,
     lock: Lock<Guarded<S>>,
-    table: Table<S>,
 }
 
-/// With the lock, on one cache line.
+/// What a check needs shares a cache line with the lock.
+#[repr(C)]
 struct Guarded<S: Shape> {
     rules: Arc<Rules<S::Limit>>,
     /// The latest time that was seen here.
     latest: Time,
-    /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
-    none_recovers_before: Time,
     /// Nearly always there are no receipts.
     ledger: Option<Box<Ledger>>,
     counts: Counts,
+    /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
+    none_recovers_before: Time,
     aside: S::Aside,
 }
 
@@ -101,6 +108,7 @@ struct Locked<'a, S: Shape> {
 
 /// What has been decided and done here.
 #[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
 pub(crate) struct Counts {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
@@ -123,10 +131,11 @@ pub(crate) struct Size {
 impl<S: Shape> Store<S> {
     pub(crate) fn new(rules: Rules<S::Limit>, size: Size) -> Store<S> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let rules = Arc::new(rules);
         Store {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            places: (0..size.max_keys.div_ceil(KEYS_A_PLACE)).map(|_| OnceLock::new()).collect(),
-            current: Lock::new(Arc::new(rules)),
+            places: (0..size.max_keys.div_ceil(KEYS_A_PLACE)).map(|_| Place::new(&rules)).collect(),
+            current: Lock::new(rules),
             quota: Quota {
                 keys_left: AtomicUsize::new(size.max_keys),
                 receipts_left: AtomicUsize::new(size.max_receipts),
@@ -140,9 +149,7 @@ impl<S: Shape> Store<S> {
     /// May a call of this cost happen now? The way of nearly every call, so it does nothing that a check does not need.
     #[inline]
     pub(crate) fn check(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
-        let place = self.place(self.place_of(key));
-        place.touch(key);
-        let mut place = place.lock();
+        let mut place = self.places[self.place_of(key)].lock_for(key);
         let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
         place.bring_up_to_date(slot, now, &self.quota);
         let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
@@ -263,13 +270,14 @@ impl<S: Shape> Store<S> {
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let rules = Arc::new(current.changed(limits, any));
-        for place in self.places.iter().filter_map(OnceLock::get) {
-            let mut place = place.lock();
-            if current.is_last() {
-                place.start_versions_again(&self.quota);
+        for place in &self.places {
+            // Without a table there is no key to be brought up to date.
+            if current.is_last() && place.table.get().is_some() {
+                place.lock().start_versions_again(&self.quota);
             }
-            place.guarded.rules = Arc::clone(&rules);
-            place.guarded.none_recovers_before = Time::EPOCH;
+            let mut guarded = place.lock.lock();
+            guarded.rules = Arc::clone(&rules);
+            guarded.none_recovers_before = Time::EPOCH;
         }
         *current = rules;
     }
@@ -286,8 +294,8 @@ impl<S: Shape> Store<S> {
     /// Adds up what all places have counted. Each is locked for a moment, one after another.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        for place in self.places.iter().filter_map(OnceLock::get) {
-            let counts = place.lock().guarded.counts;
+        for place in &self.places {
+            let counts = place.lock.lock().counts;
             sum.allowed += counts.allowed;
             sum.denied += counts.denied;
             sum.evicted += counts.evicted;
@@ -305,34 +313,7 @@ impl<S: Shape> Store<S> {
 
     #[inline]
     fn lock(&self, place: usize) -> Locked<'_, S> {
-        self.place(place).lock()
-    }
-
-    #[inline]
-    fn place(&self, place: usize) -> &Place<S> {
-        match self.places[place].get() {
-            Some(place) => place,
-            None => self.open(place),
-        }
-    }
-
-    /// Makes a place, for its first key.
-    #[cold]
-    fn open(&self, place: usize) -> &Place<S> {
-        let current = self.current.lock();
-        self.places[place].get_or_init(|| {
-            Box::new(Place {
-                lock: Lock::new(Guarded {
-                    rules: Arc::clone(&current),
-                    latest: Time::EPOCH,
-                    none_recovers_before: Time::EPOCH,
-                    ledger: None,
-                    counts: Counts::default(),
-                    aside: S::aside(SLOTS),
-                }),
-                table: Table::default(),
-            })
-        })
+        self.places[place].lock()
     }
 }
 
@@ -342,17 +323,35 @@ pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut R
 impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
 
 impl<S: Shape> Place<S> {
-    /// Asks for the two cache lines that a check most likely needs, so that they come together and not one after the
-    /// other.
+    fn new(rules: &Arc<Rules<S::Limit>>) -> Place<S> {
+        Place {
+            table: OnceLock::new(),
+            lock: Lock::new(Guarded {
+                rules: Arc::clone(rules),
+                latest: Time::EPOCH,
+                ledger: None,
+                counts: Counts::default(),
+                none_recovers_before: Time::EPOCH,
+                aside: S::Aside::default(),
+            }),
+        }
+    }
+
+    /// Locks, after asking for the cache line where the key most likely is, so that it comes meanwhile.
     #[inline]
-    fn touch(&self, key: Fingerprint) {
-        self.lock.touch();
-        self.table.touch(key);
+    fn lock_for(&self, key: Fingerprint) -> Locked<'_, S> {
+        let table = self.table();
+        table.touch(key);
+        Locked { guarded: self.lock.lock(), table }
+    }
+
+    fn lock(&self) -> Locked<'_, S> {
+        Locked { table: self.table(), guarded: self.lock.lock() }
     }
 
     #[inline]
-    fn lock(&self) -> Locked<'_, S> {
-        Locked { guarded: self.lock.lock(), table: &self.table }
+    fn table(&self) -> &Table<S> {
+        self.table.get_or_init(Box::default)
     }
 }
 

@@ -36,12 +36,6 @@ mod lock {
             Lock(SpinMutex::new(value))
         }
 
-        /// Asks for its cache line.
-        #[inline]
-        pub(crate) fn touch(&self) {
-            std::hint::black_box(self.0.is_locked());
-        }
-
         #[inline]
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             match self.0.try_lock() {
@@ -83,8 +77,6 @@ mod lock {
         pub(crate) fn new(value: T) -> Lock<T> {
             Lock(Mutex::new(value))
         }
-
-        pub(crate) fn touch(&self) {}
 
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)

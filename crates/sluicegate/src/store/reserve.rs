@@ -85,7 +85,8 @@ impl<S: Shape> Store<S> {
         let places = self.places.len();
         let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
         for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
-            if let Some(place) = self.places[place].get() {
+            let place = &self.places[place];
+            if place.table.get().is_some() {
                 place.lock().sweep_receipts(now, &self.quota);
             }
         }

@@ -13,7 +13,7 @@
 
 use super::ledger::Ledger;
 use super::shape::Shape;
-use super::{Full, Locked, Quota, Store, claim};
+use super::{Full, Locked, Quota, Rules, Store, claim};
 use crate::key::Fingerprint;
 use sluicegate_core::decision::Standing;
 use sluicegate_core::verbs::Verbs as _;
@@ -30,8 +30,9 @@ pub enum OnFull {
     Deny,
 }
 
-/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are 24.
-const ENOUGH_TO_CHOOSE: usize = 16;
+/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are 12 in a
+/// key's first group.
+const ENOUGH_TO_CHOOSE: usize = 8;
 
 /// Where a new key goes.
 pub(super) struct Room {
@@ -80,7 +81,10 @@ impl<S: Shape> Locked<'_, S> {
             return Ok(Room { slot, leaves: None });
         }
         let table = self.table;
-        let near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
+        let mut near = self.look_at(table.first_group(key).filter(|slot| !pinned.contains(slot)), now);
+        if near.recovered.is_none() && near.looked_at < ENOUGH_TO_CHOOSE {
+            near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
+        }
         if let Some(slot) = near.recovered {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
@@ -107,9 +111,10 @@ impl<S: Shape> Locked<'_, S> {
     /// Looks for one that has recovered, or else for the one that owes least.
     fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time) -> Look {
         let mut look = Look::default();
+        let rules = Arc::clone(&self.guarded.rules);
         for slot in slots {
             look.looked_at += 1;
-            let Some(owes) = self.owes(slot, now) else {
+            let Some(owes) = self.owes(&rules, slot, now) else {
                 look.recovered = Some(slot);
                 break;
             };
@@ -139,13 +144,13 @@ impl<S: Shape> Locked<'_, S> {
         }
         self.table.put(room.slot, key, self.guarded.rules.version());
         S::update(self.kept(room.slot), |empty| *empty = state);
-        let recovers_in = self.owes(room.slot, now).map_or(Span::ZERO, |(_, wait)| wait);
+        let rules = Arc::clone(&self.guarded.rules);
+        let recovers_in = self.owes(&rules, room.slot, now).map_or(Span::ZERO, |(_, wait)| wait);
         self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
     }
 
     /// How much a slot's key owes; nothing if it has recovered.
-    fn owes(&mut self, slot: usize, now: Time) -> Option<Owes> {
-        let rules = Arc::clone(&self.guarded.rules);
+    fn owes(&mut self, rules: &Rules<S::Limit>, slot: usize, now: Time) -> Option<Owes> {
         let limits = rules.limits_of(self.table.slot(slot).version());
         S::read(self.kept(slot), |state| {
             let both = limits.iter().zip(S::seen(state));

@@ -1,5 +1,6 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
+use super::table::SLOTS;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -22,14 +23,11 @@ pub(crate) trait Shape: Sized + 'static {
     type State: Default + Send;
     /// What of it lies in the slot, beside the fingerprint.
     type Inline: Default + Send + Sync;
-    /// What of all slots lies elsewhere, under the place's lock.
-    type Aside: Send;
+    /// What of all slots lies elsewhere, under the place's lock. Nothing at first.
+    type Aside: Default + Send;
 
     /// The limit, if it is of this shape.
     fn limit(limit: &AnyLimit) -> Option<Self::Limit>;
-
-    /// For so many slots.
-    fn aside(slots: usize) -> Self::Aside;
 
     /// Looks at a slot's state.
     fn read<R>(kept: Kept<'_, Self>, look: impl FnOnce(&Self::State) -> R) -> R;
@@ -67,6 +65,16 @@ pub(crate) struct Kept<'a, S: Shape> {
     pub(super) inline: &'a S::Inline,
     pub(super) aside: &'a mut S::Aside,
     pub(super) slot: usize,
+}
+
+impl<'a, S: Shape<Aside = Box<[T]>>, T: Default> Kept<'a, S> {
+    /// What lies elsewhere of the slot. The first key of a place makes room for all of its slots.
+    fn aside(self) -> &'a mut T {
+        if self.aside.is_empty() {
+            *self.aside = (0..SLOTS).map(|_| T::default()).collect();
+        }
+        &mut self.aside[self.slot]
+    }
 }
 
 /// One limit with a cell: all in the slot. Each algorithm has a store of its own, so that its check is compiled in
@@ -136,8 +144,6 @@ impl<A: CellAlgorithm> Shape for One<A> {
         }
     }
 
-    fn aside(_slots: usize) {}
-
     #[inline]
     fn read<R>(kept: Kept<'_, One<A>>, look: impl FnOnce(&Cell) -> R) -> R {
         look(&kept.inline.load())
@@ -198,16 +204,12 @@ impl Shape for Logs {
         }
     }
 
-    fn aside(slots: usize) -> Box<[Log]> {
-        vec![Log::EMPTY; slots].into_boxed_slice()
-    }
-
     fn read<R>(kept: Kept<'_, Logs>, look: impl FnOnce(&Log) -> R) -> R {
-        look(&kept.aside[kept.slot])
+        look(kept.aside())
     }
 
     fn update<R>(kept: Kept<'_, Logs>, act: impl FnOnce(&mut Log) -> R) -> R {
-        act(&mut kept.aside[kept.slot])
+        act(kept.aside())
     }
 
     fn states(state: &mut Log, _limits: usize) -> &mut [Log] {
@@ -245,16 +247,12 @@ impl Shape for Lists {
         Some(limit.clone())
     }
 
-    fn aside(slots: usize) -> Self::Aside {
-        vec![Box::default(); slots].into_boxed_slice()
-    }
-
     fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {
-        look(&kept.aside[kept.slot])
+        look(kept.aside())
     }
 
     fn update<R>(kept: Kept<'_, Lists>, act: impl FnOnce(&mut Self::State) -> R) -> R {
-        act(&mut kept.aside[kept.slot])
+        act(kept.aside())
     }
 
     fn states(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {

@@ -44,10 +44,11 @@ const TAKEN: u8 = 0x80;
 /// The byte of a slot's fingerprint that holds the version of its rules instead. What stood there is in the tag.
 const VERSION_BITS: u64 = 0xff;
 
+/// The tags first: they share a page of memory with the place's lock.
 #[repr(C, align(64))]
 pub(super) struct Table<S: Shape> {
-    slots: [Slot<S>; SLOTS],
     tags: [Tags; GROUPS],
+    slots: [Slot<S>; SLOTS],
 }
 
 /// The order of the words does not matter: nobody believes them without the lock.
@@ -69,7 +70,7 @@ impl<S: Shape> Default for Table<S> {
             low_and_version: AtomicU64::new(0),
             inline: S::Inline::default(),
         };
-        Table { slots: array::from_fn(slot), tags: array::from_fn(|_| Tags::default()) }
+        Table { tags: array::from_fn(|_| Tags::default()), slots: array::from_fn(slot) }
     }
 }
 
@@ -86,6 +87,9 @@ impl<S: Shape> Table<S> {
         let home = home(key);
         if self.slots[home].holds(key) {
             return Some(home);
+        }
+        if self.slots[home ^ 1].holds(key) {
+            return Some(home ^ 1);
         }
         self.find_elsewhere(key)
     }
@@ -116,10 +120,18 @@ impl<S: Shape> Table<S> {
             .or_else(|| slots().next())
     }
 
+    /// The slots taken in the first group of a key.
+    pub(super) fn first_group(&self, key: Fingerprint) -> impl Iterator<Item = usize> + '_ {
+        self.taken_in(home(key) / GROUP)
+    }
+
     /// The slots taken in one of the two groups of a key.
     pub(super) fn near(&self, key: Fingerprint) -> impl Iterator<Item = usize> + '_ {
-        let slots = groups(key).into_iter().flat_map(|group| group * GROUP..(group + 1) * GROUP);
-        slots.filter(|slot| self.is_taken(*slot))
+        groups(key).into_iter().flat_map(|group| self.taken_in(group))
+    }
+
+    fn taken_in(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
+        (group * GROUP..(group + 1) * GROUP).filter(|slot| self.is_taken(*slot))
     }
 
     /// The slots taken anywhere.

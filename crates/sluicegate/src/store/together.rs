@@ -28,9 +28,6 @@ pub(crate) trait AnyStore: Send + Sync {
     /// Where a key is, in the order in which places are locked.
     fn whereabouts(&self, key: Fingerprint) -> Whereabouts;
 
-    /// Makes the place if need be, so that locking it later takes no other lock.
-    fn prepare(&self, place: usize);
-
     fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_>;
 }
 
@@ -85,9 +82,6 @@ pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, C
         calls.iter().map(|call| (call.whereabouts(), call.store)).collect();
     order.sort_by_key(|(whereabouts, _)| *whereabouts);
     order.dedup_by_key(|(whereabouts, _)| *whereabouts);
-    for (whereabouts, store) in &order {
-        store.prepare(whereabouts.place);
-    }
     let mut places: Vec<Box<dyn LockedAny + '_>> =
         order.iter().map(|(whereabouts, store)| store.lock_any(whereabouts.place)).collect();
     // Where each call's place is among the locked ones. It is there: that is what was locked.
@@ -185,10 +179,6 @@ impl Call<'_> {
 impl<S: Shape> AnyStore for Store<S> {
     fn whereabouts(&self, key: Fingerprint) -> Whereabouts {
         Whereabouts { store: self.id, place: self.place_of(key) }
-    }
-
-    fn prepare(&self, place: usize) {
-        self.place(place);
     }
 
     fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_> {
