@@ -30,9 +30,9 @@ pub enum OnFull {
     Deny,
 }
 
-/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are 12 in a
-/// key's first group.
-const ENOUGH_TO_CHOOSE: usize = 8;
+/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are six
+/// around a key's home.
+const ENOUGH_TO_CHOOSE: usize = 4;
 
 /// Where a new key goes.
 pub(super) struct Room {
@@ -81,7 +81,7 @@ impl<S: Shape> Locked<'_, S> {
             return Ok(Room { slot, leaves: None });
         }
         let table = self.table;
-        let mut near = self.look_at(table.first_group(key).filter(|slot| !pinned.contains(slot)), now);
+        let mut near = self.look_at(table.nearest(key).filter(|slot| !pinned.contains(slot)), now);
         if near.recovered.is_none() && near.looked_at < ENOUGH_TO_CHOOSE {
             near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
         }

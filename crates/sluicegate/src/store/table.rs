@@ -22,7 +22,7 @@
 //! Why our own: the maps we know move all their keys when they grow (a pause of seconds at ten million), or follow a
 //! pointer for each key, or can be neither bounded nor told which key should go. A cache evicts whoever was not seen
 //! for longest, which is how an offender gets free. Here the one that makes room is chosen by what it owes, among
-//! the 32 slots where the new key could be.
+//! those around the new key.
 
 use super::shape::Shape;
 use crate::key::Fingerprint;
@@ -37,6 +37,8 @@ pub(super) const KEYS_A_PLACE: usize = if cfg!(loom) { 1 } else { 192 };
 pub(super) const SLOTS: usize = GROUPS * GROUP;
 const GROUPS: usize = 16;
 const GROUP: usize = 16;
+/// So many slots around a key's home are looked at first when somebody has to make room: four cache lines.
+const NEAREST: usize = 8;
 /// A group with no more free slots than this lets a new key go to its other group.
 const NEARLY_FULL: u32 = 3;
 /// Set in the tag of a slot that is taken.
@@ -120,18 +122,19 @@ impl<S: Shape> Table<S> {
             .or_else(|| slots().next())
     }
 
-    /// The slots taken in the first group of a key.
-    pub(super) fn first_group(&self, key: Fingerprint) -> impl Iterator<Item = usize> + '_ {
-        self.taken_in(home(key) / GROUP)
+    /// The slots taken around the key's home: half of its first group. Their cache lines are asked for all at once.
+    pub(super) fn nearest(&self, key: Fingerprint) -> impl Iterator<Item = usize> + '_ {
+        let from = home(key) / NEAREST * NEAREST;
+        for slot in (from..from + NEAREST).step_by(2) {
+            black_box(self.slots[slot].high.load(Ordering::Relaxed));
+        }
+        (from..from + NEAREST).filter(|slot| self.is_taken(*slot))
     }
 
     /// The slots taken in one of the two groups of a key.
     pub(super) fn near(&self, key: Fingerprint) -> impl Iterator<Item = usize> + '_ {
-        groups(key).into_iter().flat_map(|group| self.taken_in(group))
-    }
-
-    fn taken_in(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
-        (group * GROUP..(group + 1) * GROUP).filter(|slot| self.is_taken(*slot))
+        let slots = groups(key).into_iter().flat_map(|group| group * GROUP..(group + 1) * GROUP);
+        slots.filter(|slot| self.is_taken(*slot))
     }
 
     /// The slots taken anywhere.
