@@ -1,6 +1,6 @@
 //! Everything that has to be clean before a change lands, in the order in which it fails fastest.
 
-use crate::root;
+use crate::{examples, root};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -24,6 +24,8 @@ pub(crate) fn run() -> Result<(), String> {
         total.passed += tests.passed;
         total.failed += tests.failed;
     }
+    println!("==> examples: cargo run --example for each");
+    total.passed += examples::run().map_err(|problem| format!("examples: {problem}"))?;
     let tests = loom()?;
     total.passed += tests.passed;
     total.failed += tests.failed;

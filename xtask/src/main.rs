@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
 
 mod ci;
+mod examples;
 mod vectors;
 
 use std::path::{Path, PathBuf};

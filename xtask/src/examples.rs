@@ -1,0 +1,34 @@
+//! Every example of the library: short enough to be read at a glance, and run, as each asserts what it shows.
+
+use crate::root;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// No example is longer, in lines.
+const LINES_MAX: usize = 40;
+
+pub(crate) fn run() -> Result<u64, String> {
+    let folder = root().join("crates/sluicegate/examples");
+    let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names = Vec::new();
+    for file in files {
+        let path = file.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let lines = fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?.lines().count();
+        if lines >= LINES_MAX {
+            return Err(format!("{name} has {lines} lines; keep an example under {LINES_MAX}"));
+        }
+        names.push(name);
+    }
+    names.sort();
+    for name in &names {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["run", "--quiet", "--locked", "--package", "sluicegate", "--example", name]);
+        let status = command.current_dir(root()).stdout(Stdio::null()).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(format!("{name} failed; run it with: cargo run -p sluicegate --example {name}"));
+        }
+        println!("example {name} ... ok");
+    }
+    u64::try_from(names.len()).map_err(|error| error.to_string())
+}
