@@ -6,6 +6,9 @@ use sluicegate::core::verbs::NotOffered;
 use sluicegate::core::{Decision, Span, Time};
 use sluicegate::{Limit, Limiter, ManualClock, Receipt, ReserveError};
 
+/// (Its verbs are compared under a clock that does not step back: what receipts give back after a step depends on the
+/// latest time known, which the store keeps for a whole place.)
+///
 /// A limiter made at a time, with room for a few keys; as [`OneKey`], one key of it.
 #[derive(Debug)]
 pub struct InLibrary {

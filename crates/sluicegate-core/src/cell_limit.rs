@@ -1,6 +1,4 @@
 //! Any limit whose state is a [`Cell`], when which one is known only at run time: every algorithm but the log.
-//!
-//! A store of such limits keeps 16 bytes a key and nothing else.
 
 use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::cell::Cell;
@@ -58,7 +56,7 @@ fn check_apart(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time
 impl Algorithm for CellLimit {
     type State = Cell;
 
-    /// The way of nearly every decision, so it is spelled out, and put in place as [`Algorithm::check`] itself is.
+    /// The way of every decision in a list, so it is spelled out, and put in place as [`Algorithm::check`] itself is.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn check(&self, state: &mut Cell, now: Time, cost: u32) -> Decision {

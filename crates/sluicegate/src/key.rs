@@ -55,8 +55,8 @@ pub struct KeyWriter<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
     first: FoldHasher<'a>,
     second: FoldHasher<'a>,
-    /// Whether what comes is part of a tuple.
-    is_part: bool,
+    /// Whether something was written already.
+    has_begun: bool,
 }
 
 /// What kind of part comes, in the top byte of the word before it.
@@ -70,11 +70,12 @@ impl KeyWriter<'_> {
     /// Writes text or other bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
-        // Bytes alone are the only key without a word before them: nothing else is written like that.
-        if self.is_part {
+        // Bytes that come first are the only part without a word before them: nothing else is written like that.
+        if self.has_begun {
             // Cannot touch the kind: no slice is that long.
             self.word(BYTES | bytes.len() as u64);
         }
+        self.has_begun = true;
         self.first.write(bytes);
         self.second.write(bytes);
     }
@@ -89,7 +90,6 @@ impl KeyWriter<'_> {
     #[inline]
     pub fn tuple(&mut self, parts: usize) {
         self.word(TUPLE | parts as u64);
-        self.is_part = true;
     }
 
     fn wide(&mut self, kind: u64, value: u128) {
@@ -100,6 +100,7 @@ impl KeyWriter<'_> {
 
     #[inline]
     fn word(&mut self, word: u64) {
+        self.has_begun = true;
         self.first.write_u64(word);
         self.second.write_u64(word);
     }
@@ -137,7 +138,7 @@ impl Seeds {
         let mut writer = KeyWriter {
             first: FoldHasher::with_seed(self.first.0, &self.first.1),
             second: FoldHasher::with_seed(self.second.0, &self.second.1),
-            is_part: false,
+            has_begun: false,
         };
         key.write(&mut writer);
         Fingerprint { high: writer.first.finish(), low: writer.second.finish() & !UNUSED }
@@ -333,6 +334,22 @@ mod tests {
         let address = |text: &str| seeds.fingerprint(&text.parse::<IpAddr>().unwrap());
         assert_eq!(address("::ffff:203.0.113.9"), address("203.0.113.9"));
         assert_eq!(address("2001:db8::1"), address("2001:0DB8:0:0:0::0001"));
+    }
+
+    /// Bytes in several pieces, as a key of one's own may write them.
+    #[test]
+    fn pieces_are_not_one_piece() {
+        struct Pieces<'a>(&'a [&'a str]);
+        impl Key for Pieces<'_> {
+            fn write(&self, to: &mut KeyWriter<'_>) {
+                self.0.iter().for_each(|piece| to.bytes(piece.as_bytes()));
+            }
+        }
+        let seeds = Seeds::random();
+        let different =
+            [Pieces(&["abcd"]), Pieces(&["ab", "cd"]), Pieces(&["a", "bcd"]), Pieces(&["", "abcd"])];
+        let seen: HashSet<_> = different.iter().map(|key| seeds.fingerprint(key)).collect();
+        assert_eq!(seen.len(), different.len());
     }
 
     #[test]

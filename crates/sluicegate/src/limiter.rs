@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex};
 /// ```
 ///
 /// A limiter is cheap to share: clone it, and the clones are the same limiter. Its memory is bounded
-/// ([`Builder::max_keys`]); it starts no thread and never pauses to clean up. Each verb has a form that is told the
+/// ([`Builder::max_keys`]); it starts no thread, and no call pauses to clean up after others. Each verb has a form that is told the
 /// time (`check_at`) and one that asks the limiter's clock (`check`).
 ///
 /// Nothing here waits: a denial says when to come back. What is decided for one key is decided for one caller
@@ -107,9 +107,7 @@ impl Limiter {
     pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
         let key = self.fingerprint(key);
         on_store!(&self.inner.engine, store => {
-            let peeked = store.on_key(key, now, |limits, states, _| peek_list(limits, states, now, cost));
-            // Cannot be full: a peek leaves a new key as it is, so it needs no room.
-            peeked.unwrap_or_else(|full| store.denial(full))
+            store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -150,11 +148,7 @@ impl Limiter {
     /// When the limit does not offer this: a pacer.
     pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.engine, store => {
-            let refunded = store.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
-            // Cannot be full: a key that is not held has nothing to be given back.
-            refunded.unwrap_or_else(|full| Ok(store.denial(full)))
-        })
+        on_store!(&self.inner.engine, store => store.refund(key, now, cost))
     }
 
     /// When the key's next window starts, or its next unit is there: in UTC, rounded up to a microsecond. `now` for
@@ -167,8 +161,7 @@ impl Limiter {
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         on_store!(&self.inner.engine, store => {
-            let next = store.on_key(key, now, |limits, states, _| next_window_list(limits, states, now));
-            next.unwrap_or(now)
+            store.look(key, now, |limits, states| next_window_list(limits, states, now))
         })
     }
 

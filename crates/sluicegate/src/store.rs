@@ -43,7 +43,7 @@ use ledger::Ledger;
 use shape::{Kept, StateOf};
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
-use sluicegate_core::several::{check_list, take_list};
+use sluicegate_core::several::{check_list, peek_list, take_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, Span, Time};
 use std::mem;
@@ -158,6 +158,7 @@ impl<S: Shape> Store<S> {
         counts.decided(&decision);
         if let Some(ledger) = ledger
             && decision.allowed()
+            && cost > 0
         {
             ledger.charged(key, now);
         }
@@ -166,7 +167,13 @@ impl<S: Shape> Store<S> {
 
     #[cold]
     fn check_new(&self, place: &mut Locked<'_, S>, key: Fingerprint, now: Time, cost: u32) -> Decision {
-        let checked = self.on_new(place, key, now, |limits, states, _| check_list(limits, states, now, cost));
+        let checked = self.on_new(place, key, now, |limits, states, receipts| {
+            let decision = check_list(limits, states, now, cost);
+            if decision.allowed() && cost > 0 {
+                receipts.charged(now);
+            }
+            decision
+        });
         let decision = checked.unwrap_or_else(|full| place.denial(full));
         place.guarded.counts.decided(&decision);
         decision
@@ -195,9 +202,33 @@ impl<S: Shape> Store<S> {
         Ok(taken)
     }
 
-    /// The answer to a call that found no room.
-    pub(crate) fn denial(&self, full: Full) -> Decision {
-        full.denial(&self.current.lock().limits)
+    /// Looks at a key without changing it, so that a new one needs no room.
+    pub(crate) fn look<R>(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+    ) -> R {
+        let mut place = self.lock(self.place_of(key));
+        if let Some(slot) = place.table.find(key) {
+            place.bring_up_to_date(slot, now, &self.quota);
+            return place.on_slot(slot, look);
+        }
+        let rules = &place.guarded.rules;
+        look(&rules.limits, S::states(&mut S::State::default(), rules.limits.len()))
+    }
+
+    /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
+    /// something); without it nothing is given, and the answer is how the key stands.
+    ///
+    /// # Errors
+    /// When the limits do not offer this.
+    pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+        let refunded =
+            self.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
+        refunded.unwrap_or_else(|_full| {
+            Ok(self.look(key, now, |limits, states| peek_list(limits, states, now, 0)))
+        })
     }
 
     /// Does something with a key: the limits, its states and its receipts are handed in. A key that is not held is
@@ -272,10 +303,14 @@ impl<S: Shape> Store<S> {
         let rules = Arc::new(current.changed(limits, any));
         for place in &self.places {
             // Without a table there is no key to be brought up to date.
-            if current.is_last() && place.table.get().is_some() {
-                place.lock().start_versions_again(&self.quota);
-            }
-            let mut guarded = place.lock.lock();
+            let mut guarded = match place.table.get() {
+                Some(table) if current.is_last() => {
+                    let mut place = Locked { guarded: place.lock.lock(), table };
+                    place.start_versions_again(&self.quota);
+                    place.guarded
+                }
+                _ => place.lock.lock(),
+            };
             guarded.rules = Arc::clone(&rules);
             guarded.none_recovers_before = Time::EPOCH;
         }

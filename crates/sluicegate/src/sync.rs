@@ -1,4 +1,5 @@
-//! The locks and atomics of the store: loom's when the model checker runs it.
+//! The locks and shared counts of the store: loom's when the model checker runs it. What a place's lock guards, and the
+//! `OnceLock` that makes a table, stay the standard library's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};

@@ -4,9 +4,8 @@
 //! cargo xtask loom
 //! ```
 //!
-//! What is checked is what the store adds to its locks: places that are made by whoever comes first, the number of
-//! keys that all places share, limits that change while others call, and several locks at once. Each model is small
-//! enough to be explored to the end.
+//! What is checked is what the store adds to its locks: the numbers of keys and receipts that all places share, limits
+//! that change while others call, and several locks at once. Each model is small enough to be explored to the end.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -20,7 +19,7 @@ fn limiter(limits: &str, max_keys: usize) -> Limiter {
     builder.on_full(OnFull::Deny).build().unwrap()
 }
 
-/// Three threads, one new key, a burst of two: two are allowed, whoever makes the place.
+/// Three threads, one new key, a burst of two: two are allowed.
 #[test]
 fn a_burst_is_admitted_exactly_once() {
     for limits in ["token-bucket 1/h burst=2", "sliding-log 2/h"] {
@@ -67,7 +66,7 @@ fn several_are_charged_all_or_none_in_any_order() {
     });
 }
 
-/// A change of limits while the first key makes its place: the key meets the new limit afterwards in any case.
+/// A change of limits while a key calls for the first time: it meets the new limit afterwards in any case.
 #[test]
 fn a_change_misses_no_place() {
     loom::model(|| {

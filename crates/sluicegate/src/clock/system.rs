@@ -10,8 +10,8 @@
 //! Anchor     each thread has its own: what the system's clock showed, and the tick counter then
 //! Formula    now = anchor's time + (ticks - anchor's ticks) * microseconds a tick      for up to 2 ms
 //! Promise    within a few microseconds of the system's clock (UTC); a step of that clock, forward or back, is taken
-//!            up within 2 ms of a thread's next call; a thread that was asleep, or moved to a processor whose counter
-//!            is elsewhere, asks the system at once.
+//!            up within 2 ms of a thread's next call; a thread whose counter went back, or on by 2 ms or more, asks the
+//!            system at once. One on a processor whose counter is less than 2 ms ahead is off by as much until then.
 //! Not        one order for all threads: the clocks of two may differ by a microsecond or two. A step back of that
 //!            size makes a bucket stricter by as much, and a window or log takes the later time.
 //! Cost       the counter's instruction and a multiplication: no lock, no fence, nothing shared between threads.
@@ -71,8 +71,8 @@ struct Anchor {
 }
 
 thread_local! {
-    /// Nothing holds at first: no counter is at 2^64 - 1.
-    static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor { micros: 0, ticks: u64::MAX }) };
+    /// Nothing holds at first: no counter has come to 2^63, a century at 2.9 GHz.
+    static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor { micros: 0, ticks: 1 << 63 }) };
 }
 
 impl Clock for SystemClock {
@@ -116,25 +116,27 @@ mod tests {
         u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap()
     }
 
-    /// For 30 ms, in two threads: between two readings of the system's clock, or a few microseconds beside them.
+    /// For 30 ms, in two threads: between two readings of the system's clock, or a few microseconds beside them. Now and
+    /// then a thread is interrupted while it sets its anchor, so it is nearly all readings that count.
     #[test]
     fn it_shows_what_the_system_shows() {
         let watch = || {
-            let began = Instant::now();
-            let mut worst = 0;
+            let (began, mut distances) = (Instant::now(), Vec::new());
             while began.elapsed() < Duration::from_millis(30) {
                 let before = system_micros();
                 let now = SystemClock.now().as_micros();
                 let after = system_micros();
                 // How far outside of the two it is.
-                worst = worst.max(before.saturating_sub(now)).max(now.saturating_sub(after));
+                distances.push(before.saturating_sub(now).max(now.saturating_sub(after)));
             }
-            worst
+            distances
         };
         let other = std::thread::spawn(watch);
-        // A thread that is held up between its three readings here sees nothing of it: `before` and `after` are apart.
-        let worst = watch().max(other.join().unwrap());
-        assert!(worst < 20_000, "{worst} µs from the system's clock");
+        let mut distances = watch();
+        distances.extend(other.join().unwrap());
+        distances.sort_unstable();
+        let nearly_all = distances[distances.len() * 9 / 10];
+        assert!(nearly_all <= 20, "{nearly_all} µs from the system's clock");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-/// How many keys a limiter holds unless told otherwise: at most 45 MB for limits with a state of 16 bytes, and only
-/// as much of it as keys have come.
+/// How many keys a limiter holds unless told otherwise: at most 45 MB for limits with a state of 16 bytes. Less than one
+/// of them is taken at once, the rest as keys come.
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
 /// The most keys that a limiter can be told to hold.
@@ -124,7 +124,7 @@ impl Builder {
         Ok(Limiter { inner: Arc::new(inner) })
     }
 
-    /// Makes a limiter without keys: one limit for all that comes.
+    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever `max_keys` says.
     ///
     /// # Errors
     /// As [`Builder::build`].

@@ -47,14 +47,16 @@ impl Engine {
     pub(super) fn new(limits: &[Limit], start: Time, size: Size) -> Engine {
         let made = made(limits, start);
         match &*made {
-            [AnyLimit::Cell(CellLimit::TokenBucket(_))] => Engine::TokenBucket(store(made, size)),
-            [AnyLimit::Cell(CellLimit::LeakyBucket(_))] => Engine::LeakyBucket(store(made, size)),
-            [AnyLimit::Cell(CellLimit::MinInterval(_))] => Engine::MinInterval(store(made, size)),
-            [AnyLimit::Cell(CellLimit::Pacer(_))] => Engine::Pacer(store(made, size)),
-            [AnyLimit::Cell(CellLimit::FixedWindow(_))] => Engine::FixedWindow(store(made, size)),
-            [AnyLimit::Cell(CellLimit::SlidingWindow(_))] => Engine::SlidingWindow(store(made, size)),
+            [AnyLimit::Cell(limit)] => match limit {
+                CellLimit::TokenBucket(_) => Engine::TokenBucket(store(made, size)),
+                CellLimit::LeakyBucket(_) => Engine::LeakyBucket(store(made, size)),
+                CellLimit::MinInterval(_) => Engine::MinInterval(store(made, size)),
+                CellLimit::Pacer(_) => Engine::Pacer(store(made, size)),
+                CellLimit::FixedWindow(_) => Engine::FixedWindow(store(made, size)),
+                CellLimit::SlidingWindow(_) => Engine::SlidingWindow(store(made, size)),
+            },
             [AnyLimit::Log(_)] => Engine::SlidingLog(store(made, size)),
-            _ => Engine::List(store(made, size)),
+            [] | [_, _, ..] => Engine::List(store(made, size)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a limiter has done, for metrics.
 //!
-//! Counting costs a decision next to nothing: the counts lie beside the keys, on a cache line that the decision has
-//! just written to. Adding them up is the reader's work.
+//! Counting costs a decision next to nothing: the counts lie beside the lock of the key's place, on a cache line that
+//! the decision has just written to. Adding them up is the reader's work.
 
 use crate::store::Counts;
 use sluicegate_core::Decision;

@@ -8,7 +8,7 @@ use super::shape::{Kept, Shape};
 use super::{Act, Guarded, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::receipts::Ask;
+use sluicegate_core::receipts::{Ask, Receipts};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 
@@ -111,7 +111,7 @@ impl<S: Shape> Locked<'_, S> {
                     S::update(Kept { inline: &table.slot(slot).inline, aside, slot }, forget);
                 }
                 // Another version's receipts are void with the key's next call.
-                Some(_) => receipts.forget_made_before(Time::MAX),
+                Some(_) => *receipts = Receipts::default(),
             }
         });
     }

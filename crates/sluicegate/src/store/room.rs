@@ -3,13 +3,13 @@
 //! ```text
 //! 1. a free slot, while the store holds fewer than max_keys
 //! 2. a key that has recovered: nobody can tell that it is gone
-//! 3. the one that owes least, by the share of its limit that it has used; of equals, the one that recovers first
+//! 3. of those near the new key, the one that owes least, by the share of its limit that it has used; of equals, the one that recovers first
 //!    (or, if the store is to deny when it is full, nobody)
 //! ```
 //!
 //! So a flood of new keys, each of which owes a little, takes the room of its own kind, and an offender at the limit
-//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes the same and the oldest
-//! makes room: only `OnFull::Deny` helps there.
+//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes the same and the one that
+//! recovers first makes room: only `OnFull::Deny` helps there.
 
 use super::ledger::Ledger;
 use super::shape::Shape;
@@ -23,10 +23,12 @@ use std::sync::Arc;
 /// What a store that is full of keys that have not recovered does with a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnFull {
-    /// Among the keys near its place, the one that owes least makes room.
+    /// Among the keys near its place, the one that owes least makes room. For when new callers must get in; watch
+    /// `evicted` in the [`crate::Stats`].
     #[default]
     Evict,
-    /// The new key's calls are denied until there is room.
+    /// The new key's calls are denied until there is room. For when no debt may be forgotten, and where one call uses
+    /// all of a limit.
     Deny,
 }
 
@@ -45,7 +47,7 @@ pub(super) struct Room {
 struct Look {
     recovered: Option<usize>,
     owes_least: Option<(Owes, usize)>,
-    /// When the first of them will have recovered; long, if there is none.
+    /// How long until the first of them has recovered; `Span::MAX` if there is none.
     soonest: Span,
     looked_at: usize,
 }
@@ -82,7 +84,7 @@ impl<S: Shape> Locked<'_, S> {
         }
         let table = self.table;
         let mut near = self.look_at(table.nearest(key).filter(|slot| !pinned.contains(slot)), now);
-        if near.recovered.is_none() && near.looked_at < ENOUGH_TO_CHOOSE {
+        if near.recovered.is_none() && (free.is_none() || near.looked_at < ENOUGH_TO_CHOOSE) {
             near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
         }
         if let Some(slot) = near.recovered {

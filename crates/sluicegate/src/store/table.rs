@@ -14,7 +14,7 @@
 //!            8) one slot for the rest: no chain, no probe that grows, no tombstones. Nothing moves, and nothing is ever
 //!            rehashed: a table has all the slots it will ever have.
 //! Room       A place is meant for 192 keys. With two groups to choose from, fewer than 1 key in 10 000 finds both full
-//!            when a store holds its max_keys, as the test below counts.
+//!            when a store holds its max_keys, as tests/it/bounded.rs counts.
 //! Threads    Words are atomics, so that a caller can bid for their cache lines before it has the lock, when it is too
 //!            early to believe them. All else is done by whoever holds the place's lock.
 //! ```
@@ -46,7 +46,7 @@ const TAKEN: u8 = 0x80;
 /// The byte of a slot's fingerprint that holds the version of its rules instead. What stood there is in the tag.
 const VERSION_BITS: u64 = 0xff;
 
-/// The tags first: they share a page of memory with the place's lock.
+/// The tags first, so that those of all groups are four cache lines in a row.
 #[repr(C, align(64))]
 pub(super) struct Table<S: Shape> {
     tags: [Tags; GROUPS],

@@ -53,7 +53,7 @@ pub(crate) trait LockedAny {
     fn put_back(&mut self, slot: usize, states: Vec<AnyState>);
 
     /// Counts the decision; if it was charged, receipts have to know.
-    fn decided(&mut self, key: Fingerprint, now: Time, decision: &Decision);
+    fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision);
 
     fn denial(&mut self, full: Full) -> Decision;
 }
@@ -107,7 +107,7 @@ pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, C
             place.put_back(slot, lent.states);
         }
         if let Ok(decision) = &decided {
-            place.decided(call.key, now, decision);
+            place.decided(call, now, decision);
         }
     }
     decided
@@ -218,13 +218,14 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         S::update(self.place.kept(slot), |state| *state = S::take_back(states));
     }
 
-    fn decided(&mut self, key: Fingerprint, now: Time, decision: &Decision) {
+    fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision) {
         let place = &mut self.place.guarded;
         place.counts.decided(decision);
         if decision.allowed()
+            && call.cost > 0
             && let Some(ledger) = &mut place.ledger
         {
-            Ledger::charged(ledger, key, now);
+            Ledger::charged(ledger, call.key, now);
         }
     }
 

@@ -1,8 +1,11 @@
 //! What a limiter and a gate offer.
 
 use sluicegate::{
-    BuildError, Gate, Limit, Limiter, MAX_KEYS_MAX, MAX_RECEIPTS_MAX, ManualClock, RetryAfter, Span, Time,
+    BuildError, Decision, Gate, Limit, Limiter, MAX_KEYS_MAX, MAX_RECEIPTS_MAX, ManualClock, Observer,
+    OnFull, RetryAfter, Span, Time, check_all,
 };
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -128,6 +131,41 @@ fn limits_may_be_text_or_read_already() {
         assert_eq!(*limiter.limits(), *std::slice::from_ref(&limit));
         assert_eq!(format!("{limiter:?}"), r#"Limiter { limits: ["fixed-window 5/h"], .. }"#);
     }
+}
+
+/// It is told of every decision when no lock is held, so it may call the limiter again.
+#[test]
+fn an_observer_may_call_its_limiter() {
+    #[derive(Default)]
+    struct Counting(OnceLock<Limiter>, AtomicU32);
+    impl Observer for Counting {
+        fn decided(&self, decision: &Decision) {
+            let again = self.0.get().map(|limiter| limiter.peek("k", 0).remaining());
+            assert_eq!(again, Some(decision.remaining()));
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let observer = Arc::new(Counting::default());
+    let builder = Limiter::builder("fixed-window 9/h").clock(ManualClock::default());
+    let limiter = builder.observer(Arc::clone(&observer)).build().unwrap();
+    observer.0.set(limiter.clone()).unwrap();
+    limiter.check("k");
+    limiter.take("k", 2).unwrap();
+    assert!(limiter.reserve("k", 1, Duration::ZERO).unwrap().allowed());
+    check_all(&[limiter.on("k", 1)]).unwrap();
+    limiter.peek("k", 1);
+    assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is no decision");
+}
+
+/// A bucket that is still filling can be given something back, which then has to be remembered.
+#[test]
+fn a_refund_without_room_gives_nothing() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 1/h burst=5 initial=0").max_keys(1).on_full(OnFull::Deny);
+    let limiter = builder.clock(clock.clone()).build().unwrap();
+    assert_eq!(limiter.refund("first", 2).unwrap().remaining(), 2);
+    assert_eq!(limiter.refund("second", 2).unwrap().remaining(), 0);
+    assert_eq!((limiter.stats().keys, limiter.peek("first", 0).remaining()), (1, 2));
 }
 
 /// The clock of the system, at work: a window that was opened is closed again.

@@ -122,6 +122,13 @@ fn open_receipts_are_bounded() {
 }
 
 #[test]
+fn without_receipts_nothing_can_be_reserved() {
+    let limiter = Limiter::builder("fixed-window 10/h").max_receipts(0).build().unwrap();
+    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), ReserveError::TooManyReceipts);
+    assert!(limiter.check_cost("k", 10).allowed(), "nothing was charged");
+}
+
+#[test]
 fn a_receipt_is_remembered_while_its_cost_counts() {
     let clock = ManualClock::default();
     let limiter =
