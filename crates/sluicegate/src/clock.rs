@@ -16,6 +16,12 @@ pub trait Clock: Debug + Send + Sync {
     fn now(&self) -> Time;
 }
 
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+}
+
 /// A clock that stands still until it is told otherwise, for your tests. Its clones are the same clock.
 ///
 /// ```

@@ -186,7 +186,7 @@ impl Limiter {
     /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window
     /// or log its count. If the period, start or zone of a window changes, keys start afresh. Open receipts are void.
     ///
-    /// Takes a moment for every 200 keys, and holds up a caller for no longer than that.
+    /// One part of some 200 keys after another is locked for a moment.
     ///
     /// # Errors
     /// When a text is not a limit or limits do not go together; when the algorithm is another one, or one limit would
@@ -205,8 +205,8 @@ impl Limiter {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// What has been decided and what is held. Every 200 keys are looked at for a moment, so ask for this as often as
-    /// metrics are read, not with every call.
+    /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
+    /// this as often as metrics are read, not with every call.
     pub fn stats(&self) -> Stats {
         on_store!(&self.inner.engine, store => Stats::of(store.counts(), store.keys(), store.max_keys()))
     }

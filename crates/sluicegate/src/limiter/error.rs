@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 
 /// Why a limiter cannot be made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A text is not a limit.
@@ -69,6 +69,13 @@ impl fmt::Display for BuildError {
                 write!(f, "{name} is {value}; use {least} to {most}")
             }
         }
+    }
+}
+
+impl fmt::Debug for BuildError {
+    /// As it is displayed: `main` shows its error like this, and the one line says it best.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
