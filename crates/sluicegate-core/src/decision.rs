@@ -85,10 +85,13 @@ impl Decision {
         if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
     }
 
-    /// The answer of a store that has no room for another key: nothing remains, come back after `wait`.
-    pub const fn no_room(limit: u32, wait: Span) -> Decision {
-        let standing = Standing { limit, remaining: 0, reset_after: wait };
-        Decision::no(standing, RetryAfter::After(wait)).by(NO_LIMIT)
+    /// The answer of a store that has no room for another key: nothing remains, come back after the wait.
+    pub const fn no_room(limit: u32, retry_after: RetryAfter) -> Decision {
+        let reset_after = match retry_after {
+            RetryAfter::After(wait) => wait,
+            RetryAfter::Never => Span::ZERO,
+        };
+        Decision::no(Standing { limit, remaining: 0, reset_after }, retry_after).by(NO_LIMIT)
     }
 
     #[inline]

@@ -331,8 +331,9 @@ impl<B: Bucket> Algorithm for B {
         if gcra.rate == before.rate || state.b != SEEN {
             return;
         }
-        // After a step back `full_at` lies further ahead by the step, which is no use at the old rate.
-        let at = times.now.max(times.latest);
+        // After a step back `full_at` lies further ahead by the step, which is no use at the old rate. The latest time known
+        // may be another key's; this key was charged no later than it is full.
+        let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
         let used_periods = before.parts(Gcra::ahead(*state, at));
         let old_period = u128::from(before.rate.period().as_micros());
         let period = u128::from(gcra.rate.period().as_micros());

@@ -98,7 +98,8 @@ impl Limiter {
         self.check_fingerprint(self.fingerprint(key), cost, now)
     }
 
-    /// Would a call of this cost be allowed now? Nothing is charged.
+    /// Would a call of this cost be allowed now? Nothing is charged. (It does not look whether there is room for a new
+    /// key: see [`crate::OnFull::Deny`].)
     pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
         self.peek_at(key, cost, self.now())
     }

@@ -45,7 +45,7 @@ use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, peek_list, take_list};
 use sluicegate_core::verbs::NotOffered;
-use sluicegate_core::{Algorithm, AnyLimit, Decision, Span, Time};
+use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -151,7 +151,7 @@ impl<S: Shape> Store<S> {
     pub(crate) fn check(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
         let mut place = self.places[self.place_of(key)].lock_for(key);
         let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
-        place.bring_up_to_date(slot, now, &self.quota);
+        place.bring_up_to_date(slot, now);
         let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
         let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
         let decision = S::update(kept, |state| S::check(&rules.limits, state, now, cost));
@@ -210,12 +210,18 @@ impl<S: Shape> Store<S> {
         look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
         let mut place = self.lock(self.place_of(key));
+        let rules = Arc::clone(&place.guarded.rules);
+        let mut copy = S::State::default();
         if let Some(slot) = place.table.find(key) {
-            place.bring_up_to_date(slot, now, &self.quota);
-            return place.on_slot(slot, look);
+            let version = place.table.slot(slot).version();
+            if version == rules.version() {
+                return place.on_slot(slot, look);
+            }
+            // Only a call that is decided brings the state itself up to date.
+            copy = S::read(place.kept(slot), Clone::clone);
+            rules.adopt::<S>(&mut copy, version, Times { now, latest: place.guarded.latest });
         }
-        let rules = &place.guarded.rules;
-        look(&rules.limits, S::states(&mut S::State::default(), rules.limits.len()))
+        look(&rules.limits, S::states(&mut copy, rules.limits.len()))
     }
 
     /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
@@ -248,7 +254,7 @@ impl<S: Shape> Store<S> {
         act: impl Act<S, R>,
     ) -> Result<R, Full> {
         let Some(slot) = place.table.find(key) else { return self.on_new(place, key, now, act) };
-        place.bring_up_to_date(slot, now, &self.quota);
+        place.bring_up_to_date(slot, now);
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
         let done = place.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
         Ledger::put(&mut place.guarded.ledger, key, receipts);
@@ -306,13 +312,15 @@ impl<S: Shape> Store<S> {
             let mut guarded = match place.table.get() {
                 Some(table) if current.is_last() => {
                     let mut place = Locked { guarded: place.lock.lock(), table };
-                    place.start_versions_again(&self.quota);
+                    place.start_versions_again();
                     place.guarded
                 }
                 _ => place.lock.lock(),
             };
             guarded.rules = Arc::clone(&rules);
             guarded.none_recovers_before = Time::EPOCH;
+            // What receipts hold is written in the old numbers.
+            Ledger::void_all(&mut guarded.ledger, &self.quota.receipts_left);
         }
         *current = rules;
     }
@@ -418,17 +426,15 @@ impl<S: Shape> Locked<'_, S> {
 
     /// Lets the current limits read what older ones have left in a slot.
     #[inline]
-    fn bring_up_to_date(&mut self, slot: usize, now: Time, quota: &Quota) {
+    fn bring_up_to_date(&mut self, slot: usize, now: Time) {
         self.guarded.latest = now.max(self.guarded.latest);
         if self.table.slot(slot).version() != self.guarded.rules.version() {
-            self.adopt(slot, now, quota);
+            self.adopt(slot, now);
         }
     }
 
     #[cold]
-    fn adopt(&mut self, slot: usize, now: Time, quota: &Quota) {
-        // What receipts hold is written in the old numbers.
-        Ledger::void(&mut self.guarded.ledger, self.table.key(slot), &quota.receipts_left);
+    fn adopt(&mut self, slot: usize, now: Time) {
         let (times, version) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).version());
         let rules = Arc::clone(&self.guarded.rules);
         S::update(self.kept(slot), |state| rules.adopt::<S>(state, version, times));
@@ -436,9 +442,9 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     /// Brings all states to the last version there can be, and counts that as version 0.
-    fn start_versions_again(&mut self, quota: &Quota) {
+    fn start_versions_again(&mut self) {
         for slot in self.table.held() {
-            self.bring_up_to_date(slot, self.guarded.latest, quota);
+            self.bring_up_to_date(slot, self.guarded.latest);
             self.table.slot(slot).set_version(0);
         }
     }
@@ -459,9 +465,14 @@ impl Full {
     /// The answer to a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
-        // Zero would have the caller come back at once and fail; and there is always somebody to wait for, unless all of
-        // the room is taken by the call's own other keys.
-        let wait = if self.0 == Span::MAX { Span::ZERO } else { self.0 };
-        Decision::no_room(limit, wait.max(Span::from_micros(1)))
+        let wait = match self.0 {
+            // Nobody can make room: all of it is taken by the call's own other keys.
+            Span::MAX => RetryAfter::Never,
+            // Who is as good as new and yet not forgotten (a bucket that was still filling when it was given something
+            // back) has no wait to tell, and none at all would have the caller come back at once and fail.
+            Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
+            wait => RetryAfter::After(wait),
+        };
+        Decision::no_room(limit, wait)
     }
 }

@@ -71,9 +71,11 @@ impl Limiter {
         let receipt = Receipt { key, name: self.next_receipt() };
         let ask = Ask { cost, max_wait, receipt: receipt.name };
         let decision = on_store!(&self.inner.engine, store => store.reserve(key, now, ask))?;
-        self.observe(&decision);
         let receipt = decision.allowed().then_some(receipt);
-        Ok(Reservation { limiter: self.clone(), decision, receipt })
+        // Before anybody is told of it, so that the receipt is not lost if the observer panics.
+        let reservation = Reservation { limiter: self.clone(), decision, receipt };
+        self.observe(&decision);
+        Ok(reservation)
     }
 
     /// Gives back what still counts of a reservation whose receipt was kept. Whether that was anything: not if the
@@ -86,12 +88,12 @@ impl Limiter {
     pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
         let Receipt { key, name } = receipt;
         on_store!(&self.inner.engine, store => {
-            store.close(key, now, |limits, states, receipts| receipts.cancel(limits, states, now, name))
+            store.close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name))
         })
     }
 
     /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
-    /// debt. `false` if the receipt is used or unknown.
+    /// debt. `false` if the receipt is used or unknown, or if the key was forgotten and there is no room for its debt.
     pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
         self.settle_at(receipt, used, self.now())
     }
@@ -100,16 +102,14 @@ impl Limiter {
     pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
         let Receipt { key, name } = receipt;
         on_store!(&self.inner.engine, store => {
-            store.close(key, now, |limits, states, receipts| receipts.settle(limits, states, now, name, used))
+            store.close(key, now, name, |limits, states, receipts| receipts.settle(limits, states, now, name, used))
         })
     }
 
     /// Forgets a receipt; its charge stays.
     fn forget(&self, receipt: Receipt) {
         let Receipt { key, name } = receipt;
-        on_store!(&self.inner.engine, store => {
-            store.close(key, self.now(), |_, _, receipts| receipts.forget(name));
-        });
+        on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
     }
 
     /// A name that was not given before, and that nobody can guess: receipts may travel as text.

@@ -61,6 +61,13 @@ impl Ledger {
         }
     }
 
+    /// Forgets all receipts.
+    pub(super) fn void_all(ledger: &mut Option<Box<Ledger>>, receipts_left: &AtomicUsize) {
+        if let Some(void) = ledger.take() {
+            receipts_left.fetch_add(void.open, Ordering::Relaxed);
+        }
+    }
+
     /// Whether there are so many that forgotten ones should be looked for.
     pub(super) fn wants_sweeping(&self) -> bool {
         self.open >= self.sweep_at

@@ -8,7 +8,7 @@ use super::shape::{Kept, Shape};
 use super::{Act, Guarded, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::receipts::{Ask, Receipts};
+use sluicegate_core::receipts::{Ask, Receipt, Receipts};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 
@@ -63,17 +63,36 @@ impl<S: Shape> Store<S> {
         reserved
     }
 
-    /// Cancels, settles or forgets a receipt, as `close` does. What that made free can be opened again.
-    pub(crate) fn close(&self, key: Fingerprint, now: Time, close: impl Act<S, bool>) -> bool {
+    /// Cancels or settles a receipt, as `close` does. What that made free can be opened again.
+    pub(crate) fn close(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        receipt: Receipt,
+        close: impl Act<S, bool>,
+    ) -> bool {
         let closed = self.on_key(key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);
             (done, before - receipts.len())
         });
-        // Without room for the debt of a settlement nothing was done.
-        let Ok((done, closed)) = closed else { return false };
+        let Ok((done, closed)) = closed else {
+            // There is no room for the debt of a settlement. The receipt is used all the same.
+            self.forget_receipt(key, receipt);
+            return false;
+        };
         self.quota.receipts_left.fetch_add(closed, Ordering::Relaxed);
         done
+    }
+
+    /// Forgets a receipt; its charge stays.
+    pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
+        let mut place = self.lock(self.place_of(key));
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        if receipts.forget(receipt) {
+            self.quota.receipts_left.fetch_add(1, Ordering::Relaxed);
+        }
+        Ledger::put(&mut place.guarded.ledger, key, receipts);
     }
 
     /// Takes one of the receipts that may still be opened. When there is none, forgotten ones are looked for in a few

@@ -64,7 +64,7 @@ struct Leaves {
 }
 
 /// How much a key owes: the share of its limit that it has used, of 2^32, and how long it will take to recover.
-/// Under several limits it is the one of which most is used.
+/// Under several limits it is the largest share and the longest time.
 type Owes = (u64, Span);
 
 impl<S: Shape> Locked<'_, S> {
@@ -91,16 +91,22 @@ impl<S: Shape> Locked<'_, S> {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
         // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it if
-        // someone can have recovered since the last look, or if there are too few near to choose from: in a small store.
+        // someone can have recovered since the last look, if there are too few near to choose from (in a small store), or
+        // to say truly how long it will take.
         let mut here = Look::default();
         if let Some(free) = free
-            && (now >= self.guarded.none_recovers_before || near.looked_at < ENOUGH_TO_CHOOSE)
+            && (now >= self.guarded.none_recovers_before
+                || near.looked_at < ENOUGH_TO_CHOOSE
+                || store.on_full == OnFull::Deny)
         {
             here = self.look_at(table.held().filter(|slot| !pinned.contains(slot)), now);
             if let Some(slot) = here.recovered {
                 return Ok(Room { slot: free, leaves: Some(Leaves { slot, recovered: true }) });
             }
-            self.guarded.none_recovers_before = now.after(here.soonest);
+            // Who is pinned was not looked at.
+            if pinned.is_empty() {
+                self.guarded.none_recovers_before = now.after(here.soonest);
+            }
         }
         let leaves = |slot| Some(Leaves { slot, recovered: false });
         match (store.on_full, near.owes_least, here.owes_least, free) {
@@ -159,7 +165,8 @@ impl<S: Shape> Locked<'_, S> {
             if both.clone().all(|(limit, state)| limit.is_idle(state, now)) {
                 return None;
             }
-            both.map(|(limit, state)| owes(limit.standing(state, now))).max()
+            let all = both.map(|(limit, state)| owes(limit.standing(state, now)));
+            all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
         })
     }
 }

@@ -20,7 +20,7 @@ pub(crate) trait Shape: Sized + 'static {
     /// The limits of this shape.
     type Limit: Algorithm<State: Send> + Clone + Send + Sync;
     /// What is kept of a key; the default is a key that has never called.
-    type State: Default + Send;
+    type State: Clone + Default + Send;
     /// What of it lies in the slot, beside the fingerprint.
     type Inline: Default + Send + Sync;
     /// What of all slots lies elsewhere, under the place's lock. Nothing at first.

@@ -4,7 +4,7 @@
 //! Then the states are handed out, decided on by the core as one, and put back.
 
 use super::ledger::Ledger;
-use super::room::Room;
+use super::room::{OnFull, Room};
 use super::shape::Shape;
 use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
@@ -45,6 +45,9 @@ pub(crate) trait LockedAny {
 
     /// Makes room for a key that is not held.
     fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full>;
+
+    /// Whether a new key may find no room here.
+    fn may_refuse(&self) -> bool;
 
     /// Gives up the room that was made for a key.
     fn give_up(&mut self, slot: usize);
@@ -122,10 +125,11 @@ fn make_room(
     now: Time,
 ) -> Result<(), Decision> {
     let mut made: Vec<usize> = Vec::new();
-    for index in (0..calls.len()).filter(|index| calls[*index].cost > 0) {
-        if lent[index].slot.is_some() {
-            continue;
-        }
+    let mut new: Vec<usize> = (0..calls.len()).collect();
+    new.retain(|index| calls[*index].cost > 0 && lent[*index].slot.is_none());
+    // Who may be refused first: nobody is evicted for a call that is denied after all.
+    new.sort_by_key(|index| !places[place_of(&calls[*index])].may_refuse());
+    for index in new {
         let place = place_of(&calls[index]);
         let in_use = calls.iter().zip(&*lent).filter(|(call, _)| place_of(call) == place);
         let pinned: Vec<usize> = in_use.filter_map(|(_, lent)| lent.slot).collect();
@@ -196,7 +200,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         let place = &mut self.place;
         let slot = place.table.find(key);
         let state = slot.map_or_else(S::State::default, |slot| {
-            place.bring_up_to_date(slot, now, &self.store.quota);
+            place.bring_up_to_date(slot, now);
             S::update(place.kept(slot), mem::take)
         });
         let limits = Arc::clone(&place.guarded.rules.any);
@@ -207,6 +211,10 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         let room: Room = self.place.find_room(key, now, self.store, pinned)?;
         self.place.settle_in(&room, key, now, S::State::default(), &self.store.quota);
         Ok(room.slot)
+    }
+
+    fn may_refuse(&self) -> bool {
+        self.store.on_full == OnFull::Deny
     }
 
     fn give_up(&mut self, slot: usize) {

@@ -1,6 +1,6 @@
 //! Memory that cannot run away, and who makes room.
 
-use sluicegate::{Limiter, ManualClock, OnFull, RetryAfter, Span};
+use sluicegate::{Limiter, ManualClock, OnFull, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualClock) {
@@ -104,4 +104,41 @@ fn what_was_reset_makes_room() {
     limiter.reset("never seen");
     assert_eq!(limiter.stats().keys, 2);
     assert!(limiter.check(3).allowed() && !limiter.check(4).allowed());
+}
+
+/// Whoever is told to come back when there is room finds it, and not a microsecond sooner; under several limits too.
+#[test]
+fn a_full_store_tells_truly_when_there_is_room() {
+    for limits in [
+        vec!["token-bucket 1/s burst=1000"],
+        vec!["token-bucket 10/s burst=2", "fixed-window 1000/d"],
+        vec!["token-bucket 1/s burst=10", "sliding-log 50/60s"],
+        vec!["fixed-window 5/60s start=first"],
+    ] {
+        let clock = ManualClock::default();
+        let builder = Limiter::builder(limits.as_slice()).max_keys(192).on_full(OnFull::Deny);
+        let limiter = builder.clock(clock.clone()).build().unwrap();
+        for key in 0..192_u32 {
+            clock.advance(Duration::from_millis(u64::from(key % 7)));
+            assert!(limiter.check_cost(key, 1 + key % 2).allowed());
+        }
+        let Some(RetryAfter::After(wait)) = limiter.check("new").retry_after() else { panic!("{limits:?}") };
+        let then = limiter.now().after(wait);
+        let before = limiter.now().after(wait.less(Span::from_micros(1)));
+        assert!(!limiter.check_at("new", 1, before).allowed(), "{limits:?}: {wait} is too long");
+        assert!(limiter.check_at("new", 1, then).allowed(), "{limits:?}: {wait} is too short");
+    }
+}
+
+/// Keys of the same call are not looked at for room, but are not forgotten either.
+#[test]
+fn who_was_in_the_same_call_may_make_room_later() {
+    let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
+    assert!(limiter.check_cost("soon", 5).allowed());
+    (0..191).for_each(|key| assert!(limiter.check_cost(key, 1_000).allowed()));
+    for key in 0..20 {
+        assert!(!check_all(&[limiter.on("soon", 1), limiter.on(("new", key), 1)]).unwrap().allowed());
+    }
+    clock.advance(Duration::from_secs(6));
+    assert!(limiter.check("newer").allowed());
 }

@@ -1,6 +1,6 @@
 //! Limits that change under a running limiter.
 
-use sluicegate::{ChangeError, Limiter, ManualClock};
+use sluicegate::{ChangeError, Limiter, ManualClock, Span, Time};
 use std::time::Duration;
 
 fn limiter(limits: &str) -> (Limiter, ManualClock) {
@@ -35,7 +35,7 @@ fn a_bucket_leaks_at_the_old_rate_until_the_next_call() {
     let (limiter, clock) = limiter("token-bucket 2/s burst=10");
     assert!(limiter.check_cost("k", 10).allowed() && limiter.check_cost("other", 10).allowed());
     limiter.change("token-bucket 1/h burst=10").unwrap();
-    assert_eq!(limiter.peek("other", 0).remaining(), 0, "it has met the new limit now");
+    assert!(!limiter.check("other").allowed(), "it has met the new limit now");
     clock.advance(Duration::from_secs(3));
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
     assert_eq!(limiter.peek("other", 0).remaining(), 0);
@@ -105,4 +105,42 @@ fn receipts_of_the_old_numbers_are_void() {
     limiter.change("token-bucket 2/s burst=10").unwrap();
     assert!(!limiter.cancel(receipt));
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
+}
+
+/// A glimpse of a wrong clock, of another key or by a peek, locks nobody out.
+#[test]
+fn a_wrong_clock_elsewhere_is_no_use() {
+    for change_first in [false, true] {
+        let (limiter, _) = limiter("token-bucket 1/s burst=10");
+        let now = limiter.now();
+        (0..500).for_each(|key| assert!(limiter.check_at(key, 1, now).allowed()));
+        let glimpse = || (0..500).for_each(|key| assert!(limiter.peek_at(key, 1, Time::MAX).allowed()));
+        if !change_first {
+            glimpse();
+            assert!(limiter.check_at("other", 1, now.after(Span::from_micros(1 << 50))).allowed());
+        }
+        limiter.change("token-bucket 2/s burst=10").unwrap();
+        if change_first {
+            glimpse();
+        }
+        let later = now.after(Span::from_micros(3_600_000_000));
+        assert!((0..500).all(|key| limiter.check_at(key, 1, later).remaining() == 9));
+    }
+}
+
+/// The key had recovered and was gone from the table, but not its receipt.
+#[test]
+fn receipts_of_keys_that_are_gone_are_void_too() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
+    let limiter = builder.clock(clock.clone()).build().unwrap();
+    let receipt = limiter.reserve("a", 5, Duration::ZERO).unwrap().keep().unwrap();
+    clock.advance(Duration::from_secs(10));
+    limiter.check("b");
+    limiter.change("token-bucket 2/s burst=10").unwrap();
+    assert!(!limiter.settle(receipt, 9));
+    assert!(
+        limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(),
+        "its place among the receipts is free"
+    );
 }

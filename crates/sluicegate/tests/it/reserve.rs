@@ -1,6 +1,6 @@
 //! Reservations and their receipts.
 
-use sluicegate::{Limiter, ManualClock, Receipt, ReserveError};
+use sluicegate::{Limiter, ManualClock, OnFull, Receipt, ReserveError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -158,4 +158,17 @@ fn what_counts_denied_calls_cannot_be_reserved() {
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
     assert!(matches!(refused, ReserveError::NotOffered(_)), "{refused}");
     assert!(limiter.take("k", 1).is_err());
+}
+
+/// There is no room for the debt, and yet the receipt is used.
+#[test]
+fn a_settlement_without_room_does_not_keep_its_receipt() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
+    let limiter = builder.on_full(OnFull::Deny).clock(clock.clone()).build().unwrap();
+    let reserved = limiter.reserve("a", 5, Duration::ZERO).unwrap();
+    clock.advance(10 * SECOND);
+    limiter.check("b");
+    assert!(!reserved.settle(9));
+    assert!(limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed());
 }

@@ -88,7 +88,7 @@ fn keys_of_one_call_do_not_make_room_for_each_other() {
     let tiny =
         Limiter::builder("fixed-window 9/h").max_keys(1).clock(ManualClock::default()).build().unwrap();
     let denied = check_all(&[tiny.on("a", 1), tiny.on("b", 1)]).unwrap();
-    assert!(!denied.allowed());
+    assert_eq!(denied.retry_after(), Some(RetryAfter::Never));
     assert_eq!(tiny.stats().keys, 0);
     assert!(tiny.check("a").allowed());
     assert!(check_all(&[tiny.on("b", 2)]).unwrap().allowed());
@@ -102,4 +102,16 @@ fn receipts_know_of_what_was_charged_together() {
     assert!(check_all(&[gate.on(3)]).unwrap().allowed());
     assert!(reserved.cancel());
     assert_eq!(gate.peek(0).remaining(), 7);
+}
+
+/// Nobody is evicted for a call that finds no room elsewhere.
+#[test]
+fn a_denied_call_evicts_nobody() {
+    let evicting = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).clock(ManualClock::default());
+    let evicting = evicting.build().unwrap();
+    let denying = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).on_full(OnFull::Deny);
+    let denying = denying.clock(ManualClock::default()).build().unwrap();
+    assert!(evicting.check_cost("offender", 10).allowed() && denying.check("x").allowed());
+    assert!(!check_all(&[evicting.on("n", 1), denying.on("m", 1)]).unwrap().allowed());
+    assert!(!evicting.check("offender").allowed());
 }
