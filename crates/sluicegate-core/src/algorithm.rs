@@ -90,7 +90,7 @@ pub trait Algorithm {
     /// kind can hand it on as a whole. It is always put in place: called as a function it would hand the state and
     /// the decision over in memory, where reading what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "measured: a decision of a store takes a third less")]
+    #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if cost > remaining {

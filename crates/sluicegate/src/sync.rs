@@ -10,10 +10,8 @@ pub(crate) use lock::{Guard, Lock};
 
 /// A lock that is given back with a plain store.
 ///
-/// Why not the standard library's: giving that back takes a second atomic read-modify-write, which waits for all
-/// memory accesses before it. Here the next call's cache misses overlap with this one's, and a decision among a
-/// million keys takes half as long. What is held is short: some 20 ns, a few microseconds when a new key looks for
-/// room.
+/// Why not the standard library's: giving that back takes a second atomic read-modify-write, 2.5 ns on a hot key
+/// (docs/benchmarks.md). What is held is short: some 20 ns, a few microseconds when a new key looks for room.
 ///
 /// Whoever finds it taken spins for about a microsecond, then lets others run, then sleeps for short times: so it
 /// ends even if the holder has a lower priority and waits for this very processor.
