@@ -80,6 +80,23 @@ fn a_change_misses_no_place() {
     });
 }
 
+/// The count of versions starts again while a key calls: what it used is neither lost nor read twice.
+#[test]
+fn versions_start_again_under_one_lock() {
+    loom::model(|| {
+        let limiter = limiter("fixed-window 9/h", 1);
+        assert!(limiter.check("k").allowed());
+        let other = limiter.clone();
+        let other = thread::spawn(move || other.check_cost("k", 2).allowed());
+        for count in [10, 11, 12] {
+            limiter.change(format!("fixed-window {count}/h")).unwrap();
+        }
+        assert!(other.join().unwrap());
+        let decision = limiter.check("k");
+        assert_eq!((decision.limit(), decision.remaining()), (12, 8));
+    });
+}
+
 /// One receipt for two: one of them gets it, and it is there again after the cancel.
 #[test]
 fn receipts_are_counted() {
