@@ -86,12 +86,32 @@ pub trait Algorithm {
 
     /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
     ///
-    /// This is the one decision there is. It stands here, and not among the other verbs, so that a limit of any
-    /// kind can hand it on as a whole. It is always put in place: called as a function it would hand the state and
-    /// the decision over in memory, where reading what was just written in smaller pieces takes longer than deciding.
+    /// It is always put in place: called as a function it would hand the state and the decision over in memory, where
+    /// reading what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
+        match self.try_charge(state, now, cost) {
+            Some(charged) => charged.into(),
+            None => self.check_in_full(state, now, cost),
+        }
+    }
+
+    /// The short way of most checks: a call that costs something and is allowed. `None`, and nothing has changed, when
+    /// it is not, or when it takes the longer way to know.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
+    fn try_charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Option<Charged> {
+        let remaining = remaining_after(self.remaining(state, now), cost)?;
+        let delay = self.delay(state, now);
+        let reset_after = self.charge(state, now, cost);
+        Some(Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay })
+    }
+
+    /// The one decision there is, whatever comes of it.
+    #[doc(hidden)]
+    fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if cost > remaining {
             let entered = self.enter_denied(state, now, cost);
@@ -105,6 +125,28 @@ pub trait Algorithm {
         let reset_after = self.charge(state, now, cost);
         Decision::yes(Standing { limit: self.limit(), remaining: remaining - cost, reset_after }, delay)
     }
+}
+
+/// A call was allowed, and took its cost.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Charged {
+    pub(crate) standing: Standing,
+    pub(crate) delay: Span,
+}
+
+impl From<Charged> for Decision {
+    #[inline]
+    fn from(Charged { standing, delay }: Charged) -> Decision {
+        Decision::yes(standing, delay)
+    }
+}
+
+/// What remains after a call that takes something; `None` if it takes nothing.
+#[inline]
+pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Option<u32> {
+    // A cost of 0 wraps to the largest number of all: one comparison instead of two.
+    if cost.wrapping_sub(1) >= remaining { None } else { Some(remaining - cost) }
 }
 
 /// How callers can wait for their turn.

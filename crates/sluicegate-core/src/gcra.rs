@@ -28,9 +28,10 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charged, Verb, Waiting, remaining_after};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
+use crate::decision::Standing;
 use crate::pile::{Charge, Cut, Times};
 use crate::time::{DAY, Exact, Span, Time};
 
@@ -140,22 +141,30 @@ impl Gcra {
         Cell { at: now.as_micros() + ahead.whole, a: ahead.part, b: SEEN }
     }
 
-    /// What remains of the burst with that much of it used.
+    /// What remains of the burst with that much of it used: `burst - ceil(ahead / interval)`.
     #[inline]
     fn remaining(&self, ahead: Exact) -> u32 {
-        u32::try_from(self.used(ahead)).map_or(0, |used| self.burst.saturating_sub(used))
+        self.remaining_in_64_bits(ahead).unwrap_or_else(|| {
+            let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
+            u32::try_from(used).map_or(0, |used| self.burst.saturating_sub(used))
+        })
     }
 
-    /// Units used, rounded up: `ceil(ahead / interval)`.
+    /// The same in the common case: `None` if it takes more than 64 bits to tell.
     #[inline]
-    fn used(&self, ahead: Exact) -> u64 {
-        let (count, period) = (u64::from(self.rate.count()), self.rate.period().as_micros());
-        // Below 2^33 µs (2.4 hours) ahead, times a count below 2^30, stays within 64 bits: the common case.
-        if ahead.whole < 1 << 33 {
-            return (ahead.whole * count + u64::from(ahead.part)).div_ceil(period);
+    fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
+        // A full bucket, as that of most callers is, needs no division.
+        if ahead == Exact::ZERO {
+            return Some(self.burst);
         }
-        let used = self.parts(ahead).div_ceil(u128::from(period));
-        u64::try_from(used).unwrap_or(u64::MAX)
+        // Cannot wrap: below 2^33 µs (2.4 hours) ahead, times a count below 2^30, and a part below the count.
+        if ahead.whole >= 1 << 33 {
+            return None;
+        }
+        let parts = ahead.whole * u64::from(self.rate.count()) + u64::from(ahead.part);
+        let used = parts.div_ceil(self.rate.period().as_micros());
+        // Cannot be cut: it is at most the burst.
+        u32::try_from(u64::from(self.burst).saturating_sub(used)).ok()
     }
 
     /// A length as a number of 1/count microseconds, which is also units used times the period.
@@ -221,6 +230,24 @@ impl<B: Bucket> Algorithm for B {
     #[inline]
     fn limit(&self) -> u32 {
         self.gcra().burst
+    }
+
+    /// Works out only once how far the bucket is from full, for a key that has called and in 64 bits.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Option<Charged> {
+        if state.b != SEEN {
+            return None;
+        }
+        let gcra = self.gcra();
+        let ahead = Gcra::ahead(*state, now);
+        let remaining = remaining_after(gcra.remaining_in_64_bits(ahead)?, cost)?;
+        let delay = if Self::PACED { Span::from_micros(ahead.up()) } else { Span::ZERO };
+        // At most `fill`, as that much remains: there is no debt to bound.
+        let due = gcra.add(ahead, gcra.time_for(cost));
+        *state = Gcra::full_in(due, now);
+        let reset_after = Span::from_micros(due.up());
+        Some(Charged { standing: Standing { limit: gcra.burst, remaining, reset_after }, delay })
     }
 
     #[inline(always)]

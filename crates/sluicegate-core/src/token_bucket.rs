@@ -96,7 +96,8 @@ impl Bucket for TokenBucket {
 }
 
 impl TokenBucket {
-    #[inline]
+    /// Apart from the way of every check: most keys have called before.
+    #[cold]
     fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
         self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| {
             self.gcra.with_used(self.gcra.burst() - tokens, since(start))

@@ -55,8 +55,7 @@ pub struct KeyWriter<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
     first: FoldHasher<'a>,
     second: FoldHasher<'a>,
-    /// Whether something was written already.
-    has_begun: bool,
+    seeds: &'a Seeds,
 }
 
 /// What kind of part comes, in the top byte of the word before it.
@@ -65,19 +64,42 @@ const NUMBER: u64 = 2 << 56;
 const NEGATIVE: u64 = 3 << 56;
 const ADDRESS: u64 = 4 << 56;
 const TUPLE: u64 = 5 << 56;
+/// Set beside the kind of a number or an address that takes two words.
+const WIDE: u64 = 1;
 
 impl KeyWriter<'_> {
     /// Writes text or other bytes.
+    ///
+    /// Those of most keys are hashed in half the time as words, the last of which may overlap the one before. It can be
+    /// read in one way only all the same, as the length is there.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
-        // Bytes that come first are the only part without a word before them: nothing else is written like that.
-        if self.has_begun {
-            // Cannot touch the kind: no slice is that long.
-            self.word(BYTES | bytes.len() as u64);
+        // Cannot touch the kind: no slice is that long.
+        let length = BYTES | bytes.len() as u64;
+        match bytes.len() {
+            4..8 => {
+                let [first, last] = [0, bytes.len() - 4].map(|from| u64::from(half(bytes, from)));
+                self.words(length, first << 32 | last);
+            }
+            8..=16 => {
+                self.words(length, word(bytes, 0));
+                self.words(word(bytes, bytes.len() - 8), 0);
+            }
+            17..=24 => {
+                self.words(length, word(bytes, 0));
+                self.words(word(bytes, 8), word(bytes, bytes.len() - 8));
+            }
+            25..=32 => {
+                self.words(length, word(bytes, 0));
+                self.words(word(bytes, 8), word(bytes, 16));
+                self.words(word(bytes, bytes.len() - 8), 0);
+            }
+            _ => {
+                let hashes = self.seeds.hash_apart(bytes);
+                self.words(length, hashes[0]);
+                self.words(hashes[1], 0);
+            }
         }
-        self.has_begun = true;
-        self.first.write(bytes);
-        self.second.write(bytes);
     }
 
     /// Writes a whole number.
@@ -89,21 +111,39 @@ impl KeyWriter<'_> {
     /// Says that a tuple of so many parts comes next.
     #[inline]
     pub fn tuple(&mut self, parts: usize) {
-        self.word(TUPLE | parts as u64);
-    }
-
-    fn wide(&mut self, kind: u64, value: u128) {
-        self.word(kind);
-        self.first.write_u128(value);
-        self.second.write_u128(value);
+        self.words(TUPLE | parts as u64, 0);
     }
 
     #[inline]
-    fn word(&mut self, word: u64) {
-        self.has_begun = true;
-        self.first.write_u64(word);
-        self.second.write_u64(word);
+    fn wide(&mut self, kind: u64, value: u128) {
+        if let Ok(value) = u64::try_from(value) {
+            self.words(kind, value);
+        } else {
+            let value = value.to_le_bytes();
+            self.words(kind | WIDE, word(&value, 0));
+            self.words(word(&value, 8), 0);
+        }
     }
+
+    /// Always two at a time, which the hashers fold together: so they never have to see how many are waiting.
+    #[inline]
+    fn words(&mut self, one: u64, other: u64) {
+        let both = u128::from(one) | u128::from(other) << 64;
+        self.first.write_u128(both);
+        self.second.write_u128(both);
+    }
+}
+
+/// The eight bytes from a place on.
+#[inline]
+fn word(bytes: &[u8], from: usize) -> u64 {
+    bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes)
+}
+
+/// The four bytes from a place on.
+#[inline]
+fn half(bytes: &[u8], from: usize) -> u32 {
+    bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
 /// The one bit of a fingerprint that a table has no room for. (Of the 7 below it, it keeps a copy that is not always
@@ -135,13 +175,24 @@ impl Seeds {
 
     #[inline]
     pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let mut writer = KeyWriter {
-            first: FoldHasher::with_seed(self.first.0, &self.first.1),
-            second: FoldHasher::with_seed(self.second.0, &self.second.1),
-            has_begun: false,
-        };
+        let [first, second] = self.hashers();
+        let mut writer = KeyWriter { first, second, seeds: self };
         key.write(&mut writer);
         Fingerprint { high: writer.first.finish(), low: writer.second.finish() & !UNUSED }
+    }
+
+    #[inline]
+    fn hashers(&self) -> [FoldHasher<'_>; 2] {
+        [&self.first, &self.second].map(|(seed, shared)| FoldHasher::with_seed(*seed, shared))
+    }
+
+    /// Hashes bytes of any length by themselves.
+    #[cold]
+    fn hash_apart(&self, bytes: &[u8]) -> [u64; 2] {
+        self.hashers().map(|mut hasher| {
+            hasher.write(bytes);
+            hasher.finish()
+        })
     }
 }
 

@@ -228,12 +228,12 @@ impl Limiter {
             return self.check_observed(key, cost, now);
         }
         // Nothing is done with the decision here, so that it is written once, where the caller wants it.
-        on_store!(&self.inner.engine, store => store.check(key, now, cost))
+        on_store!(&self.inner.engine, store => store.check(key, cost, now))
     }
 
     #[cold]
     fn check_observed(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let decision = on_store!(&self.inner.engine, store => store.check(key, now, cost));
+        let decision = on_store!(&self.inner.engine, store => store.check(key, cost, now));
         self.observe(&decision);
         decision
     }

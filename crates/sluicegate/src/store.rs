@@ -41,6 +41,7 @@ use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Guard, Lock, Ordering};
 use ledger::Ledger;
 use shape::{Kept, StateOf};
+use sluicegate_core::algorithm::Charged;
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, peek_list, take_list};
@@ -146,10 +147,38 @@ impl<S: Shape> Store<S> {
         }
     }
 
-    /// May a call of this cost happen now? The way of nearly every call, so it does nothing that a check does not need.
-    #[inline]
-    pub(crate) fn check(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
-        let mut place = self.places[self.place_of(key)].lock_for(key);
+    /// May a call of this cost happen now?
+    #[inline(never)]
+    pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        match self.try_charge(key, cost, now) {
+            Some(charged) => charged.into(),
+            None => self.check_any(key, cost, now),
+        }
+    }
+
+    /// What nearly every call needs, and nothing else: nobody else holds the lock, the key is at home and up to date, its
+    /// place has no receipts, and it is allowed. `None` if anything is otherwise; then nothing was done. It calls
+    /// nothing and so saves no registers, which is a tenth of its time.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "it is the whole of its one caller")]
+    fn try_charge(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Charged> {
+        let mut place = self.places.get(self.place_of(key))?.try_lock()?;
+        let slot = place.table.find_at_home(key)?;
+        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
+        if ledger.is_some() || place.table.slot(slot).version() != rules.version() {
+            return None;
+        }
+        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
+        let charged = S::try_charge(kept, &rules.limits, now, cost)?;
+        *latest = now.max(*latest);
+        counts.allowed += 1;
+        Some(charged)
+    }
+
+    /// The same for any key, and any outcome.
+    #[inline(never)]
+    fn check_any(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        let mut place = self.lock(self.place_of(key));
         let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
         place.bring_up_to_date(slot, now);
         let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
@@ -380,16 +409,14 @@ impl<S: Shape> Place<S> {
         }
     }
 
-    /// Locks, after asking for the cache line where the key most likely is, so that it comes meanwhile.
-    #[inline]
-    fn lock_for(&self, key: Fingerprint) -> Locked<'_, S> {
-        let table = self.table();
-        table.touch(key);
-        Locked { guarded: self.lock.lock(), table }
-    }
-
     fn lock(&self) -> Locked<'_, S> {
         Locked { table: self.table(), guarded: self.lock.lock() }
+    }
+
+    /// Locks, if nobody else has and there is a table.
+    #[inline]
+    fn try_lock(&self) -> Option<Locked<'_, S>> {
+        Some(Locked { table: self.table.get()?, guarded: self.lock.try_lock()? })
     }
 
     #[inline]

@@ -36,6 +36,11 @@ mod lock {
         }
 
         #[inline]
+        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.try_lock()
+        }
+
+        #[inline]
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             match self.0.try_lock() {
                 Some(guard) => guard,
@@ -75,6 +80,10 @@ mod lock {
     impl<T> Lock<T> {
         pub(crate) fn new(value: T) -> Lock<T> {
             Lock(Mutex::new(value))
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.try_lock().ok()
         }
 
         pub(crate) fn lock(&self) -> Guard<'_, T> {

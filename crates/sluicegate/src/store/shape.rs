@@ -1,6 +1,7 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
 use super::table::SLOTS;
+use sluicegate_core::algorithm::Charged;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -37,6 +38,9 @@ pub(crate) trait Shape: Sized + 'static {
 
     /// A state for each limit.
     fn states(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
+
+    /// Takes the cost of a call that is allowed. `None` if nothing was taken, or not even tried.
+    fn try_charge(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Option<Charged>;
 
     /// Checks all limits.
     #[inline]
@@ -158,6 +162,15 @@ impl<A: CellAlgorithm> Shape for One<A> {
     }
 
     #[inline]
+    fn try_charge(kept: Kept<'_, One<A>>, limits: &[A], now: Time, cost: u32) -> Option<Charged> {
+        let [limit] = limits else { return None };
+        let mut cell = kept.inline.load();
+        let charged = limit.try_charge(&mut cell, now, cost)?;
+        kept.inline.store(cell);
+        Some(charged)
+    }
+
+    #[inline]
     fn check(limits: &[A], cell: &mut Cell, now: Time, cost: u32) -> Decision {
         match limits {
             [limit] => limit.check(cell, now, cost),
@@ -204,6 +217,12 @@ impl Shape for Logs {
         }
     }
 
+    #[inline]
+    fn try_charge(kept: Kept<'_, Logs>, limits: &[SlidingLog], now: Time, cost: u32) -> Option<Charged> {
+        let [limit] = limits else { return None };
+        limit.try_charge(kept.aside(), now, cost)
+    }
+
     fn read<R>(kept: Kept<'_, Logs>, look: impl FnOnce(&Log) -> R) -> R {
         look(kept.aside())
     }
@@ -245,6 +264,12 @@ impl Shape for Lists {
 
     fn limit(limit: &AnyLimit) -> Option<AnyLimit> {
         Some(limit.clone())
+    }
+
+    /// Several limits are only charged when all of them agree.
+    #[inline]
+    fn try_charge(_kept: Kept<'_, Lists>, _limits: &[AnyLimit], _now: Time, _cost: u32) -> Option<Charged> {
+        None
     }
 
     fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {

@@ -77,23 +77,19 @@ impl<S: Shape> Default for Table<S> {
 }
 
 impl<S: Shape> Table<S> {
-    /// Asks for the cache line where the key most likely is, without waiting for it.
-    #[inline]
-    pub(super) fn touch(&self, key: Fingerprint) {
-        black_box(self.slots[home(key)].high.load(Ordering::Relaxed));
+    /// The slot that holds the key.
+    pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
+        self.find_at_home(key).or_else(|| self.find_elsewhere(key))
     }
 
-    /// The slot that holds the key.
+    /// The slot that holds the key, if it is at home, as most are.
     #[inline]
-    pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
+    pub(super) fn find_at_home(&self, key: Fingerprint) -> Option<usize> {
         let home = home(key);
         if self.slots[home].holds(key) {
             return Some(home);
         }
-        if self.slots[home ^ 1].holds(key) {
-            return Some(home ^ 1);
-        }
-        self.find_elsewhere(key)
+        self.slots[home ^ 1].holds(key).then_some(home ^ 1)
     }
 
     fn find_elsewhere(&self, key: Fingerprint) -> Option<usize> {
