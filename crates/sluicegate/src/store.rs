@@ -41,7 +41,6 @@ use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Guard, Lock, Ordering};
 use ledger::Ledger;
 use shape::{Kept, StateOf};
-use sluicegate_core::algorithm::Charged;
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, peek_list, take_list};
@@ -147,43 +146,40 @@ impl<S: Shape> Store<S> {
         }
     }
 
-    /// May a call of this cost happen now?
+    /// May a call of this cost happen now? Here is only what nearly every call needs: nobody else has the lock, the key is
+    /// at home and up to date, its place has no receipts, and it is allowed. That calls nothing, so that all of it can
+    /// stay in registers.
     #[inline(never)]
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        match self.try_charge(key, cost, now) {
-            Some(charged) => charged.into(),
-            None => self.check_any(key, cost, now),
+        let place = self.places.get(self.place_of(key)).and_then(Place::try_lock);
+        let Some(mut place) = place else { return self.lock_and_check(key, cost, now) };
+        if let Some(slot) = place.table.find_at_home(key) {
+            let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
+            let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
+            if place.table.slot(slot).version() == rules.version()
+                && ledger.is_none()
+                && let Some(charged) = S::try_charge(kept, &rules.limits, now, cost)
+            {
+                *latest = now.max(*latest);
+                counts.allowed += 1;
+                return charged.into();
+            }
         }
+        self.check_in_full(place, key, cost, now)
     }
 
-    /// What nearly every call needs, and nothing else: nobody else holds the lock, the key is at home and up to date, its
-    /// place has no receipts, and it is allowed. `None` if anything is otherwise; then nothing was done. It calls
-    /// nothing and so saves no registers, which is a tenth of its time.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "it is the whole of its one caller")]
-    fn try_charge(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Charged> {
-        let mut place = self.places.get(self.place_of(key))?.try_lock()?;
-        let slot = place.table.find_at_home(key)?;
-        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
-        if ledger.is_some() || place.table.slot(slot).version() != rules.version() {
-            return None;
-        }
-        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
-        let charged = S::try_charge(kept, &rules.limits, now, cost)?;
-        *latest = now.max(*latest);
-        counts.allowed += 1;
-        Some(charged)
+    #[cold]
+    fn lock_and_check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        self.check_in_full(self.lock(self.place_of(key)), key, cost, now)
     }
 
-    /// The same for any key, and any outcome.
+    /// The same for any key, whatever comes of it.
     #[inline(never)]
-    fn check_any(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let mut place = self.lock(self.place_of(key));
+    fn check_in_full(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
         place.bring_up_to_date(slot, now);
-        let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
-        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
-        let decision = S::update(kept, |state| S::check(&rules.limits, state, now, cost));
+        let decision = place.on_slot(slot, |limits, states| check_list(limits, states, now, cost));
+        let Guarded { ledger, counts, .. } = &mut *place.guarded;
         counts.decided(&decision);
         if let Some(ledger) = ledger
             && decision.allowed()
@@ -410,18 +406,13 @@ impl<S: Shape> Place<S> {
     }
 
     fn lock(&self) -> Locked<'_, S> {
-        Locked { table: self.table(), guarded: self.lock.lock() }
+        Locked { table: self.table.get_or_init(Box::default), guarded: self.lock.lock() }
     }
 
-    /// Locks, if nobody else has and there is a table.
+    /// Locks, if that needs no waiting and no making of a table.
     #[inline]
     fn try_lock(&self) -> Option<Locked<'_, S>> {
         Some(Locked { table: self.table.get()?, guarded: self.lock.try_lock()? })
-    }
-
-    #[inline]
-    fn table(&self) -> &Table<S> {
-        self.table.get_or_init(Box::default)
     }
 }
 

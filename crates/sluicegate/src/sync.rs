@@ -35,6 +35,7 @@ mod lock {
             Lock(SpinMutex::new(value))
         }
 
+        /// Without waiting.
         #[inline]
         pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock()

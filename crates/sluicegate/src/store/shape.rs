@@ -6,11 +6,10 @@ use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
-use sluicegate_core::several::check_list;
 use sluicegate_core::sliding_log::{Log, SlidingLog};
 use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::token_bucket::TokenBucket;
-use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
+use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Time};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{mem, slice};
@@ -41,12 +40,6 @@ pub(crate) trait Shape: Sized + 'static {
 
     /// Takes the cost of a call that is allowed. `None` if nothing was taken, or not even tried.
     fn try_charge(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Option<Charged>;
-
-    /// Checks all limits.
-    #[inline]
-    fn check(limits: &[Self::Limit], state: &mut Self::State, now: Time, cost: u32) -> Decision {
-        check_list(limits, Self::states(state, limits.len()), now, cost)
-    }
 
     /// The states of a key that has called; perhaps none of one that has not.
     fn seen(state: &Self::State) -> &[StateOf<Self>];
@@ -168,14 +161,6 @@ impl<A: CellAlgorithm> Shape for One<A> {
         let charged = limit.try_charge(&mut cell, now, cost)?;
         kept.inline.store(cell);
         Some(charged)
-    }
-
-    #[inline]
-    fn check(limits: &[A], cell: &mut Cell, now: Time, cost: u32) -> Decision {
-        match limits {
-            [limit] => limit.check(cell, now, cost),
-            _ => unreachable!("a store of cells has one limit"),
-        }
     }
 
     #[inline]
