@@ -77,6 +77,18 @@ pub trait Algorithm {
     /// later decision can tell.
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 
+    /// How much the key owes; `None` if it has recovered.
+    #[inline]
+    fn debt(&self, state: &Self::State, now: Time) -> Option<Debt> {
+        if self.is_idle(state, now) {
+            return None;
+        }
+        let Standing { limit, remaining, reset_after } = self.standing(state, now);
+        let used = u64::from(limit.saturating_sub(remaining));
+        // Cannot wrap or divide by zero: both are below 2^32, and no limit is 0.
+        Some(Debt { share: (used << 32) / u64::from(limit).max(1), recovers_in: reset_after })
+    }
+
     /// Reads the state that `old` left, so that a limit whose numbers change keeps what its keys have used.
     ///
     /// `times.latest` is the latest time known, `now` at least: a step back of the clock is not to be taken for use.
@@ -124,6 +136,23 @@ pub trait Algorithm {
         let delay = self.delay(state, now);
         let reset_after = self.charge(state, now, cost);
         Decision::yes(Standing { limit: self.limit(), remaining: remaining - cost, reset_after }, delay)
+    }
+}
+
+/// How much a key owes: a store that has to forget somebody forgets who owes least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Debt {
+    /// The share of its limit that it has used, of 2^32. More than that after debt.
+    pub share: u64,
+    /// How long until it has recovered. It decides between those whose share is the same.
+    pub recovers_in: Span,
+}
+
+impl Debt {
+    /// Under several limits: the largest share, and the longest time.
+    #[must_use]
+    pub fn max_of_each(self, other: Debt) -> Debt {
+        Debt { share: self.share.max(other.share), recovers_in: self.recovers_in.max(other.recovers_in) }
     }
 }
 

@@ -28,7 +28,7 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Charged, Verb, Waiting, remaining_after};
+use crate::algorithm::{Algorithm, Charged, Debt, Verb, Waiting, remaining_after};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::decision::Standing;
@@ -58,6 +58,24 @@ pub struct Gcra {
     fill: Exact,
     /// Full, and a century of debt.
     deepest: Exact,
+    share: Share,
+}
+
+/// What it takes to tell shares of a bucket without a division: the time to fill it is some 2^16 units, or fewer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Share {
+    /// A unit is 2^shift microseconds.
+    shift: u32,
+    /// What share of 2^32 a unit is.
+    unit: u32,
+}
+
+impl Share {
+    fn of(fill: Exact) -> Share {
+        let shift = (u64::BITS - fill.whole.leading_zeros()).saturating_sub(16);
+        // Cannot be cut: 2^32 / 2 at the most, as a bucket of a single unit is counted as two.
+        Share { shift, unit: u32::try_from((1 << 32) / (fill.whole >> shift).max(2)).unwrap_or(u32::MAX) }
+    }
 }
 
 impl Gcra {
@@ -67,8 +85,16 @@ impl Gcra {
         // Cannot be cut: a remainder is below the count, which is below 2^30.
         let part = u32::try_from(period % count).unwrap_or(u32::MAX);
         let interval = Exact { whole: period / count, part };
-        let mut gcra = Gcra { rate, burst, interval, fill: Exact::ZERO, deepest: Exact::ZERO };
+        let mut gcra = Gcra {
+            rate,
+            burst,
+            interval,
+            fill: Exact::ZERO,
+            deepest: Exact::ZERO,
+            share: Share { shift: 0, unit: 0 },
+        };
         gcra.fill = gcra.time_for(burst);
+        gcra.share = Share::of(gcra.fill);
         gcra.deepest = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
         if gcra.fill > Exact::from_whole(CENTURY.as_micros()) {
             // In whole days, rounded up: as microseconds it might not fit.
@@ -349,6 +375,18 @@ impl<B: Bucket> Algorithm for B {
         // while an unseen one would still hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
         state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
+    }
+
+    #[inline]
+    fn debt(&self, state: &Cell, now: Time) -> Option<Debt> {
+        if self.is_idle(state, now) {
+            return None;
+        }
+        let (ahead, Share { shift, unit }) =
+            (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
+        // Good to a 2^15th, or to a microsecond; the time to recover tells the rest.
+        let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
+        Some(Debt { share, recovers_in: Span::from_micros(ahead.up()) })
     }
 
     /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of a microsecond, which

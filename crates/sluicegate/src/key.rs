@@ -146,15 +146,22 @@ fn half(bytes: &[u8], from: usize) -> u32 {
     bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// The one bit of a fingerprint that a table has no room for. (Of the 7 below it, it keeps a copy that is not always
-/// compared.)
-const UNUSED: u64 = 0x80;
+/// The byte of a fingerprint in whose place a table keeps the version of the rules.
+const UNUSED: u64 = 0xff;
 
 /// The name under which a store keeps a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,
     pub(crate) low: u64,
+}
+
+impl Fingerprint {
+    /// Of any 128 bits; never one that a free slot could be taken for.
+    #[inline]
+    pub(crate) const fn new(high: u64, low: u64) -> Fingerprint {
+        Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !UNUSED }
+    }
 }
 
 /// What a limiter hashes its keys with. Every limiter has its own.
@@ -178,7 +185,7 @@ impl Seeds {
         let [first, second] = self.hashers();
         let mut writer = KeyWriter { first, second, seeds: self };
         key.write(&mut writer);
-        Fingerprint { high: writer.first.finish(), low: writer.second.finish() & !UNUSED }
+        Fingerprint::new(writer.first.finish(), writer.second.finish())
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The store in memory: keys and what they have used, in a table that cannot grow beyond its bound.
 //!
 //! ```text
-//! fingerprint ──▶ one of many places, each behind a lock of its own ──▶ two of its 16 groups ──▶ a slot
+//! fingerprint ──▶ one of many places, each behind a lock of its own ──▶ two of its 64 buckets ──▶ a slot
 //! ```
 //!
 //! `table.rs` is one place's table and says why we have our own; `room.rs` chooses who makes room for a new key;
@@ -147,13 +147,13 @@ impl<S: Shape> Store<S> {
     }
 
     /// May a call of this cost happen now? Here is only what nearly every call needs: nobody else has the lock, the key is
-    /// at home and up to date, its place has no receipts, and it is allowed. That calls nothing, so that all of it can
+    /// in a favourite slot and up to date, its place has no receipts, and it is allowed. That calls nothing, so that all of it can
     /// stay in registers.
     #[inline(never)]
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let place = self.places.get(self.place_of(key)).and_then(Place::try_lock);
         let Some(mut place) = place else { return self.lock_and_check(key, cost, now) };
-        if let Some(slot) = place.table.find_at_home(key) {
+        if let Some(slot) = place.table.find_at_once(key) {
             let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
             let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
             if place.table.slot(slot).version() == rules.version()
@@ -298,13 +298,14 @@ impl<S: Shape> Store<S> {
     ) -> Result<R, Full> {
         place.guarded.latest = now.max(place.guarded.latest);
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
-        let before = receipts.clone();
+        // Nearly always there are none: then there is nothing to copy.
+        let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
         let rules = &place.guarded.rules;
         let done = act(&rules.limits, S::states(&mut state, rules.limits.len()), &mut receipts);
         let room = if S::is_unseen(&state) { None } else { Some(place.find_room(key, now, self, &[])) };
         if let Some(Err(full)) = room {
-            Ledger::put(&mut place.guarded.ledger, key, before);
+            Ledger::put(&mut place.guarded.ledger, key, before.unwrap_or_default());
             return Err(full);
         }
         if let Some(Ok(room)) = room {

@@ -209,6 +209,6 @@ impl FromStr for Receipt {
             return Err(BadReceipt);
         }
         let number = |from: usize| u64::from_str_radix(&text[from..from + 16], 16).map_err(|_| BadReceipt);
-        Ok(Receipt { key: Fingerprint { high: number(0)?, low: number(16)? }, name: Name(number(32)?) })
+        Ok(Receipt { key: Fingerprint::new(number(0)?, number(16)?), name: Name(number(32)?) })
     }
 }

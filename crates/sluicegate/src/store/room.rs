@@ -1,7 +1,7 @@
 //! Who makes room for a new key.
 //!
 //! ```text
-//! 1. a free slot, while the store holds fewer than max_keys
+//! 1. a free slot, while the store holds fewer than max_keys; a neighbour may have to move
 //! 2. a key that has recovered: nobody can tell that it is gone
 //! 3. of those near the new key, the one that owes least, by the share of its limit that it has used; of equals, the one that recovers first
 //!    (or, if the store is to deny when it is full, nobody)
@@ -12,13 +12,14 @@
 //! recovers first makes room: only `OnFull::Deny` helps there.
 
 use super::ledger::Ledger;
-use super::shape::Shape;
-use super::{Full, Locked, Quota, Rules, Store, claim};
+use super::shape::{Kept, Shape};
+use super::table::{Bucket, SLOTS, Slot, buckets};
+use super::{Full, Guarded, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
-use sluicegate_core::decision::Standing;
-use sluicegate_core::verbs::Verbs as _;
-use sluicegate_core::{Algorithm as _, Span, Time};
-use std::sync::Arc;
+use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::algorithm::Debt;
+use sluicegate_core::{Span, Time};
+use std::mem;
 
 /// What a store that is full of keys that have not recovered does with a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,9 +33,11 @@ pub enum OnFull {
     Deny,
 }
 
-/// With as many near, the one that owes least among them will do. In a store that holds its `max_keys` there are six
-/// around a key's home.
-const ENOUGH_TO_CHOOSE: usize = 4;
+/// With as many at home, the one that owes least among them will do.
+const ENOUGH_TO_CHOOSE: usize = 3;
+
+/// How many keys may move to make a slot free: with one, 4 keys in 10 000 find no room in a store that is nearly full.
+const MOVES: u32 = 2;
 
 /// Where a new key goes.
 pub(super) struct Room {
@@ -46,7 +49,7 @@ pub(super) struct Room {
 /// What was seen.
 struct Look {
     recovered: Option<usize>,
-    owes_least: Option<(Owes, usize)>,
+    owes_least: Option<(Debt, usize)>,
     /// How long until the first of them has recovered; `Span::MAX` if there is none.
     soonest: Span,
     looked_at: usize,
@@ -63,12 +66,8 @@ struct Leaves {
     recovered: bool,
 }
 
-/// How much a key owes: the share of its limit that it has used, of 2^32, and how long it will take to recover.
-/// Under several limits it is the largest share and the longest time.
-type Owes = (u64, Span);
-
 impl<S: Shape> Locked<'_, S> {
-    /// Finds room for a key that is not held. `pinned` slots stay.
+    /// Finds room for a key that is not held. `pinned` slots stay, and stay where they are.
     pub(super) fn find_room(
         &mut self,
         key: Fingerprint,
@@ -76,62 +75,103 @@ impl<S: Shape> Locked<'_, S> {
         store: &Store<S>,
         pinned: &[usize],
     ) -> Result<Room, Full> {
-        let free = self.table.free(key);
+        let (table, buckets) = (self.table, buckets(key));
+        let free = table.free(key);
         if let Some(slot) = free
             && claim(&store.quota.keys_left)
         {
             return Ok(Room { slot, leaves: None });
         }
-        let table = self.table;
-        let mut near = self.look_at(table.nearest(key).filter(|slot| !pinned.contains(slot)), now);
+        let may_leave = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
+        let [home, other] = buckets;
+        let mut near = Look::default();
+        self.look_at(home.slots().filter(may_leave), now, &mut near);
         if near.recovered.is_none() && (free.is_none() || near.looked_at < ENOUGH_TO_CHOOSE) {
-            near = self.look_at(table.near(key).filter(|slot| !pinned.contains(slot)), now);
+            self.look_at(other.slots().filter(may_leave), now, &mut near);
         }
         if let Some(slot) = near.recovered {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
+        let Some(free) = free else {
+            // More may be held, only not here.
+            if let Some(slot) = self.claim_by_moving(buckets, &store.quota.keys_left, pinned) {
+                return Ok(Room { slot, leaves: None });
+            }
+            let slot = near.owes_least.filter(|_| store.on_full == OnFull::Evict);
+            let leaves = |(_, slot)| Room { slot, leaves: Some(Leaves { slot, recovered: false }) };
+            return slot.map(leaves).ok_or(Full(near.soonest));
+        };
         // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it if
-        // someone can have recovered since the last look, if there are too few near to choose from (in a small store), or
-        // to say truly how long it will take.
-        let mut here = Look::default();
-        if let Some(free) = free
-            && (now >= self.guarded.none_recovers_before
-                || near.looked_at < ENOUGH_TO_CHOOSE
-                || store.on_full == OnFull::Deny)
-        {
-            here = self.look_at(table.held().filter(|slot| !pinned.contains(slot)), now);
-            if let Some(slot) = here.recovered {
-                return Ok(Room { slot: free, leaves: Some(Leaves { slot, recovered: true }) });
-            }
+        // someone can have recovered since the last look, or to say truly how long it will take.
+        let mut look = near;
+        if now >= self.guarded.none_recovers_before || store.on_full == OnFull::Deny {
+            look = Look::default();
+            self.look_at((0..SLOTS).filter(may_leave), now, &mut look);
             // Who is pinned was not looked at.
-            if pinned.is_empty() {
-                self.guarded.none_recovers_before = now.after(here.soonest);
+            if look.recovered.is_none() && pinned.is_empty() {
+                self.guarded.none_recovers_before = now.after(look.soonest);
             }
+        } else if look.looked_at < ENOUGH_TO_CHOOSE {
+            look = Look::default();
+            self.look_at(home.all_slots().filter(may_leave).take(ENOUGH_TO_CHOOSE), now, &mut look);
         }
-        let leaves = |slot| Some(Leaves { slot, recovered: false });
-        match (store.on_full, near.owes_least, here.owes_least, free) {
-            (OnFull::Evict, _, Some((_, slot)), Some(free)) => Ok(Room { slot: free, leaves: leaves(slot) }),
-            (OnFull::Evict, Some((_, slot)), _, _) => Ok(Room { slot, leaves: leaves(slot) }),
-            _ => Err(Full(near.soonest.min(here.soonest))),
-        }
+        let recovered = look.recovered.map(|slot| Leaves { slot, recovered: true });
+        let evicted = look.owes_least.filter(|_| store.on_full == OnFull::Evict);
+        let leaves = recovered.or(evicted.map(|(_, slot)| Leaves { slot, recovered: false }));
+        leaves.map(|leaves| Room { slot: free, leaves: Some(leaves) }).ok_or(Full(look.soonest))
     }
 
-    /// Looks for one that has recovered, or else for the one that owes least.
-    fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time) -> Look {
-        let mut look = Look::default();
-        let rules = Arc::clone(&self.guarded.rules);
-        for slot in slots {
-            look.looked_at += 1;
-            let Some(owes) = self.owes(&rules, slot, now) else {
-                look.recovered = Some(slot);
-                break;
-            };
-            look.soonest = look.soonest.min(owes.1);
-            if look.owes_least.is_none_or(|(least, _)| owes < least) {
-                look.owes_least = Some((owes, slot));
+    /// Takes one of the keys that may still come, and makes a slot free for it in a full bucket.
+    fn claim_by_moving(
+        &mut self,
+        buckets: [Bucket; 2],
+        keys_left: &AtomicUsize,
+        pinned: &[usize],
+    ) -> Option<usize> {
+        if !claim(keys_left) {
+            return None;
+        }
+        let slot = buckets.into_iter().find_map(|bucket| self.make_free(bucket, MOVES, pinned));
+        if slot.is_none() {
+            keys_left.fetch_add(1, Ordering::Relaxed);
+        }
+        slot
+    }
+
+    /// Makes a slot of a full bucket free: one of its keys moves to its other bucket, where another may have to move first.
+    fn make_free(&mut self, bucket: Bucket, moves: u32, pinned: &[usize]) -> Option<usize> {
+        let moves_left = moves.checked_sub(1)?;
+        for slot in bucket.slots().filter(|slot| !pinned.contains(slot)) {
+            let other = self.table.other_bucket(slot);
+            let free = self.table.free_in(other).or_else(|| self.make_free(other, moves_left, pinned));
+            if let Some(free) = free {
+                self.move_key(slot, free);
+                return Some(slot);
             }
         }
-        look
+        None
+    }
+
+    fn move_key(&mut self, from: usize, to: usize) {
+        self.table.put(to, self.table.key(from), self.table.slot(from).version());
+        let state = S::update(self.kept(from), mem::take);
+        S::update(self.kept(to), |free| *free = state);
+        self.table.clear(from);
+    }
+
+    /// Looks for one that has recovered, or else for the one that owes least, and adds that to what was seen before.
+    fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time, look: &mut Look) {
+        for slot in slots {
+            look.looked_at += 1;
+            let Some(debt) = self.debt(slot, now) else {
+                look.recovered = Some(slot);
+                return;
+            };
+            look.soonest = look.soonest.min(debt.recovers_in);
+            if look.owes_least.is_none_or(|(least, _)| debt < least) {
+                look.owes_least = Some((debt, slot));
+            }
+        }
     }
 
     /// Puts a new key where room was found for it.
@@ -152,27 +192,16 @@ impl<S: Shape> Locked<'_, S> {
         }
         self.table.put(room.slot, key, self.guarded.rules.version());
         S::update(self.kept(room.slot), |empty| *empty = state);
-        let rules = Arc::clone(&self.guarded.rules);
-        let recovers_in = self.owes(&rules, room.slot, now).map_or(Span::ZERO, |(_, wait)| wait);
+        let recovers_in = self.debt(room.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
         self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
     }
 
     /// How much a slot's key owes; nothing if it has recovered.
-    fn owes(&mut self, rules: &Rules<S::Limit>, slot: usize, now: Time) -> Option<Owes> {
+    #[inline]
+    fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
+        let Guarded { rules, aside, .. } = &mut *self.guarded;
+        let Slot { inline, .. } = self.table.slot(slot);
         let limits = rules.limits_of(self.table.slot(slot).version());
-        S::read(self.kept(slot), |state| {
-            let both = limits.iter().zip(S::seen(state));
-            if both.clone().all(|(limit, state)| limit.is_idle(state, now)) {
-                return None;
-            }
-            let all = both.map(|(limit, state)| owes(limit.standing(state, now)));
-            all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
-        })
+        S::debt(Kept { inline, aside, slot }, limits, now)
     }
-}
-
-fn owes(standing: Standing) -> Owes {
-    let used = u64::from(standing.limit.saturating_sub(standing.remaining));
-    // Cannot wrap or divide by zero: both are below 2^32, and no limit is 0.
-    ((used << 32) / u64::from(standing.limit).max(1), standing.reset_after)
 }

@@ -1,7 +1,7 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
 use super::table::SLOTS;
-use sluicegate_core::algorithm::Charged;
+use sluicegate_core::algorithm::{Charged, Debt};
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -40,6 +40,14 @@ pub(crate) trait Shape: Sized + 'static {
 
     /// Takes the cost of a call that is allowed. `None` if nothing was taken, or not even tried.
     fn try_charge(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Option<Charged>;
+
+    /// How much a slot's key owes under its limits; `None` if it has recovered.
+    fn debt(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
+        Self::read(kept, |state| {
+            let both = limits.iter().zip(Self::seen(state));
+            both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
+        })
+    }
 
     /// The states of a key that has called; perhaps none of one that has not.
     fn seen(state: &Self::State) -> &[StateOf<Self>];
@@ -161,6 +169,11 @@ impl<A: CellAlgorithm> Shape for One<A> {
         let charged = limit.try_charge(&mut cell, now, cost)?;
         kept.inline.store(cell);
         Some(charged)
+    }
+
+    #[inline]
+    fn debt(kept: Kept<'_, One<A>>, limits: &[A], now: Time) -> Option<Debt> {
+        limits.first()?.debt(&kept.inline.load(), now)
     }
 
     #[inline]
