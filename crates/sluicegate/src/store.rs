@@ -49,7 +49,7 @@ use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use table::{KEYS_A_PLACE, Table};
+use table::{KEYS_A_PLACE, Strays, Table};
 
 /// Keys of one limiter.
 pub(crate) struct Store<S: Shape> {
@@ -94,6 +94,8 @@ struct Guarded<S: Shape> {
     latest: Time,
     /// Nearly always there are no receipts.
     ledger: Option<Box<Ledger>>,
+    /// Of which buckets keys may be elsewhere.
+    strays: Strays,
     counts: Counts,
     /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
     none_recovers_before: Time,
@@ -176,7 +178,7 @@ impl<S: Shape> Store<S> {
     /// The same for any key, whatever comes of it.
     #[inline(never)]
     fn check_in_full(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let Some(slot) = place.table.find(key) else { return self.check_new(&mut place, key, now, cost) };
+        let Some(slot) = place.find(key) else { return self.check_new(&mut place, key, now, cost) };
         place.bring_up_to_date(slot, now);
         let decision = place.on_slot(slot, |limits, states| check_list(limits, states, now, cost));
         let Guarded { ledger, counts, .. } = &mut *place.guarded;
@@ -237,7 +239,7 @@ impl<S: Shape> Store<S> {
         let mut place = self.lock(self.place_of(key));
         let rules = Arc::clone(&place.guarded.rules);
         let mut copy = S::State::default();
-        if let Some(slot) = place.table.find(key) {
+        if let Some(slot) = place.find(key) {
             let version = place.table.slot(slot).version();
             if version == rules.version() {
                 return place.on_slot(slot, look);
@@ -278,7 +280,7 @@ impl<S: Shape> Store<S> {
         now: Time,
         act: impl Act<S, R>,
     ) -> Result<R, Full> {
-        let Some(slot) = place.table.find(key) else { return self.on_new(place, key, now, act) };
+        let Some(slot) = place.find(key) else { return self.on_new(place, key, now, act) };
         place.bring_up_to_date(slot, now);
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
         let done = place.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
@@ -318,7 +320,7 @@ impl<S: Shape> Store<S> {
     /// Forgets a key. Its receipts are void.
     pub(crate) fn forget(&self, key: Fingerprint) {
         let mut place = self.lock(self.place_of(key));
-        if let Some(slot) = place.table.find(key) {
+        if let Some(slot) = place.find(key) {
             place.clear(slot);
             self.quota.keys_left.fetch_add(1, Ordering::Relaxed);
         }
@@ -326,7 +328,7 @@ impl<S: Shape> Store<S> {
     }
 
     pub(crate) fn holds(&self, key: Fingerprint) -> bool {
-        self.lock(self.place_of(key)).table.find(key).is_some()
+        self.lock(self.place_of(key)).find(key).is_some()
     }
 
     /// Changes the limits: every key keeps what it has used, and meets them with its next call.
@@ -399,6 +401,7 @@ impl<S: Shape> Place<S> {
                 rules: Arc::clone(rules),
                 latest: Time::EPOCH,
                 ledger: None,
+                strays: Strays::default(),
                 counts: Counts::default(),
                 none_recovers_before: Time::EPOCH,
                 aside: S::Aside::default(),
@@ -424,6 +427,17 @@ impl<S: Shape> Locked<'_, S> {
         let Guarded { rules, aside, .. } = &mut *self.guarded;
         let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
         S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
+    }
+
+    /// The slot that holds the key.
+    fn find(&self, key: Fingerprint) -> Option<usize> {
+        self.table.find(key, self.guarded.strays)
+    }
+
+    /// Writes a key into a slot that is free. Its state is the caller's to write.
+    fn put(&mut self, slot: usize, key: Fingerprint, version: u8) {
+        self.guarded.strays.note(slot, key);
+        self.table.put(slot, key, version);
     }
 
     /// The state of a slot.

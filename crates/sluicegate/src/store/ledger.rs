@@ -34,6 +34,7 @@ impl Ledger {
     }
 
     /// Takes the receipts of a key out, to be handed back with [`Ledger::put`].
+    #[inline]
     pub(super) fn take(ledger: &mut Option<Box<Ledger>>, key: Fingerprint) -> Receipts {
         let Some(open) = ledger else { return Receipts::default() };
         let receipts = open.keys.remove(&key).unwrap_or_default();
@@ -42,6 +43,7 @@ impl Ledger {
     }
 
     /// Keeps the receipts of a key, if there are any.
+    #[inline]
     pub(super) fn put(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, receipts: Receipts) {
         if !receipts.is_empty() {
             let open = ledger.get_or_insert_default();
@@ -53,6 +55,7 @@ impl Ledger {
     }
 
     /// Forgets the receipts of a key, and makes room for others. The key's charges stay.
+    #[inline]
     pub(super) fn void(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, receipts_left: &AtomicUsize) {
         if ledger.is_some() {
             let void = Ledger::take(ledger, key);

@@ -117,14 +117,14 @@ impl<S: Shape> Locked<'_, S> {
     /// Forgets the receipts that nobody can want any more.
     fn sweep_receipts(&mut self, now: Time, quota: &Quota) {
         let made_before = Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED_MICROS));
-        let table = self.table;
+        let (table, strays) = (self.table, self.guarded.strays);
         let Guarded { rules, ledger, aside, .. } = &mut *self.guarded;
         Ledger::sweep(ledger, &quota.receipts_left, |key, receipts| {
             let mut forget = |state: &mut S::State| {
                 let states = S::states(state, rules.limits.len());
                 receipts.forget_worthless(&rules.limits, states, now, made_before);
             };
-            match table.find(key) {
+            match table.find(key, strays) {
                 None => forget(&mut S::State::default()),
                 Some(slot) if table.slot(slot).version() == rules.version() => {
                     S::update(Kept { inline: &table.slot(slot).inline, aside, slot }, forget);

@@ -13,7 +13,7 @@
 
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
-use super::table::{Bucket, SLOTS, Slot, buckets};
+use super::table::{Bucket, Slot, buckets};
 use super::{Full, Guarded, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
@@ -75,53 +75,53 @@ impl<S: Shape> Locked<'_, S> {
         store: &Store<S>,
         pinned: &[usize],
     ) -> Result<Room, Full> {
-        let (table, buckets) = (self.table, buckets(key));
-        let free = table.free(key);
-        if let Some(slot) = free
-            && claim(&store.quota.keys_left)
-        {
+        let (table, [home, other], deny) = (self.table, buckets(key), store.on_full == OnFull::Deny);
+        if let Some(slot) = self.claim_free(key, &store.quota.keys_left) {
             return Ok(Room { slot, leaves: None });
         }
+        // Looking at the whole place is worth it if someone can have recovered since the last look, or to say truly how
+        // long it will take.
+        let look_at_all = deny || now >= self.guarded.none_recovers_before;
         let may_leave = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
-        let [home, other] = buckets;
-        let mut near = Look::default();
-        self.look_at(home.slots().filter(may_leave), now, &mut near);
-        if near.recovered.is_none() && (free.is_none() || near.looked_at < ENOUGH_TO_CHOOSE) {
-            self.look_at(other.slots().filter(may_leave), now, &mut near);
+        let mut look = Look::default();
+        self.look_at(home.slots().filter(may_leave), now, &mut look);
+        if look.recovered.is_none() && (look_at_all || look.looked_at < ENOUGH_TO_CHOOSE) {
+            self.look_at(other.slots().filter(may_leave), now, &mut look);
         }
-        if let Some(slot) = near.recovered {
+        if let Some(slot) = look.recovered {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
-        let Some(free) = free else {
-            // More may be held, only not here.
-            if let Some(slot) = self.claim_by_moving(buckets, &store.quota.keys_left, pinned) {
-                return Ok(Room { slot, leaves: None });
-            }
-            let slot = near.owes_least.filter(|_| store.on_full == OnFull::Evict);
-            let leaves = |(_, slot)| Room { slot, leaves: Some(Leaves { slot, recovered: false }) };
-            return slot.map(leaves).ok_or(Full(near.soonest));
-        };
-        // With a free slot near it, the key can take the room of anyone in the place. Looking at all of them is worth it if
-        // someone can have recovered since the last look, or to say truly how long it will take.
-        let mut look = near;
-        if now >= self.guarded.none_recovers_before || store.on_full == OnFull::Deny {
-            look = Look::default();
-            self.look_at((0..SLOTS).filter(may_leave), now, &mut look);
-            // Who is pinned was not looked at.
-            if look.recovered.is_none() && pinned.is_empty() {
-                self.guarded.none_recovers_before = now.after(look.soonest);
-            }
-        } else if look.looked_at < ENOUGH_TO_CHOOSE {
-            look = Look::default();
-            self.look_at(home.all_slots().filter(may_leave).take(ENOUGH_TO_CHOOSE), now, &mut look);
+        if let Some(slot) = self.claim_by_moving([home, other], &store.quota.keys_left, pinned) {
+            return Ok(Room { slot, leaves: None });
         }
-        let recovered = look.recovered.map(|slot| Leaves { slot, recovered: true });
-        let evicted = look.owes_least.filter(|_| store.on_full == OnFull::Evict);
-        let leaves = recovered.or(evicted.map(|(_, slot)| Leaves { slot, recovered: false }));
-        leaves.map(|leaves| Room { slot: free, leaves: Some(leaves) }).ok_or(Full(look.soonest))
+        // With a free slot near it, the key can take the room of anyone in the place.
+        let mut free = table.free_in(home);
+        if look_at_all || look.looked_at < ENOUGH_TO_CHOOSE {
+            free = free.or_else(|| self.make_free([home, other], pinned));
+            if free.is_some() {
+                look = if look_at_all {
+                    self.look_at_all(now, pinned)
+                } else {
+                    self.look_around(home, now, pinned)
+                };
+            }
+        }
+        let evicted = look.owes_least.filter(|_| !deny).map(|(_, slot)| Leaves { slot, recovered: false });
+        let leaves = look.recovered.map(|slot| Leaves { slot, recovered: true }).or(evicted);
+        let room = leaves.map(|leaves| Room { slot: free.unwrap_or(leaves.slot), leaves: Some(leaves) });
+        room.ok_or(Full(look.soonest))
     }
 
-    /// Takes one of the keys that may still come, and makes a slot free for it in a full bucket.
+    /// A free slot, and the right to one more key.
+    fn claim_free(&self, key: Fingerprint, keys_left: &AtomicUsize) -> Option<usize> {
+        // Only whoever may claim needs to look for a slot.
+        if keys_left.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.table.free(key).filter(|_| claim(keys_left))
+    }
+
+    /// The same where both buckets are full: keys of theirs move to their other buckets.
     fn claim_by_moving(
         &mut self,
         buckets: [Bucket; 2],
@@ -131,20 +131,25 @@ impl<S: Shape> Locked<'_, S> {
         if !claim(keys_left) {
             return None;
         }
-        let slot = buckets.into_iter().find_map(|bucket| self.make_free(bucket, MOVES, pinned));
+        let slot = self.make_free(buckets, pinned);
         if slot.is_none() {
             keys_left.fetch_add(1, Ordering::Relaxed);
         }
         slot
     }
 
-    /// Makes a slot of a full bucket free: one of its keys moves to its other bucket, where another may have to move first.
-    fn make_free(&mut self, bucket: Bucket, moves: u32, pinned: &[usize]) -> Option<usize> {
-        let moves_left = moves.checked_sub(1)?;
+    /// A free slot in one of two buckets. If both are full, keys of theirs move to their other buckets.
+    fn make_free(&mut self, buckets: [Bucket; 2], pinned: &[usize]) -> Option<usize> {
+        buckets.into_iter().find_map(|bucket| self.make_free_in(bucket, MOVES, pinned))
+    }
+
+    fn make_free_in(&mut self, bucket: Bucket, moves: u32, pinned: &[usize]) -> Option<usize> {
+        let free = self.table.free_in(bucket);
+        if free.is_some() || moves == 0 {
+            return free;
+        }
         for slot in bucket.slots().filter(|slot| !pinned.contains(slot)) {
-            let other = self.table.other_bucket(slot);
-            let free = self.table.free_in(other).or_else(|| self.make_free(other, moves_left, pinned));
-            if let Some(free) = free {
+            if let Some(free) = self.make_free_in(self.table.other_bucket(slot), moves - 1, pinned) {
                 self.move_key(slot, free);
                 return Some(slot);
             }
@@ -153,10 +158,31 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     fn move_key(&mut self, from: usize, to: usize) {
-        self.table.put(to, self.table.key(from), self.table.slot(from).version());
+        self.put(to, self.table.key(from), self.table.slot(from).version());
         let state = S::update(self.kept(from), mem::take);
         S::update(self.kept(to), |free| *free = state);
         self.table.clear(from);
+    }
+
+    /// Looks at everybody in the place.
+    fn look_at_all(&mut self, now: Time, pinned: &[usize]) -> Look {
+        let (table, mut look) = (self.table, Look::default());
+        let may_leave = |slot: &usize| !pinned.contains(slot);
+        self.look_at(table.held().filter(may_leave), now, &mut look);
+        // Who is pinned was not looked at.
+        if look.recovered.is_none() && pinned.is_empty() {
+            self.guarded.none_recovers_before = now.after(look.soonest);
+        }
+        self.guarded.strays = table.strays();
+        look
+    }
+
+    /// Looks at a few around a bucket, when there are too few in it to choose from.
+    fn look_around(&mut self, bucket: Bucket, now: Time, pinned: &[usize]) -> Look {
+        let (table, mut look) = (self.table, Look::default());
+        let may_leave = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
+        self.look_at(bucket.all_slots().filter(may_leave).take(ENOUGH_TO_CHOOSE), now, &mut look);
+        look
     }
 
     /// Looks for one that has recovered, or else for the one that owes least, and adds that to what was seen before.
@@ -190,7 +216,7 @@ impl<S: Shape> Locked<'_, S> {
             }
             self.clear(slot);
         }
-        self.table.put(room.slot, key, self.guarded.rules.version());
+        self.put(room.slot, key, self.guarded.rules.version());
         S::update(self.kept(room.slot), |empty| *empty = state);
         let recovers_in = self.debt(room.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
         self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));

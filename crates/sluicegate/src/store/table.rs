@@ -67,11 +67,11 @@ impl<S: Shape> Default for Table<S> {
 }
 
 impl<S: Shape> Table<S> {
-    /// The slot that holds the key.
-    pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
-        let [home, other] =
-            buckets(key).map(|bucket| bucket.slots().find(|slot| self.slots[*slot].holds(key)));
-        home.or(other)
+    /// The slot that holds the key. Its other bucket is only looked at if its home has strays.
+    pub(super) fn find(&self, key: Fingerprint, strays: Strays) -> Option<usize> {
+        let [home, other] = buckets(key);
+        let find_in = |bucket: Bucket| bucket.slots().find(|slot| self.slots[*slot].holds(key));
+        find_in(home).or_else(|| if strays.are_of(home) { find_in(other) } else { None })
     }
 
     /// The slot that holds the key, if it is one of its favourites, as for most. They share a cache line.
@@ -129,6 +129,13 @@ impl<S: Shape> Table<S> {
         }
     }
 
+    /// Whose homes are not where they are.
+    pub(super) fn strays(&self) -> Strays {
+        let mut strays = Strays::default();
+        self.held().for_each(|slot| strays.note(slot, self.key(slot)));
+        strays
+    }
+
     /// The other bucket of the key in a slot.
     pub(super) fn other_bucket(&self, slot: usize) -> Bucket {
         let [home, other] = buckets(self.key(slot));
@@ -167,6 +174,24 @@ impl Bucket {
     /// All slots of the table, this bucket's first.
     pub(super) fn all_slots(self) -> impl Iterator<Item = usize> {
         (0..SLOTS).map(move |step| (self.0 * BUCKET + step) % SLOTS)
+    }
+}
+
+/// A bit for each bucket that may be the home of a key in another bucket.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Strays(u64);
+
+impl Strays {
+    /// Takes note of a key that was put into a slot.
+    pub(super) fn note(&mut self, slot: usize, key: Fingerprint) {
+        let [home, _] = buckets(key);
+        if !home.slots().contains(&slot) {
+            self.0 |= 1 << home.0;
+        }
+    }
+
+    fn are_of(self, home: Bucket) -> bool {
+        self.0 >> home.0 & 1 == 1
     }
 }
 

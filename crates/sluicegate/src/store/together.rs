@@ -198,7 +198,7 @@ struct LockedPlace<'a, S: Shape> {
 impl<S: Shape> LockedAny for LockedPlace<'_, S> {
     fn lend(&mut self, key: Fingerprint, now: Time) -> Lent {
         let place = &mut self.place;
-        let slot = place.table.find(key);
+        let slot = place.find(key);
         let state = slot.map_or_else(S::State::default, |slot| {
             place.bring_up_to_date(slot, now);
             S::update(place.kept(slot), mem::take)
