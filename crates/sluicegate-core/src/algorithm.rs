@@ -123,6 +123,7 @@ pub trait Algorithm {
 
     /// The one decision there is, whatever comes of it.
     #[doc(hidden)]
+    #[inline]
     fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if cost > remaining {

@@ -155,41 +155,33 @@ impl<S: Shape> Store<S> {
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let place = self.places.get(self.place_of(key)).and_then(Place::try_lock);
         let Some(mut place) = place else { return self.lock_and_check(key, cost, now) };
-        if let Some(slot) = place.table.find_at_once(key) {
-            let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
-            let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
-            if place.table.slot(slot).version() == rules.version()
-                && ledger.is_none()
-                && let Some(charged) = S::try_charge(kept, &rules.limits, now, cost)
-            {
-                *latest = now.max(*latest);
-                counts.allowed += 1;
-                return charged.into();
-            }
+        let Some(slot) = place.table.find_at_once(key) else {
+            return self.find_and_check(place, key, cost, now);
+        };
+        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
+        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
+        if place.table.slot(slot).version() == rules.version()
+            && ledger.is_none()
+            && let Some(charged) = S::try_charge(kept, &rules.limits, now, cost)
+        {
+            *latest = now.max(*latest);
+            counts.allowed += 1;
+            return charged.into();
         }
-        self.check_in_full(place, key, cost, now)
+        place.check_slot(slot, key, cost, now)
     }
 
     #[cold]
     fn lock_and_check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        self.check_in_full(self.lock(self.place_of(key)), key, cost, now)
+        self.find_and_check(self.lock(self.place_of(key)), key, cost, now)
     }
 
-    /// The same for any key, whatever comes of it.
     #[inline(never)]
-    fn check_in_full(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let Some(slot) = place.find(key) else { return self.check_new(&mut place, key, now, cost) };
-        place.bring_up_to_date(slot, now);
-        let decision = place.on_slot(slot, |limits, states| check_list(limits, states, now, cost));
-        let Guarded { ledger, counts, .. } = &mut *place.guarded;
-        counts.decided(&decision);
-        if let Some(ledger) = ledger
-            && decision.allowed()
-            && cost > 0
-        {
-            ledger.charged(key, now);
+    fn find_and_check(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        match place.find(key) {
+            Some(slot) => place.check_slot(slot, key, cost, now),
+            None => self.check_new(&mut place, key, now, cost),
         }
-        decision
     }
 
     #[cold]
@@ -427,6 +419,23 @@ impl<S: Shape> Locked<'_, S> {
         let Guarded { rules, aside, .. } = &mut *self.guarded;
         let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
         S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
+    }
+
+    /// May the key of a slot act, whatever comes of it?
+    #[inline(never)]
+    fn check_slot(&mut self, slot: usize, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        self.bring_up_to_date(slot, now);
+        let Guarded { rules, ledger, counts, aside, .. } = &mut *self.guarded;
+        let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
+        let decision = S::check_in_full(kept, &rules.limits, now, cost);
+        counts.decided(&decision);
+        if let Some(ledger) = ledger
+            && decision.allowed()
+            && cost > 0
+        {
+            ledger.charged(key, now);
+        }
+        decision
     }
 
     /// The slot that holds the key.

@@ -6,10 +6,11 @@ use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
+use sluicegate_core::several::check_list;
 use sluicegate_core::sliding_log::{Log, SlidingLog};
 use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::token_bucket::TokenBucket;
-use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Time};
+use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{mem, slice};
@@ -40,6 +41,14 @@ pub(crate) trait Shape: Sized + 'static {
 
     /// Takes the cost of a call that is allowed. `None` if nothing was taken, or not even tried.
     fn try_charge(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Option<Charged>;
+
+    /// Checks all limits, whatever comes of it.
+    fn check_in_full(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Decision {
+        Self::update(kept, |state| match limits {
+            [limit] => limit.check_in_full(&mut Self::states(state, 1)[0], now, cost),
+            limits => check_list(limits, Self::states(state, limits.len()), now, cost),
+        })
+    }
 
     /// How much a slot's key owes under its limits; `None` if it has recovered.
     fn debt(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
