@@ -9,7 +9,7 @@
 //! that nobody can aim.
 
 use foldhash::SharedSeed;
-use foldhash::fast::FoldHasher;
+use foldhash::{fast, quality};
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,8 +53,9 @@ pub trait Key {
 /// written can be read in one way only.
 pub struct KeyWriter<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
-    first: FoldHasher<'a>,
-    second: FoldHasher<'a>,
+    /// A table finds a key's place and slot by bits of the first, so that one is mixed better.
+    first: quality::FoldHasher<'a>,
+    second: fast::FoldHasher<'a>,
     seeds: &'a Seeds,
 }
 
@@ -182,24 +183,25 @@ impl Seeds {
 
     #[inline]
     pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let [first, second] = self.hashers();
+        let (first, second) = self.hashers();
         let mut writer = KeyWriter { first, second, seeds: self };
         key.write(&mut writer);
         Fingerprint::new(writer.first.finish(), writer.second.finish())
     }
 
     #[inline]
-    fn hashers(&self) -> [FoldHasher<'_>; 2] {
-        [&self.first, &self.second].map(|(seed, shared)| FoldHasher::with_seed(*seed, shared))
+    fn hashers(&self) -> (quality::FoldHasher<'_>, fast::FoldHasher<'_>) {
+        let Seeds { first, second } = self;
+        (quality::FoldHasher::with_seed(first.0, &first.1), fast::FoldHasher::with_seed(second.0, &second.1))
     }
 
     /// Hashes bytes of any length by themselves.
     #[cold]
     fn hash_apart(&self, bytes: &[u8]) -> [u64; 2] {
-        self.hashers().map(|mut hasher| {
-            hasher.write(bytes);
-            hasher.finish()
-        })
+        let (mut first, mut second) = self.hashers();
+        first.write(bytes);
+        second.write(bytes);
+        [first.finish(), second.finish()]
     }
 }
 
@@ -408,6 +410,54 @@ mod tests {
             [Pieces(&["abcd"]), Pieces(&["ab", "cd"]), Pieces(&["a", "bcd"]), Pieces(&["", "abcd"])];
         let seen: HashSet<_> = different.iter().map(|key| seeds.fingerprint(key)).collect();
         assert_eq!(seen.len(), different.len());
+    }
+
+    /// Numbers in a row, alone and in tuples, and text: in the table they fill all buckets alike.
+    #[test]
+    fn keys_that_look_alike_are_spread_evenly() {
+        const EACH: u32 = 1_000;
+        for _ in 0..20 {
+            let seeds = Seeds::random();
+            let fingerprints: [&dyn Fn(u32) -> Fingerprint; 4] = [
+                &|n| seeds.fingerprint(&n),
+                &|n| seeds.fingerprint(&(7, n)),
+                &|n| seeds.fingerprint(&(n, "reply")),
+                &|n| seeds.fingerprint(&format!("user:{n:015}")),
+            ];
+            for fingerprint in fingerprints {
+                // By the lowest byte, by the one above it, and by the highest.
+                let mut counts = [[0_u32; 256]; 3];
+                for n in 0..256 * EACH {
+                    let bytes = fingerprint(n).high.to_le_bytes();
+                    [bytes[0], bytes[1], bytes[7]].into_iter().zip(&mut counts).for_each(|(byte, counts)| {
+                        counts[usize::from(byte)] += 1;
+                    });
+                }
+                let all = || counts.iter().flatten().copied();
+                // Six times what chance would have it.
+                let (least, most) = (all().min().unwrap(), all().max().unwrap());
+                assert!(least > EACH - 200 && most < EACH + 200, "{least} to {most} instead of {EACH}");
+            }
+        }
+    }
+
+    /// Around every length at which bytes are hashed in another way: one byte more, or one bit that differs, is another key.
+    #[test]
+    fn bytes_of_every_length_count_to_the_last_bit() {
+        let seeds = Seeds::random();
+        let (mut seen, mut written) = (HashSet::new(), 0);
+        for length in 0..=70 {
+            let mut bytes = vec![b'a'; length];
+            seen.insert(seeds.fingerprint(&bytes));
+            written += 1;
+            for bit in 0..8 * length {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                seen.insert(seeds.fingerprint(&bytes));
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                written += 1;
+            }
+        }
+        assert_eq!(seen.len(), written);
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //! # Where it lies in memory
 //!
 //! The locks, and what else every call needs, lie side by side, 128 bytes for 192 keys, so that those of a million keys can
-//! stay in the caches. The tables, which cannot, are made when their first key comes.
+//! stay in the caches. The tables, which cannot, are one piece: where a slot is follows from the fingerprint alone, so that
+//! it can be asked for before the lock is there.
 
 mod ledger;
 mod reserve;
@@ -47,9 +48,9 @@ use sluicegate_core::several::{check_list, peek_list, take_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
-use table::{KEYS_A_PLACE, Strays, Table};
+use table::{KEYS_A_PLACE, Strays, Table, Tables};
 
 /// Keys of one limiter.
 pub(crate) struct Store<S: Shape> {
@@ -57,6 +58,7 @@ pub(crate) struct Store<S: Shape> {
     id: u64,
     /// Together they have room for a third more than `max_keys`.
     places: Box<[Place<S>]>,
+    tables: Tables<S>,
     current: Lock<Arc<Rules<S::Limit>>>,
     quota: Quota,
     max_keys: usize,
@@ -78,13 +80,9 @@ fn claim(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// A lock, what it guards, and the table, which is guarded too: see `table.rs` for what may be read without it.
-#[repr(C, align(64))]
-struct Place<S: Shape> {
-    /// Made when the first key comes.
-    table: OnceLock<Box<Table<S>>>,
-    lock: Lock<Guarded<S>>,
-}
+/// A lock, and what it guards beside the place's table.
+#[repr(align(64))]
+struct Place<S: Shape>(Lock<Guarded<S>>);
 
 /// What a check needs shares a cache line with the lock.
 #[repr(C)]
@@ -105,7 +103,7 @@ struct Guarded<S: Shape> {
 /// A place whose lock is held: the only way to its table.
 struct Locked<'a, S: Shape> {
     guarded: Guard<'a, Guarded<S>>,
-    table: &'a Table<S>,
+    table: Table<'a, S>,
 }
 
 /// What has been decided and done here.
@@ -117,6 +115,10 @@ pub(crate) struct Counts {
     pub(crate) evicted: u64,
     pub(crate) no_room: u64,
 }
+
+/// There is not so much memory as the store would need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoMemory;
 
 /// The store has no room for a new key: how long until it may have.
 #[derive(Clone, Copy, Debug)]
@@ -131,12 +133,16 @@ pub(crate) struct Size {
 }
 
 impl<S: Shape> Store<S> {
-    pub(crate) fn new(rules: Rules<S::Limit>, size: Size) -> Store<S> {
+    /// # Errors
+    /// When there is not so much memory.
+    pub(crate) fn new(rules: Rules<S::Limit>, size: Size) -> Result<Store<S>, NoMemory> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let rules = Arc::new(rules);
-        Store {
+        let places = size.max_keys.div_ceil(KEYS_A_PLACE);
+        Ok(Store {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            places: (0..size.max_keys.div_ceil(KEYS_A_PLACE)).map(|_| Place::new(&rules)).collect(),
+            tables: Tables::new(places)?,
+            places: (0..places).map(|_| Place::new(&rules)).collect(),
             current: Lock::new(rules),
             quota: Quota {
                 keys_left: AtomicUsize::new(size.max_keys),
@@ -145,7 +151,7 @@ impl<S: Shape> Store<S> {
             max_keys: size.max_keys,
             on_full: size.on_full,
             next_sweep: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// May a call of this cost happen now? Here is only what nearly every call needs: nobody else has the lock, the key is
@@ -153,13 +159,14 @@ impl<S: Shape> Store<S> {
     /// stay in registers.
     #[inline(never)]
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let place = self.places.get(self.place_of(key)).and_then(Place::try_lock);
-        let Some(mut place) = place else { return self.lock_and_check(key, cost, now) };
+        let Some(mut place) = self.try_lock(self.place_of(key)) else {
+            return self.lock_and_check(key, cost, now);
+        };
         let Some(slot) = place.table.find_at_once(key) else {
             return self.find_and_check(place, key, cost, now);
         };
         let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
-        let kept = Kept { inline: &place.table.slot(slot).inline, aside, slot };
+        let kept = Kept { words: place.table.slot(slot).state, aside, slot };
         if place.table.slot(slot).version() == rules.version()
             && ledger.is_none()
             && let Some(charged) = S::try_charge(kept, &rules.limits, now, cost)
@@ -327,16 +334,12 @@ impl<S: Shape> Store<S> {
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let rules = Arc::new(current.changed(limits, any));
-        for place in &self.places {
-            // Without a table there is no key to be brought up to date.
-            let mut guarded = match place.table.get() {
-                Some(table) if current.is_last() => {
-                    let mut place = Locked { guarded: place.lock.lock(), table };
-                    place.start_versions_again();
-                    place.guarded
-                }
-                _ => place.lock.lock(),
-            };
+        for place in 0..self.places.len() {
+            let mut place = self.lock(place);
+            if current.is_last() {
+                place.start_versions_again();
+            }
+            let guarded = &mut place.guarded;
             guarded.rules = Arc::clone(&rules);
             guarded.none_recovers_before = Time::EPOCH;
             // What receipts hold is written in the old numbers.
@@ -358,7 +361,7 @@ impl<S: Shape> Store<S> {
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for place in &self.places {
-            let counts = place.lock.lock().counts;
+            let counts = place.0.lock().counts;
             sum.allowed += counts.allowed;
             sum.denied += counts.denied;
             sum.evicted += counts.evicted;
@@ -374,9 +377,14 @@ impl<S: Shape> Store<S> {
         usize::try_from(scaled).unwrap_or(0)
     }
 
-    #[inline]
     fn lock(&self, place: usize) -> Locked<'_, S> {
-        self.places[place].lock()
+        Locked { table: self.tables.of(place), guarded: self.places[place].0.lock() }
+    }
+
+    /// Locks, if that needs no waiting.
+    #[inline]
+    fn try_lock(&self, place: usize) -> Option<Locked<'_, S>> {
+        Some(Locked { table: self.tables.of(place), guarded: self.places[place].0.try_lock()? })
     }
 }
 
@@ -387,28 +395,15 @@ impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R>
 
 impl<S: Shape> Place<S> {
     fn new(rules: &Arc<Rules<S::Limit>>) -> Place<S> {
-        Place {
-            table: OnceLock::new(),
-            lock: Lock::new(Guarded {
-                rules: Arc::clone(rules),
-                latest: Time::EPOCH,
-                ledger: None,
-                strays: Strays::default(),
-                counts: Counts::default(),
-                none_recovers_before: Time::EPOCH,
-                aside: S::Aside::default(),
-            }),
-        }
-    }
-
-    fn lock(&self) -> Locked<'_, S> {
-        Locked { table: self.table.get_or_init(Box::default), guarded: self.lock.lock() }
-    }
-
-    /// Locks, if that needs no waiting and no making of a table.
-    #[inline]
-    fn try_lock(&self) -> Option<Locked<'_, S>> {
-        Some(Locked { table: self.table.get()?, guarded: self.lock.try_lock()? })
+        Place(Lock::new(Guarded {
+            rules: Arc::clone(rules),
+            latest: Time::EPOCH,
+            ledger: None,
+            strays: Strays::default(),
+            counts: Counts::default(),
+            none_recovers_before: Time::EPOCH,
+            aside: S::Aside::default(),
+        }))
     }
 }
 
@@ -417,7 +412,7 @@ impl<S: Shape> Locked<'_, S> {
     #[inline]
     fn on_slot<R>(&mut self, slot: usize, act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R) -> R {
         let Guarded { rules, aside, .. } = &mut *self.guarded;
-        let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
+        let kept = Kept { words: self.table.slot(slot).state, aside, slot };
         S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
     }
 
@@ -426,7 +421,7 @@ impl<S: Shape> Locked<'_, S> {
     fn check_slot(&mut self, slot: usize, key: Fingerprint, cost: u32, now: Time) -> Decision {
         self.bring_up_to_date(slot, now);
         let Guarded { rules, ledger, counts, aside, .. } = &mut *self.guarded;
-        let kept = Kept { inline: &self.table.slot(slot).inline, aside, slot };
+        let kept = Kept { words: self.table.slot(slot).state, aside, slot };
         let decision = S::check_in_full(kept, &rules.limits, now, cost);
         counts.decided(&decision);
         if let Some(ledger) = ledger
@@ -451,7 +446,7 @@ impl<S: Shape> Locked<'_, S> {
 
     /// The state of a slot.
     fn kept(&mut self, slot: usize) -> Kept<'_, S> {
-        Kept { inline: &self.table.slot(slot).inline, aside: &mut self.guarded.aside, slot }
+        Kept { words: self.table.slot(slot).state, aside: &mut self.guarded.aside, slot }
     }
 
     /// The answer to a call that found no room.

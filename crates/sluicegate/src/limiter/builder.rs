@@ -8,7 +8,7 @@ use crate::clock::{AnyClock, Clock};
 use crate::gate::Gate;
 use crate::key::Seeds;
 use crate::limit::{Limit, LimitError, ListError};
-use crate::store::{OnFull, Size};
+use crate::store::{NoMemory, OnFull, Size};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -105,7 +105,8 @@ impl Builder {
     /// Makes the limiter.
     ///
     /// # Errors
-    /// When a text is not a limit, limits do not go together, or a number is out of bounds.
+    /// When a text is not a limit, limits do not go together, a number is out of bounds, or the system has no memory for
+    /// so many keys.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
@@ -113,7 +114,8 @@ impl Builder {
         let start = self.clock.now();
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let inner = Inner {
-            engine: Engine::new(&limits, start, size),
+            engine: Engine::new(&limits, start, size)
+                .map_err(|NoMemory| BuildError::NoMemory { max_keys })?,
             seeds: Seeds::random(),
             clock: self.clock,
             observer: self.observer,

@@ -2,7 +2,7 @@
 
 use super::error::ChangeError;
 use crate::limit::Limit;
-use crate::store::{AnyStore, Lists, Logs, One, Rules, Shape, Size, Store};
+use crate::store::{AnyStore, Lists, Logs, NoMemory, One, Rules, Shape, Size, Store};
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -44,20 +44,23 @@ pub(super) use on_store;
 
 impl Engine {
     /// A store for limits that go together, of a limiter that is made at `start`.
-    pub(super) fn new(limits: &[Limit], start: Time, size: Size) -> Engine {
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub(super) fn new(limits: &[Limit], start: Time, size: Size) -> Result<Engine, NoMemory> {
         let made = made(limits, start);
-        match &*made {
+        Ok(match &*made {
             [AnyLimit::Cell(limit)] => match limit {
-                CellLimit::TokenBucket(_) => Engine::TokenBucket(store(made, size)),
-                CellLimit::LeakyBucket(_) => Engine::LeakyBucket(store(made, size)),
-                CellLimit::MinInterval(_) => Engine::MinInterval(store(made, size)),
-                CellLimit::Pacer(_) => Engine::Pacer(store(made, size)),
-                CellLimit::FixedWindow(_) => Engine::FixedWindow(store(made, size)),
-                CellLimit::SlidingWindow(_) => Engine::SlidingWindow(store(made, size)),
+                CellLimit::TokenBucket(_) => Engine::TokenBucket(store(made, size)?),
+                CellLimit::LeakyBucket(_) => Engine::LeakyBucket(store(made, size)?),
+                CellLimit::MinInterval(_) => Engine::MinInterval(store(made, size)?),
+                CellLimit::Pacer(_) => Engine::Pacer(store(made, size)?),
+                CellLimit::FixedWindow(_) => Engine::FixedWindow(store(made, size)?),
+                CellLimit::SlidingWindow(_) => Engine::SlidingWindow(store(made, size)?),
             },
-            [AnyLimit::Log(_)] => Engine::SlidingLog(store(made, size)),
-            [] | [_, _, ..] => Engine::List(store(made, size)),
-        }
+            [AnyLimit::Log(_)] => Engine::SlidingLog(store(made, size)?),
+            [] | [_, _, ..] => Engine::List(store(made, size)?),
+        })
     }
 
     pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
@@ -77,7 +80,7 @@ fn made(limits: &[Limit], start: Time) -> Arc<[AnyLimit]> {
     limits.iter().map(|limit| limit.made_at(start)).collect()
 }
 
-fn store<S: Shape>(made: Arc<[AnyLimit]>, size: Size) -> Store<S> {
+fn store<S: Shape>(made: Arc<[AnyLimit]>, size: Size) -> Result<Store<S>, NoMemory> {
     // All of them: the caller has looked.
     Store::new(Rules::new(made.iter().filter_map(S::limit).collect(), made), size)
 }

@@ -26,6 +26,11 @@ pub enum BuildError {
         /// The most it can be.
         most: usize,
     },
+    /// The system has no memory for so many keys.
+    NoMemory {
+        /// How many.
+        max_keys: usize,
+    },
 }
 
 /// Why a limiter's limits cannot be changed to others.
@@ -67,6 +72,12 @@ impl fmt::Display for BuildError {
             BuildError::List(error) => error.fmt(f),
             BuildError::OutOfBounds { name, value, least, most } => {
                 write!(f, "{name} is {value}; use {least} to {most}")
+            }
+            BuildError::NoMemory { max_keys } => {
+                write!(
+                    f,
+                    "there is no memory for {max_keys} keys, some 45 bytes each; use a smaller max_keys"
+                )
             }
         }
     }

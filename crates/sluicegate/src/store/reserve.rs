@@ -104,10 +104,7 @@ impl<S: Shape> Store<S> {
         let places = self.places.len();
         let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
         for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
-            let place = &self.places[place];
-            if place.table.get().is_some() {
-                place.lock().sweep_receipts(now, &self.quota);
-            }
+            self.lock(place).sweep_receipts(now, &self.quota);
         }
         claim(&self.quota.receipts_left)
     }
@@ -127,7 +124,7 @@ impl<S: Shape> Locked<'_, S> {
             match table.find(key, strays) {
                 None => forget(&mut S::State::default()),
                 Some(slot) if table.slot(slot).version() == rules.version() => {
-                    S::update(Kept { inline: &table.slot(slot).inline, aside, slot }, forget);
+                    S::update(Kept { words: table.slot(slot).state, aside, slot }, forget);
                 }
                 // Another version's receipts are void with the key's next call.
                 Some(_) => *receipts = Receipts::default(),

@@ -13,7 +13,7 @@
 
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
-use super::table::{Bucket, Slot, buckets};
+use super::table::{Bucket, buckets};
 use super::{Full, Guarded, Locked, Quota, Store, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
@@ -226,8 +226,7 @@ impl<S: Shape> Locked<'_, S> {
     #[inline]
     fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
         let Guarded { rules, aside, .. } = &mut *self.guarded;
-        let Slot { inline, .. } = self.table.slot(slot);
-        let limits = rules.limits_of(self.table.slot(slot).version());
-        S::debt(Kept { inline, aside, slot }, limits, now)
+        let found = self.table.slot(slot);
+        S::debt(Kept { words: found.state, aside, slot }, rules.limits_of(found.version()), now)
     }
 }

@@ -12,18 +12,18 @@ use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{mem, slice};
 
 /// What a store is made for. A single limit with a state of 16 bytes, as most are, has slots of that size and not
 /// of the largest.
-pub(crate) trait Shape: Sized + 'static {
+pub(crate) trait Shape: Sized + Send + Sync + 'static {
     /// The limits of this shape.
     type Limit: Algorithm<State: Send> + Clone + Send + Sync;
     /// What is kept of a key; the default is a key that has never called.
     type State: Clone + Default + Send;
-    /// What of it lies in the slot, beside the fingerprint.
-    type Inline: Default + Send + Sync;
+    /// How many words of it lie in the slot, beside the fingerprint.
+    const STATE_WORDS: usize;
     /// What of all slots lies elsewhere, under the place's lock. Nothing at first.
     type Aside: Default + Send;
 
@@ -76,7 +76,7 @@ pub(crate) type StateOf<S> = <<S as Shape>::Limit as Algorithm>::State;
 
 /// Where the state of one slot is.
 pub(crate) struct Kept<'a, S: Shape> {
-    pub(super) inline: &'a S::Inline,
+    pub(super) words: &'a [AtomicU64],
     pub(super) aside: &'a mut S::Aside,
     pub(super) slot: usize,
 }
@@ -119,36 +119,31 @@ pub(crate) struct Logs;
 /// Several limits of any kind.
 pub(crate) struct Lists;
 
-/// A cell, in words of the same size: what was just written is read fast only if it is read as it was written.
-#[derive(Default)]
-pub(crate) struct CellWords {
-    at: AtomicU64,
-    a: AtomicU32,
-    b: AtomicU32,
+/// A cell, in two words.
+#[inline]
+fn load(words: &[AtomicU64]) -> Cell {
+    let [at, rest] = words else { unreachable!("a cell has two words") };
+    let [a, b] = halves(rest.load(Ordering::Relaxed));
+    Cell { at: at.load(Ordering::Relaxed), a, b }
 }
 
-impl CellWords {
-    #[inline]
-    fn load(&self) -> Cell {
-        Cell {
-            at: self.at.load(Ordering::Relaxed),
-            a: self.a.load(Ordering::Relaxed),
-            b: self.b.load(Ordering::Relaxed),
-        }
-    }
+#[inline]
+fn store(words: &[AtomicU64], cell: Cell) {
+    let [at, rest] = words else { unreachable!("a cell has two words") };
+    at.store(cell.at, Ordering::Relaxed);
+    rest.store(u64::from(cell.a) | u64::from(cell.b) << 32, Ordering::Relaxed);
+}
 
-    #[inline]
-    fn store(&self, cell: Cell) {
-        self.at.store(cell.at, Ordering::Relaxed);
-        self.a.store(cell.a, Ordering::Relaxed);
-        self.b.store(cell.b, Ordering::Relaxed);
-    }
+/// The low half and the high one.
+#[inline]
+fn halves(word: u64) -> [u32; 2] {
+    [word & u64::from(u32::MAX), word >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX))
 }
 
 impl<A: CellAlgorithm> Shape for One<A> {
     type Limit = A;
     type State = Cell;
-    type Inline = CellWords;
+    const STATE_WORDS: usize = 2;
     type Aside = ();
 
     fn limit(limit: &AnyLimit) -> Option<A> {
@@ -160,29 +155,29 @@ impl<A: CellAlgorithm> Shape for One<A> {
 
     #[inline]
     fn read<R>(kept: Kept<'_, One<A>>, look: impl FnOnce(&Cell) -> R) -> R {
-        look(&kept.inline.load())
+        look(&load(kept.words))
     }
 
     #[inline]
     fn update<R>(kept: Kept<'_, One<A>>, act: impl FnOnce(&mut Cell) -> R) -> R {
-        let mut cell = kept.inline.load();
+        let mut cell = load(kept.words);
         let done = act(&mut cell);
-        kept.inline.store(cell);
+        store(kept.words, cell);
         done
     }
 
     #[inline]
     fn try_charge(kept: Kept<'_, One<A>>, limits: &[A], now: Time, cost: u32) -> Option<Charged> {
         let [limit] = limits else { return None };
-        let mut cell = kept.inline.load();
+        let mut cell = load(kept.words);
         let charged = limit.try_charge(&mut cell, now, cost)?;
-        kept.inline.store(cell);
+        store(kept.words, cell);
         Some(charged)
     }
 
     #[inline]
     fn debt(kept: Kept<'_, One<A>>, limits: &[A], now: Time) -> Option<Debt> {
-        limits.first()?.debt(&kept.inline.load(), now)
+        limits.first()?.debt(&load(kept.words), now)
     }
 
     #[inline]
@@ -214,7 +209,7 @@ impl<A: CellAlgorithm> Shape for One<A> {
 impl Shape for Logs {
     type Limit = SlidingLog;
     type State = Log;
-    type Inline = ();
+    const STATE_WORDS: usize = 0;
     type Aside = Box<[Log]>;
 
     fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
@@ -266,7 +261,7 @@ impl Shape for Lists {
     type Limit = AnyLimit;
     /// Empty for a key that has never called.
     type State = Box<[AnyState]>;
-    type Inline = ();
+    const STATE_WORDS: usize = 0;
     type Aside = Box<[Box<[AnyState]>]>;
 
     fn limit(limit: &AnyLimit) -> Option<AnyLimit> {

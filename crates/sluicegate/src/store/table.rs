@@ -14,8 +14,8 @@
 //!            to their other buckets, when a new one finds both of its own full.
 //! Room       A place is meant for 192 keys. When a store holds its max_keys, 7 of 8 keys are at home, and fewer than 1 in
 //!            10 000 finds no room though another could be held, as tests/it/bounded.rs counts.
-//! Threads    Whatever is done is done by whoever holds the place's lock. The words are atomics because tables are shared,
-//!            and the lock does not own them.
+//! Threads    Whatever is done is done by whoever holds the place's lock. The words are atomics because the tables lie in
+//!            one piece, which no lock owns.
 //! ```
 //!
 //! Why our own: the maps we know move all their keys when they grow (a pause of seconds at ten million), or follow a
@@ -23,9 +23,11 @@
 //! for longest, which is how an offender gets free. Here the one that makes room is chosen by what it owes, among
 //! those around the new key.
 
+use super::NoMemory;
 use super::shape::Shape;
 use crate::key::Fingerprint;
-use std::array;
+use bytemuck::allocation::try_zeroed_slice_box;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,54 +40,83 @@ const BUCKETS: usize = 64;
 const BUCKET: usize = 4;
 /// The byte of a slot's fingerprint that holds the version of its rules instead.
 const VERSION_BITS: u64 = 0xff;
+const CACHE_LINE: usize = 64;
 
-#[repr(C, align(64))]
-pub(super) struct Table<S: Shape> {
-    slots: [Slot<S>; SLOTS],
+/// The tables of all places, in one piece. It is asked for as zeros, which the operating system gives page by page when
+/// they are first touched.
+pub(super) struct Tables<S> {
+    words: Box<[AtomicU64]>,
+    /// How many words come before the first slot, so that no slot lies across two cache lines.
+    skipped: usize,
+    shape: PhantomData<S>,
 }
 
-#[repr(C)]
-pub(super) struct Slot<S: Shape> {
-    high: AtomicU64,
-    low_and_version: AtomicU64,
-    pub(super) inline: S::Inline,
+/// One place's table.
+pub(super) struct Table<'a, S> {
+    words: &'a [AtomicU64],
+    shape: PhantomData<S>,
+}
+
+pub(super) struct Slot<'a> {
+    high: &'a AtomicU64,
+    low_and_version: &'a AtomicU64,
+    /// What of the key's state lies here.
+    pub(super) state: &'a [AtomicU64],
 }
 
 /// Four slots of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bucket(usize);
 
-impl<S: Shape> Default for Table<S> {
-    fn default() -> Self {
-        let slot = |_| Slot {
-            high: AtomicU64::new(0),
-            low_and_version: AtomicU64::new(0),
-            inline: S::Inline::default(),
-        };
-        Table { slots: array::from_fn(slot) }
+impl<S: Shape> Tables<S> {
+    const WORDS_A_SLOT: usize = 2 + S::STATE_WORDS;
+    const WORDS_A_PLACE: usize = SLOTS * Self::WORDS_A_SLOT;
+
+    /// # Errors
+    /// When there is not so much memory.
+    pub(super) fn new(places: usize) -> Result<Tables<S>, NoMemory> {
+        let words = places.checked_mul(Self::WORDS_A_PLACE).and_then(|words| words.checked_add(CACHE_LINE));
+        let words: Box<[AtomicU64]> = try_zeroed_slice_box(words.ok_or(NoMemory)?).map_err(|()| NoMemory)?;
+        let skipped = words.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
+        Ok(Tables { words, skipped, shape: PhantomData })
+    }
+
+    /// The table of a place.
+    #[inline]
+    pub(super) fn of(&self, place: usize) -> Table<'_, S> {
+        let from = self.skipped + place * Self::WORDS_A_PLACE;
+        Table { words: &self.words[from..from + Self::WORDS_A_PLACE], shape: PhantomData }
     }
 }
 
-impl<S: Shape> Table<S> {
+impl<S> Clone for Table<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Table<'_, S> {}
+
+impl<'a, S: Shape> Table<'a, S> {
     /// The slot that holds the key. Its other bucket is only looked at if its home has strays.
-    pub(super) fn find(&self, key: Fingerprint, strays: Strays) -> Option<usize> {
+    pub(super) fn find(self, key: Fingerprint, strays: Strays) -> Option<usize> {
         let [home, other] = buckets(key);
-        let find_in = |bucket: Bucket| bucket.slots().find(|slot| self.slots[*slot].holds(key));
+        let find_in = |bucket: Bucket| bucket.slots().find(|slot| self.slot(*slot).holds(key));
         find_in(home).or_else(|| if strays.are_of(home) { find_in(other) } else { None })
     }
 
     /// The slot that holds the key, if it is one of its favourites, as for most. They share a cache line.
     #[inline]
-    pub(super) fn find_at_once(&self, key: Fingerprint) -> Option<usize> {
+    pub(super) fn find_at_once(self, key: Fingerprint) -> Option<usize> {
         let favourite = favourite(key);
-        if self.slots[favourite].holds(key) {
+        if self.slot(favourite).holds(key) {
             return Some(favourite);
         }
-        self.slots[favourite ^ 1].holds(key).then_some(favourite ^ 1)
+        self.slot(favourite ^ 1).holds(key).then_some(favourite ^ 1)
     }
 
     /// A free slot for the key: at home if there is one, and there a favourite.
-    pub(super) fn free(&self, key: Fingerprint) -> Option<usize> {
+    pub(super) fn free(self, key: Fingerprint) -> Option<usize> {
         let favourite = favourite(key);
         [favourite, favourite ^ 1]
             .into_iter()
@@ -94,35 +125,39 @@ impl<S: Shape> Table<S> {
     }
 
     /// A free slot of a bucket.
-    pub(super) fn free_in(&self, bucket: Bucket) -> Option<usize> {
+    pub(super) fn free_in(self, bucket: Bucket) -> Option<usize> {
         bucket.slots().find(|slot| !self.is_taken(*slot))
     }
 
     /// The slots taken anywhere.
-    pub(super) fn held(&self) -> impl Iterator<Item = usize> {
-        (0..SLOTS).filter(|slot| self.is_taken(*slot))
+    pub(super) fn held(self) -> impl Iterator<Item = usize> + use<'a, S> {
+        (0..SLOTS).filter(move |slot| self.is_taken(*slot))
     }
 
     #[inline]
-    pub(super) fn slot(&self, slot: usize) -> &Slot<S> {
-        &self.slots[slot]
+    pub(super) fn slot(self, slot: usize) -> Slot<'a> {
+        let from = slot * Tables::<S>::WORDS_A_SLOT;
+        match &self.words[from..from + Tables::<S>::WORDS_A_SLOT] {
+            [high, low_and_version, state @ ..] => Slot { high, low_and_version, state },
+            _ => unreachable!("a slot has two words and more"),
+        }
     }
 
     /// Writes a key into a slot that is free. Its state is the caller's to write.
-    pub(super) fn put(&self, slot: usize, key: Fingerprint, version: u8) {
-        self.slots[slot].high.store(key.high, Ordering::Relaxed);
-        self.slots[slot].low_and_version.store(key.low | u64::from(version), Ordering::Relaxed);
+    pub(super) fn put(self, slot: usize, key: Fingerprint, version: u8) {
+        self.slot(slot).high.store(key.high, Ordering::Relaxed);
+        self.slot(slot).low_and_version.store(key.low | u64::from(version), Ordering::Relaxed);
     }
 
     /// Frees a slot.
-    pub(super) fn clear(&self, slot: usize) {
-        self.slots[slot].high.store(0, Ordering::Relaxed);
-        self.slots[slot].low_and_version.store(0, Ordering::Relaxed);
+    pub(super) fn clear(self, slot: usize) {
+        self.slot(slot).high.store(0, Ordering::Relaxed);
+        self.slot(slot).low_and_version.store(0, Ordering::Relaxed);
     }
 
     /// Whose slot this is.
-    pub(super) fn key(&self, slot: usize) -> Fingerprint {
-        let Slot { high, low_and_version, .. } = &self.slots[slot];
+    pub(super) fn key(self, slot: usize) -> Fingerprint {
+        let Slot { high, low_and_version, .. } = self.slot(slot);
         Fingerprint {
             high: high.load(Ordering::Relaxed),
             low: low_and_version.load(Ordering::Relaxed) & !VERSION_BITS,
@@ -130,24 +165,24 @@ impl<S: Shape> Table<S> {
     }
 
     /// Whose homes are not where they are.
-    pub(super) fn strays(&self) -> Strays {
+    pub(super) fn strays(self) -> Strays {
         let mut strays = Strays::default();
         self.held().for_each(|slot| strays.note(slot, self.key(slot)));
         strays
     }
 
     /// The other bucket of the key in a slot.
-    pub(super) fn other_bucket(&self, slot: usize) -> Bucket {
+    pub(super) fn other_bucket(self, slot: usize) -> Bucket {
         let [home, other] = buckets(self.key(slot));
         if home.slots().contains(&slot) { other } else { home }
     }
 
-    pub(super) fn is_taken(&self, slot: usize) -> bool {
-        self.slots[slot].high.load(Ordering::Relaxed) != 0
+    pub(super) fn is_taken(self, slot: usize) -> bool {
+        self.slot(slot).high.load(Ordering::Relaxed) != 0
     }
 }
 
-impl<S: Shape> Slot<S> {
+impl Slot<'_> {
     #[inline]
     fn holds(&self, key: Fingerprint) -> bool {
         let differs = self.low_and_version.load(Ordering::Relaxed) ^ key.low;

@@ -23,7 +23,7 @@ fn there_are_never_more_keys_than_max_keys() {
     }
 }
 
-/// Half a million keys into a store for as many: hardly one is lost because both its groups were full.
+/// Half a million keys into a store for as many: hardly one is lost because both its buckets were full.
 #[test]
 fn max_keys_fit() {
     let keys = 500_000;
@@ -31,6 +31,32 @@ fn max_keys_fit() {
     (0..keys).for_each(|key| assert!(limiter.check(key).allowed()));
     let stats = limiter.stats();
     assert!(stats.keys * 10_000 >= keys * 9_999, "{stats:?}");
+}
+
+/// In a store that gets full some keys go to their other bucket, and some move there later: none of them may be lost, or
+/// found with what another has used.
+#[test]
+fn keys_that_move_keep_what_they_have_used() {
+    for limits in [
+        vec!["fixed-window 1000/h"],
+        vec!["token-bucket 1000/h"],
+        vec!["sliding-log 1000/h"],
+        vec!["fixed-window 1000/h", "sliding-log 900/h"],
+    ] {
+        let clock = ManualClock::default();
+        let builder = Limiter::builder(limits.as_slice()).max_keys(20_000).clock(clock);
+        let limiter = builder.build().unwrap();
+        let (keys, cost) = (0..20_000_u32, |key: u32| 1 + key % 7);
+        keys.clone().for_each(|key| assert!(limiter.check_cost(key, cost(key)).allowed()));
+        let evicted = limiter.stats().evicted;
+        assert!(evicted <= 4, "{limits:?}: {evicted} of 20 000");
+        let held: Vec<u32> = keys.filter(|key| limiter.holds(*key)).collect();
+        assert_eq!(held.len() as u64, 20_000 - evicted);
+        for key in held {
+            let decision = limiter.peek(key, 0);
+            assert_eq!(decision.remaining(), decision.limit() - cost(key), "{limits:?}: {key}");
+        }
+    }
 }
 
 #[test]
@@ -127,6 +153,20 @@ fn a_full_store_tells_truly_when_there_is_room() {
         let before = limiter.now().after(wait.less(Span::from_micros(1)));
         assert!(!limiter.check_at("new", 1, before).allowed(), "{limits:?}: {wait} is too long");
         assert!(limiter.check_at("new", 1, then).allowed(), "{limits:?}: {wait} is too short");
+    }
+}
+
+/// A key whose two buckets are full gets the room of someone who has recovered anywhere near: its neighbours move.
+#[test]
+fn whoever_recovers_makes_room_for_anyone() {
+    for round in 0..50 {
+        let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
+        assert!(limiter.check_cost("soon", 5).allowed());
+        (0..191).for_each(|key| assert!(limiter.check_cost((round, key), 1_000).allowed()));
+        assert!(!limiter.check("new").allowed());
+        clock.advance(Duration::from_secs(5));
+        assert!(limiter.check("new").allowed() && !limiter.holds("soon"));
+        assert_eq!((limiter.stats().keys, limiter.stats().evicted), (192, 0));
     }
 }
 

@@ -63,6 +63,18 @@ fn a_receipt_is_text_that_is_good_once() {
     }
 }
 
+/// Zeros are what a free slot holds: no receipt names one.
+#[test]
+fn a_made_up_receipt_does_nothing() {
+    let (limiter, _) = limiter("token-bucket 10/s");
+    assert!(limiter.check("k").allowed());
+    for digit in ["0", "1", "f"] {
+        let receipt: Receipt = digit.repeat(48).parse().unwrap();
+        assert!(!limiter.cancel(receipt) && !limiter.settle(receipt, 7));
+    }
+    assert_eq!((limiter.stats().keys, limiter.peek("k", 1).remaining()), (1, 9));
+}
+
 #[test]
 fn receipts_end_with_their_key() {
     let (limiter, _) = limiter("fixed-window 10/h");
