@@ -104,28 +104,30 @@ pub trait Algorithm {
     #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         match self.try_charge(state, now, cost) {
-            Some(charged) => charged.into(),
-            None => self.check_in_full(state, now, cost),
+            Ok(charged) => charged.into(),
+            Err(known) => self.check_in_full(state, now, cost, known),
         }
     }
 
-    /// The short way of most checks: a call that costs something and is allowed. `None`, and nothing has changed, when
-    /// it is not, or when it takes the longer way to know.
+    /// The short way of most checks: a call that costs something and is allowed.
+    ///
+    /// # Errors
+    /// When it is not, or when it takes the longer way to know. Then nothing has changed.
     #[doc(hidden)]
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Option<Charged> {
+    fn try_charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Result<Charged, NotCharged> {
         let remaining = remaining_after(self.remaining(state, now), cost)?;
         let delay = self.delay(state, now);
         let reset_after = self.charge(state, now, cost);
-        Some(Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay })
+        Ok(Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay })
     }
 
     /// The one decision there is, whatever comes of it.
     #[doc(hidden)]
     #[inline]
-    fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
-        let remaining = self.remaining(state, now);
+    fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32, known: NotCharged) -> Decision {
+        let remaining = known.remaining.unwrap_or_else(|| self.remaining(state, now));
         if cost > remaining {
             let entered = self.enter_denied(state, now, cost);
             let remaining = if entered { self.remaining(state, now) } else { remaining };
@@ -172,11 +174,28 @@ impl From<Charged> for Decision {
     }
 }
 
-/// What remains after a call that takes something; `None` if it takes nothing.
+/// The short way did not do.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotCharged {
+    /// What remains, if that has been worked out.
+    pub remaining: Option<u32>,
+}
+
+impl NotCharged {
+    /// Nothing has been worked out.
+    pub const UNKNOWN: NotCharged = NotCharged { remaining: None };
+}
+
+/// What remains after a call that takes something.
 #[inline]
-pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Option<u32> {
+pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Result<u32, NotCharged> {
     // A cost of 0 wraps to the largest number of all: one comparison instead of two.
-    if cost.wrapping_sub(1) >= remaining { None } else { Some(remaining - cost) }
+    if cost.wrapping_sub(1) >= remaining {
+        Err(NotCharged { remaining: Some(remaining) })
+    } else {
+        Ok(remaining - cost)
+    }
 }
 
 /// How callers can wait for their turn.

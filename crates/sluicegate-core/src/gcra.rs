@@ -28,7 +28,7 @@
 //! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
 //! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
 
-use crate::algorithm::{Algorithm, Charged, Debt, Verb, Waiting, remaining_after};
+use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, remaining_after};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::decision::Standing;
@@ -261,19 +261,20 @@ impl<B: Bucket> Algorithm for B {
     /// Works out only once how far the bucket is from full, for a key that has called and in 64 bits.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Option<Charged> {
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
         if state.b != SEEN {
-            return None;
+            return Err(NotCharged::UNKNOWN);
         }
         let gcra = self.gcra();
         let ahead = Gcra::ahead(*state, now);
-        let remaining = remaining_after(gcra.remaining_in_64_bits(ahead)?, cost)?;
+        let remaining = gcra.remaining_in_64_bits(ahead).ok_or(NotCharged::UNKNOWN)?;
+        let remaining = remaining_after(remaining, cost)?;
         let delay = if Self::PACED { Span::from_micros(ahead.up()) } else { Span::ZERO };
         // At most `fill`, as that much remains: there is no debt to bound.
         let due = gcra.add(ahead, gcra.time_for(cost));
         *state = Gcra::full_in(due, now);
         let reset_after = Span::from_micros(due.up());
-        Some(Charged { standing: Standing { limit: gcra.burst, remaining, reset_after }, delay })
+        Ok(Charged { standing: Standing { limit: gcra.burst, remaining, reset_after }, delay })
     }
 
     #[inline(always)]

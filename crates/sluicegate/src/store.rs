@@ -166,10 +166,11 @@ impl<S: Shape> Store<S> {
             return self.find_and_check(place, key, cost, now);
         };
         let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
-        let kept = Kept { words: place.table.slot(slot).state, aside, slot };
-        if place.table.slot(slot).version() == rules.version()
+        let found = place.table.slot(slot);
+        if found.version() == rules.version()
             && ledger.is_none()
-            && let Some(charged) = S::try_charge(kept, &rules.limits, now, cost)
+            && let Ok(charged) =
+                S::try_charge(Kept { words: found.state, aside, slot }, &rules.limits, now, cost)
         {
             *latest = now.max(*latest);
             counts.allowed += 1;

@@ -76,7 +76,7 @@ impl fmt::Display for BuildError {
             BuildError::NoMemory { max_keys } => {
                 write!(
                     f,
-                    "there is no memory for {max_keys} keys, some 45 bytes each; use a smaller max_keys"
+                    "there is no memory for {max_keys} keys, some 44 bytes each; use a smaller max_keys"
                 )
             }
         }

@@ -1,7 +1,7 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
 use super::table::SLOTS;
-use sluicegate_core::algorithm::{Charged, Debt};
+use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -39,13 +39,21 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     /// A state for each limit.
     fn states(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
 
-    /// Takes the cost of a call that is allowed. `None` if nothing was taken, or not even tried.
-    fn try_charge(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Option<Charged>;
+    /// Takes the cost of a call that is allowed.
+    ///
+    /// # Errors
+    /// When nothing was taken, or not even tried.
+    fn try_charge(
+        kept: Kept<'_, Self>,
+        limits: &[Self::Limit],
+        now: Time,
+        cost: u32,
+    ) -> Result<Charged, NotCharged>;
 
     /// Checks all limits, whatever comes of it.
     fn check_in_full(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Decision {
         Self::update(kept, |state| match limits {
-            [limit] => limit.check_in_full(&mut Self::states(state, 1)[0], now, cost),
+            [limit] => limit.check_in_full(&mut Self::states(state, 1)[0], now, cost, NotCharged::UNKNOWN),
             limits => check_list(limits, Self::states(state, limits.len()), now, cost),
         })
     }
@@ -167,12 +175,12 @@ impl<A: CellAlgorithm> Shape for One<A> {
     }
 
     #[inline]
-    fn try_charge(kept: Kept<'_, One<A>>, limits: &[A], now: Time, cost: u32) -> Option<Charged> {
-        let [limit] = limits else { return None };
+    fn try_charge(kept: Kept<'_, One<A>>, limits: &[A], now: Time, cost: u32) -> Result<Charged, NotCharged> {
+        let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
         let mut cell = load(kept.words);
         let charged = limit.try_charge(&mut cell, now, cost)?;
         store(kept.words, cell);
-        Some(charged)
+        Ok(charged)
     }
 
     #[inline]
@@ -220,8 +228,13 @@ impl Shape for Logs {
     }
 
     #[inline]
-    fn try_charge(kept: Kept<'_, Logs>, limits: &[SlidingLog], now: Time, cost: u32) -> Option<Charged> {
-        let [limit] = limits else { return None };
+    fn try_charge(
+        kept: Kept<'_, Logs>,
+        limits: &[SlidingLog],
+        now: Time,
+        cost: u32,
+    ) -> Result<Charged, NotCharged> {
+        let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
         limit.try_charge(kept.aside(), now, cost)
     }
 
@@ -270,8 +283,13 @@ impl Shape for Lists {
 
     /// Several limits are only charged when all of them agree.
     #[inline]
-    fn try_charge(_kept: Kept<'_, Lists>, _limits: &[AnyLimit], _now: Time, _cost: u32) -> Option<Charged> {
-        None
+    fn try_charge(
+        _kept: Kept<'_, Lists>,
+        _limits: &[AnyLimit],
+        _now: Time,
+        _cost: u32,
+    ) -> Result<Charged, NotCharged> {
+        Err(NotCharged::UNKNOWN)
     }
 
     fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {
