@@ -60,19 +60,19 @@ pub(crate) struct Store<S: Shape> {
     places: Box<[Place<S>]>,
     tables: Tables<S>,
     current: Lock<Arc<Rules<S::Limit>>>,
-    quota: Quota,
+    vacant: Vacant,
     max_keys: usize,
     on_full: OnFull,
     /// Where to look for forgotten receipts next.
     next_sweep: AtomicUsize,
 }
 
-/// What all places share.
-struct Quota {
-    /// How many more keys may come without one making room.
-    keys_left: AtomicUsize,
-    /// How many more receipts may be open.
-    receipts_left: AtomicUsize,
+/// What may still come. All places share it.
+struct Vacant {
+    /// How many more keys, without one making room.
+    keys: AtomicUsize,
+    /// How many more open receipts.
+    receipts: AtomicUsize,
 }
 
 /// Takes one of what is left.
@@ -144,9 +144,9 @@ impl<S: Shape> Store<S> {
             tables: Tables::new(places)?,
             places: (0..places).map(|_| Place::new(&rules)).collect(),
             current: Lock::new(rules),
-            quota: Quota {
-                keys_left: AtomicUsize::new(size.max_keys),
-                receipts_left: AtomicUsize::new(size.max_receipts),
+            vacant: Vacant {
+                keys: AtomicUsize::new(size.max_keys),
+                receipts: AtomicUsize::new(size.max_receipts),
             },
             max_keys: size.max_keys,
             on_full: size.on_full,
@@ -311,7 +311,7 @@ impl<S: Shape> Store<S> {
             return Err(full);
         }
         if let Some(Ok(room)) = room {
-            place.settle_in(&room, key, now, state, &self.quota);
+            place.settle_in(&room, key, now, state, &self.vacant);
         }
         Ledger::put(&mut place.guarded.ledger, key, receipts);
         Ok(done)
@@ -322,9 +322,9 @@ impl<S: Shape> Store<S> {
         let mut place = self.lock(self.place_of(key));
         if let Some(slot) = place.find(key) {
             place.clear(slot);
-            self.quota.keys_left.fetch_add(1, Ordering::Relaxed);
+            self.vacant.keys.fetch_add(1, Ordering::Relaxed);
         }
-        Ledger::void(&mut place.guarded.ledger, key, &self.quota.receipts_left);
+        Ledger::void(&mut place.guarded.ledger, key, &self.vacant.receipts);
     }
 
     pub(crate) fn holds(&self, key: Fingerprint) -> bool {
@@ -344,14 +344,14 @@ impl<S: Shape> Store<S> {
             guarded.rules = Arc::clone(&rules);
             guarded.none_recovers_before = Time::EPOCH;
             // What receipts hold is written in the old numbers.
-            Ledger::void_all(&mut guarded.ledger, &self.quota.receipts_left);
+            Ledger::void_all(&mut guarded.ledger, &self.vacant.receipts);
         }
         *current = rules;
     }
 
     /// How many keys are held, those that have recovered and not yet made room included.
     pub(crate) fn keys(&self) -> usize {
-        self.max_keys - self.quota.keys_left.load(Ordering::Relaxed)
+        self.max_keys - self.vacant.keys.load(Ordering::Relaxed)
     }
 
     pub(crate) fn max_keys(&self) -> usize {

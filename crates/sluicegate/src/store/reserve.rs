@@ -5,7 +5,7 @@
 
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
-use super::{Act, Guarded, Locked, Quota, Store, claim};
+use super::{Act, Guarded, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::receipts::{Ask, Receipt, Receipts};
@@ -55,10 +55,10 @@ impl<S: Shape> Store<S> {
             place.guarded.counts.decided(decision);
         }
         if !reserved.as_ref().is_ok_and(Decision::allowed) {
-            self.quota.receipts_left.fetch_add(1, Ordering::Relaxed);
+            self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
         if place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.wants_sweeping()) {
-            place.sweep_receipts(now, &self.quota);
+            place.sweep_receipts(now, &self.vacant);
         }
         reserved
     }
@@ -81,7 +81,7 @@ impl<S: Shape> Store<S> {
             self.forget_receipt(key, receipt);
             return false;
         };
-        self.quota.receipts_left.fetch_add(closed, Ordering::Relaxed);
+        self.vacant.receipts.fetch_add(closed, Ordering::Relaxed);
         done
     }
 
@@ -90,7 +90,7 @@ impl<S: Shape> Store<S> {
         let mut place = self.lock(self.place_of(key));
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
         if receipts.forget(receipt) {
-            self.quota.receipts_left.fetch_add(1, Ordering::Relaxed);
+            self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
         Ledger::put(&mut place.guarded.ledger, key, receipts);
     }
@@ -98,25 +98,25 @@ impl<S: Shape> Store<S> {
     /// Takes one of the receipts that may still be opened. When there is none, forgotten ones are looked for in a few
     /// places, the next time in the next few.
     fn claim_receipt(&self, now: Time) -> bool {
-        if claim(&self.quota.receipts_left) {
+        if claim(&self.vacant.receipts) {
             return true;
         }
         let places = self.places.len();
         let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
         for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
-            self.lock(place).sweep_receipts(now, &self.quota);
+            self.lock(place).sweep_receipts(now, &self.vacant);
         }
-        claim(&self.quota.receipts_left)
+        claim(&self.vacant.receipts)
     }
 }
 
 impl<S: Shape> Locked<'_, S> {
     /// Forgets the receipts that nobody can want any more.
-    fn sweep_receipts(&mut self, now: Time, quota: &Quota) {
+    fn sweep_receipts(&mut self, now: Time, vacant: &Vacant) {
         let made_before = Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED_MICROS));
         let (table, strays) = (self.table, self.guarded.strays);
         let Guarded { rules, ledger, aside, .. } = &mut *self.guarded;
-        Ledger::sweep(ledger, &quota.receipts_left, |key, receipts| {
+        Ledger::sweep(ledger, &vacant.receipts, |key, receipts| {
             let mut forget = |state: &mut S::State| {
                 let states = S::states(state, rules.limits.len());
                 receipts.forget_worthless(&rules.limits, states, now, made_before);

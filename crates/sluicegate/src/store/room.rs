@@ -14,7 +14,7 @@
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
 use super::table::{Bucket, buckets};
-use super::{Full, Guarded, Locked, Quota, Store, claim};
+use super::{Full, Guarded, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
@@ -76,7 +76,7 @@ impl<S: Shape> Locked<'_, S> {
         pinned: &[usize],
     ) -> Result<Room, Full> {
         let (table, [home, other], deny) = (self.table, buckets(key), store.on_full == OnFull::Deny);
-        if let Some(slot) = self.claim_free(key, &store.quota.keys_left) {
+        if let Some(slot) = self.claim_free(key, &store.vacant.keys) {
             return Ok(Room { slot, leaves: None });
         }
         // Looking at the whole place is worth it if someone can have recovered since the last look, or to say truly how
@@ -91,7 +91,7 @@ impl<S: Shape> Locked<'_, S> {
         if let Some(slot) = look.recovered {
             return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
         }
-        if let Some(slot) = self.claim_by_moving([home, other], &store.quota.keys_left, pinned) {
+        if let Some(slot) = self.claim_by_moving([home, other], &store.vacant.keys, pinned) {
             return Ok(Room { slot, leaves: None });
         }
         // With a free slot near it, the key can take the room of anyone in the place.
@@ -207,12 +207,12 @@ impl<S: Shape> Locked<'_, S> {
         key: Fingerprint,
         now: Time,
         state: S::State,
-        quota: &Quota,
+        vacant: &Vacant,
     ) {
         if let Some(Leaves { slot, recovered }) = room.leaves {
             if !recovered {
                 self.guarded.counts.evicted += 1;
-                Ledger::void(&mut self.guarded.ledger, self.table.key(slot), &quota.receipts_left);
+                Ledger::void(&mut self.guarded.ledger, self.table.key(slot), &vacant.receipts);
             }
             self.clear(slot);
         }

@@ -209,7 +209,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
 
     fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full> {
         let room: Room = self.place.find_room(key, now, self.store, pinned)?;
-        self.place.settle_in(&room, key, now, S::State::default(), &self.store.quota);
+        self.place.settle_in(&room, key, now, S::State::default(), &self.store.vacant);
         Ok(room.slot)
     }
 
@@ -219,7 +219,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
 
     fn give_up(&mut self, slot: usize) {
         self.place.clear(slot);
-        self.store.quota.keys_left.fetch_add(1, Ordering::Relaxed);
+        self.store.vacant.keys.fetch_add(1, Ordering::Relaxed);
     }
 
     fn put_back(&mut self, slot: usize, states: Vec<AnyState>) {
