@@ -123,7 +123,7 @@ pub trait Algorithm {
         Ok(Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay })
     }
 
-    /// The one decision there is, whatever comes of it.
+    /// The one decision there is: allowed, denied or free of cost.
     #[doc(hidden)]
     #[inline]
     fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32, known: NotCharged) -> Decision {
@@ -145,7 +145,7 @@ pub trait Algorithm {
 /// How much a key owes: a store that has to forget somebody forgets who owes least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Debt {
-    /// The share of its limit that it has used, of 2^32. More than that after debt.
+    /// The share of its limit that it has used, of 2^32; a bucket by itself may say more after debt.
     pub share: u64,
     /// How long until it has recovered. It decides between those whose share is the same.
     pub recovers_in: Span,

@@ -1,9 +1,11 @@
 //! The answer to "may this happen now?". A "no" is an answer, never an error.
 
 use crate::time::Span;
+use core::fmt;
 
 /// What a check, and most other verbs, answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[must_use = "a call that is denied must not happen: ask `allowed()`"]
 pub struct Decision {
     standing: Standing,
     verdict: Verdict,
@@ -41,6 +43,21 @@ pub enum RetryAfter {
     After(Span),
     /// The cost is above the limit: no wait helps.
     Never,
+}
+
+impl fmt::Debug for Decision {
+    /// As a caller sees it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("allowed", &self.allowed())
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("reset_after", &self.reset_after())
+            .field("delay", &self.delay())
+            .field("denied_by", &self.denied_by())
+            .finish()
+    }
 }
 
 impl Decision {

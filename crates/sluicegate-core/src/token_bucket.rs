@@ -96,7 +96,7 @@ impl Bucket for TokenBucket {
 }
 
 impl TokenBucket {
-    /// Apart from the way of every check: most keys have called before.
+    /// Out of the way of a check: most keys have called before.
     #[cold]
     fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
         self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| {

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("One call at {}. The next window, or unit, comes at", clock_time(clock.now()));
     for (limit, at, why) in answers {
         let limiter = Limiter::builder(limit).clock(clock.clone()).build()?;
-        limiter.check("Harry");
+        let _ = limiter.check("Harry");
         let next = clock_time(limiter.next_window("Harry"));
         println!("  {next}  {limit:30}  {why}");
         assert_eq!(next, at);

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The payment failed, so the order was none: give it back, and the shopper may try again at once.
     clock.advance(Duration::from_secs(30 * 60));
     assert!(orders.check(("shopper", 7)).allowed());
-    orders.refund(("shopper", 7), 1)?;
+    let _ = orders.refund(("shopper", 7), 1)?;
     assert!(orders.check(("shopper", 7)).allowed());
     println!("A payment failed; the shopper did not have to wait 30 minutes for the second try.");
     Ok(())

@@ -50,7 +50,7 @@ pub trait Key {
 }
 
 /// Takes the parts of a key. Every part says what it is and how long before it says itself, so that what is
-/// written can be read in one way only.
+/// written can be read in one way only. (Of bytes that are very short or long their hash of 128 bits is written.)
 pub struct KeyWriter<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
     /// A table finds a key's place and slot by bits of the first, so that one is mixed better.
@@ -70,13 +70,11 @@ const WIDE: u64 = 1;
 
 impl KeyWriter<'_> {
     /// Writes text or other bytes.
-    ///
-    /// Those of most keys are hashed in half the time as words, the last of which may overlap the one before. It can be
-    /// read in one way only all the same, as the length is there.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
-        // Cannot touch the kind: no slice is that long.
+        // Cannot touch the kind: no address space has 2^56 bytes.
         let length = BYTES | bytes.len() as u64;
+        // As words, the last of which may overlap the one before; the length tells.
         match bytes.len() {
             4..8 => {
                 let [first, last] = [0, bytes.len() - 4].map(|from| u64::from(half(bytes, from)));
@@ -112,7 +110,8 @@ impl KeyWriter<'_> {
     /// Says that a tuple of so many parts comes next.
     #[inline]
     pub fn tuple(&mut self, parts: usize) {
-        self.words(TUPLE | parts as u64, 0);
+        // A second word, as nobody keeps a caller from a number that would touch the kind.
+        self.words(TUPLE, parts as u64);
     }
 
     #[inline]
@@ -135,20 +134,20 @@ impl KeyWriter<'_> {
     }
 }
 
-/// The eight bytes from a place on.
+/// The eight bytes from an index on.
 #[inline]
 fn word(bytes: &[u8], from: usize) -> u64 {
     bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-/// The four bytes from a place on.
+/// The four bytes from an index on.
 #[inline]
 fn half(bytes: &[u8], from: usize) -> u32 {
     bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
 /// The byte of a fingerprint in whose place a table keeps the version of the rules.
-const UNUSED: u64 = 0xff;
+pub(crate) const VERSION_BITS: u64 = 0xff;
 
 /// The name under which a store keeps a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -161,7 +160,7 @@ impl Fingerprint {
     /// Of any 128 bits; never one that a free slot could be taken for.
     #[inline]
     pub(crate) const fn new(high: u64, low: u64) -> Fingerprint {
-        Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !UNUSED }
+        Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !VERSION_BITS }
     }
 }
 
@@ -434,7 +433,7 @@ mod tests {
                     });
                 }
                 let all = || counts.iter().flatten().copied();
-                // Six times what chance would have it.
+                // Six standard deviations.
                 let (least, most) = (all().min().unwrap(), all().max().unwrap());
                 assert!(least > EACH - 200 && most < EACH + 200, "{least} to {most} instead of {EACH}");
             }

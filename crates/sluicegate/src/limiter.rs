@@ -192,7 +192,7 @@ impl Limiter {
     /// # Errors
     /// When a text is not a limit or limits do not go together; when the algorithm is another one, or one limit would
     /// become several: keys would start afresh in any case, so make a new limiter. (In a list each limit may become
-    /// any other.)
+    /// any other, the first the first and so on; where the algorithm is another one, keys start afresh under it.)
     pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

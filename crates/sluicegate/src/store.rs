@@ -21,8 +21,8 @@
 //! # Where it lies in memory
 //!
 //! The locks, and what else every call needs, lie side by side, 128 bytes for 192 keys, so that those of a million keys can
-//! stay in the caches. The tables, which cannot, are one piece: where a slot is follows from the fingerprint alone, so that
-//! it can be asked for before the lock is there.
+//! stay in the caches. The tables, which cannot, are one piece: where to look follows from the fingerprint, with no
+//! pointer to wait for.
 
 mod ledger;
 mod reserve;
@@ -56,8 +56,9 @@ use table::{KEYS_A_PLACE, Strays, Table, Tables};
 pub(crate) struct Store<S: Shape> {
     /// Where this store stands in the order in which locks are taken.
     id: u64,
-    /// Together they have room for a third more than `max_keys`.
+    /// A lock for each 192 keys.
     places: Box<[Place<S>]>,
+    /// Their slots: a third more than `max_keys`, and 256 at the least.
     tables: Tables<S>,
     current: Lock<Arc<Rules<S::Limit>>>,
     vacant: Vacant,
@@ -92,7 +93,7 @@ struct Guarded<S: Shape> {
     latest: Time,
     /// Nearly always there are no receipts.
     ledger: Option<Box<Ledger>>,
-    /// Of which buckets keys may be elsewhere.
+    /// The homes of keys that may be in their other bucket.
     strays: Strays,
     counts: Counts,
     /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
@@ -100,7 +101,8 @@ struct Guarded<S: Shape> {
     aside: S::Aside,
 }
 
-/// A place whose lock is held: the only way to its table.
+/// A place whose lock is held. Its table is used through this only; as its words are atomics, the compiler does not check
+/// that.
 struct Locked<'a, S: Shape> {
     guarded: Guard<'a, Guarded<S>>,
     table: Table<'a, S>,
@@ -142,7 +144,7 @@ impl<S: Shape> Store<S> {
         Ok(Store {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             tables: Tables::new(places)?,
-            places: (0..places).map(|_| Place::new(&rules)).collect(),
+            places: Place::several(places, &rules)?,
             current: Lock::new(rules),
             vacant: Vacant {
                 keys: AtomicUsize::new(size.max_keys),
@@ -188,12 +190,12 @@ impl<S: Shape> Store<S> {
     fn find_and_check(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
         match place.find(key) {
             Some(slot) => place.check_slot(slot, key, cost, now),
-            None => self.check_new(&mut place, key, now, cost),
+            None => self.check_new(&mut place, key, cost, now),
         }
     }
 
     #[cold]
-    fn check_new(&self, place: &mut Locked<'_, S>, key: Fingerprint, now: Time, cost: u32) -> Decision {
+    fn check_new(&self, place: &mut Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let checked = self.on_new(place, key, now, |limits, states, receipts| {
             let decision = check_list(limits, states, now, cost);
             if decision.allowed() && cost > 0 {
@@ -395,6 +397,13 @@ pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut R
 impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
 
 impl<S: Shape> Place<S> {
+    fn several(number: usize, rules: &Arc<Rules<S::Limit>>) -> Result<Box<[Place<S>]>, NoMemory> {
+        let mut places = Vec::new();
+        places.try_reserve_exact(number).map_err(|_| NoMemory)?;
+        places.extend((0..number).map(|_| Place::new(rules)));
+        Ok(places.into_boxed_slice())
+    }
+
     fn new(rules: &Arc<Rules<S::Limit>>) -> Place<S> {
         Place(Lock::new(Guarded {
             rules: Arc::clone(rules),
@@ -417,7 +426,7 @@ impl<S: Shape> Locked<'_, S> {
         S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
     }
 
-    /// May the key of a slot act, whatever comes of it?
+    /// The whole check of a key that is held: allowed, denied or free of cost.
     #[inline(never)]
     fn check_slot(&mut self, slot: usize, key: Fingerprint, cost: u32, now: Time) -> Decision {
         self.bring_up_to_date(slot, now);

@@ -1,5 +1,5 @@
 //! The locks and shared counts of the store: loom's when the model checker runs it. What a place's lock guards, and the
-//! `OnceLock` that makes a table, stay the standard library's.
+//! words of the tables, stay the standard library's: the model checker sees the locks, not the words.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};

@@ -49,14 +49,14 @@ impl Key {
         let mut now = self.start;
         // Take one, then all that is left, then one too many.
         if self.account.peek(&self.limits, now, 0).remaining() > 0 {
-            self.call(now, 1);
+            let _ = self.call(now, 1);
         }
         if paced && all > 2 {
-            self.call(now, 1);
+            let _ = self.call(now, 1);
         }
         let left = self.account.peek(&self.limits, now, 0).remaining();
         if left > 0 {
-            self.call(now, left);
+            let _ = self.call(now, left);
         }
         let denied = self.call(now, 1);
         // Come back one tick too soon, then when told.
@@ -72,14 +72,14 @@ impl Key {
                     now = too_soon.after(wait);
                 }
             }
-            self.call(now, 1);
+            let _ = self.call(now, 1);
         }
         let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
         if rested > now {
             let standing = self.account.peek(&self.limits, rested, 0);
             self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
         }
-        self.call(rested, all.saturating_add(1));
+        let _ = self.call(rested, all.saturating_add(1));
     }
 
     fn call(&mut self, now: Time, cost: u32) -> Decision {

@@ -81,7 +81,7 @@ fn raising_a_rate_never_denies_more() {
                 (old_made.remaining(&state, call.at), new_made.remaining(&changed, call.at));
             assert!(after >= before, "{old} to {new} at {call:?}: {before} became {after}");
             compared += 1;
-            old_made.check(&mut state, call.at, call.cost);
+            let _ = old_made.check(&mut state, call.at, call.cost);
         }
     }
     assert!(compared > 20_000, "only {compared}");
@@ -97,7 +97,7 @@ fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
         let (old_made, new_made) = (old.made_at(trace[0].at), new.made_at(trace[0].at));
         let mut state = AnyState::default();
         for call in &trace {
-            old_made.check(&mut state, call.at, call.cost);
+            let _ = old_made.check(&mut state, call.at, call.cost);
             let mut same = state.clone();
             old_made.adopt(&old_made, &mut same, still(call.at));
             assert_eq!(same, state, "{old}");

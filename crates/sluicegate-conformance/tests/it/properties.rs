@@ -1,6 +1,7 @@
 //! The promises, each on its own, over random limits and traces: no model is asked.
 
 use fastrand::Rng;
+use sluicegate::core::algorithm::NotCharged;
 use sluicegate::core::verbs::Verbs as _;
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
@@ -35,6 +36,22 @@ fn is_closed(limit: &Limit, at: Time) -> bool {
 
 fn later(at: Time, wait: Span) -> Option<Time> {
     Time::from_micros(at.as_micros() + wait.as_micros())
+}
+
+/// Most checks take a short way that works less out; the full one knows nothing of it.
+#[test]
+fn the_short_way_and_the_full_one_agree() {
+    let mut allowed = 0;
+    for_all(true, |limit, made, trace| {
+        let (mut short, mut full) = (AnyState::default(), AnyState::default());
+        for call in trace {
+            let answer = made.check(&mut short, call.at, call.cost);
+            let in_full = made.check_in_full(&mut full, call.at, call.cost, NotCharged::UNKNOWN);
+            assert_eq!(answer, in_full, "{limit}: {call:?}");
+            allowed += u64::from(answer.allowed());
+        }
+    });
+    assert!(allowed > 10_000, "{allowed}");
 }
 
 #[test]
@@ -85,7 +102,7 @@ fn a_denial_a_peek_and_a_cost_of_nothing_change_nothing() {
         let mut state = AnyState::default();
         for call in trace {
             let before = state.clone();
-            made.peek(&state, call.at, call.cost);
+            let _ = made.peek(&state, call.at, call.cost);
             let decision = made.check(&mut state, call.at, call.cost);
             // A log that has no entries yet may have been made room for.
             let is_same = before == state || before == AnyState::default() && made.is_idle(&state, call.at);

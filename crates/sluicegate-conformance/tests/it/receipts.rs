@@ -22,7 +22,7 @@ impl Key {
     }
 
     fn refund(&mut self, seconds: u64, cost: u32) {
-        self.account.refund(&self.limits, at(seconds), cost).unwrap();
+        let _ = self.account.refund(&self.limits, at(seconds), cost).unwrap();
     }
 
     fn cancel(&mut self, seconds: u64, receipt: Receipt) -> bool {

@@ -50,7 +50,12 @@ fn the_longest_wait_denies_and_the_first_of_equals() {
 #[test]
 #[should_panic(expected = "a state for each limit")]
 fn a_state_too_few_is_no_free_pass() {
-    check_list(&[made("token-bucket 1/s"), made("token-bucket 1/m")], &mut [AnyState::default()], at(0), 1);
+    let _ = check_list(
+        &[made("token-bucket 1/s"), made("token-bucket 1/m")],
+        &mut [AnyState::default()],
+        at(0),
+        1,
+    );
 }
 
 #[test]
@@ -58,8 +63,8 @@ fn a_state_too_few_is_no_free_pass() {
 fn an_account_keeps_to_its_list() {
     let limits = [made("token-bucket 1/s"), made("token-bucket 1/m")];
     let mut account = Account::default();
-    account.check(&limits, at(0), 1);
-    account.check(&limits[..1], at(0), 1);
+    let _ = account.check(&limits, at(0), 1);
+    let _ = account.check(&limits[..1], at(0), 1);
 }
 
 #[test]
@@ -102,7 +107,7 @@ fn what_is_not_offered_says_what_to_do_instead() {
     // One limit of a list is enough, and then none is given anything.
     let paced = [made("fixed-window 5/h"), made("pacer 1/s")];
     let mut account = Account::default();
-    account.check(&paced, at(0), 1);
+    let _ = account.check(&paced, at(0), 1);
     let said = account.refund(&paced, at(0), 1).unwrap_err().to_string();
     assert_eq!(
         said,

@@ -46,7 +46,7 @@ fn the_next_window_of_each_algorithm() {
     ] {
         let limits = [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH)];
         let mut account = Account::default();
-        account.check(&limits, Time::from_micros(noon).unwrap(), 1);
+        let _ = account.check(&limits, Time::from_micros(noon).unwrap(), 1);
         let next = account.next_window(&limits, Time::from_micros(now).unwrap());
         assert_eq!(next.as_micros(), expected, "{limit}");
     }

@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-/// How many keys a limiter holds unless told otherwise: at most 45 MB for limits with a state of 16 bytes. Less than one
-/// of them is taken at once, the rest as keys come.
+/// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
+/// 1 MB is taken at once, the rest as keys come.
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
 /// The most keys that a limiter can be told to hold.

@@ -26,7 +26,7 @@ pub enum BuildError {
         /// The most it can be.
         most: usize,
     },
-    /// The system has no memory for so many keys.
+    /// The system refused memory for so many keys. (It may also grant it now and lack it later.)
     NoMemory {
         /// How many.
         max_keys: usize,
@@ -74,10 +74,7 @@ impl fmt::Display for BuildError {
                 write!(f, "{name} is {value}; use {least} to {most}")
             }
             BuildError::NoMemory { max_keys } => {
-                write!(
-                    f,
-                    "there is no memory for {max_keys} keys, some 44 bytes each; use a smaller max_keys"
-                )
+                write!(f, "the system gives no memory for {max_keys} keys; use a smaller max_keys")
             }
         }
     }

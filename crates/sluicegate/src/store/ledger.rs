@@ -56,18 +56,18 @@ impl Ledger {
 
     /// Forgets the receipts of a key, and makes room for others. The key's charges stay.
     #[inline]
-    pub(super) fn void(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, receipts_left: &AtomicUsize) {
+    pub(super) fn void(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, vacant: &AtomicUsize) {
         if ledger.is_some() {
             let void = Ledger::take(ledger, key);
-            receipts_left.fetch_add(void.len(), Ordering::Relaxed);
+            vacant.fetch_add(void.len(), Ordering::Relaxed);
             Ledger::put(ledger, key, Receipts::default());
         }
     }
 
     /// Forgets all receipts.
-    pub(super) fn void_all(ledger: &mut Option<Box<Ledger>>, receipts_left: &AtomicUsize) {
+    pub(super) fn void_all(ledger: &mut Option<Box<Ledger>>, vacant: &AtomicUsize) {
         if let Some(void) = ledger.take() {
-            receipts_left.fetch_add(void.open, Ordering::Relaxed);
+            vacant.fetch_add(void.open, Ordering::Relaxed);
         }
     }
 
@@ -79,7 +79,7 @@ impl Ledger {
     /// Goes through the receipts of every key; `keep` drops those that nobody can want any more.
     pub(super) fn sweep(
         ledger: &mut Option<Box<Ledger>>,
-        receipts_left: &AtomicUsize,
+        vacant: &AtomicUsize,
         mut keep: impl FnMut(Fingerprint, &mut Receipts),
     ) {
         let Some(swept) = ledger else { return };
@@ -90,7 +90,7 @@ impl Ledger {
         });
         swept.open = swept.keys.values().map(Receipts::len).sum();
         swept.sweep_at = SWEEP_AT.max(2 * swept.open);
-        receipts_left.fetch_add(before - swept.open, Ordering::Relaxed);
+        vacant.fetch_add(before - swept.open, Ordering::Relaxed);
         if swept.keys.is_empty() {
             *ledger = None;
         }

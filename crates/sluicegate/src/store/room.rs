@@ -1,15 +1,17 @@
 //! Who makes room for a new key.
 //!
 //! ```text
-//! 1. a free slot, while the store holds fewer than max_keys; a neighbour may have to move
-//! 2. a key that has recovered: nobody can tell that it is gone
-//! 3. of those near the new key, the one that owes least, by the share of its limit that it has used; of equals, the one that recovers first
-//!    (or, if the store is to deny when it is full, nobody)
+//! 1. a free slot in one of the key's two buckets, while the store holds fewer than max_keys
+//! 2. a key there that has recovered: nobody can tell that it is gone
+//! 3. while it holds fewer, a slot made free by moving up to two keys to their other buckets
+//! 4. a key of the place that has recovered, if there can be one
+//! 5. of three keys and more around the new one, the one that owes least, by the share of its limit that it has used; of equals, the
+//!    one that recovers first (or, if the store is to deny when it is full, nobody)
 //! ```
 //!
 //! So a flood of new keys, each of which owes a little, takes the room of its own kind, and an offender at the limit
-//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes the same and the one that
-//! recovers first makes room: only `OnFull::Deny` helps there.
+//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes all of it once it has called, and the one
+//! that recovers first makes room: only `OnFull::Deny` helps there.
 
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
@@ -24,7 +26,7 @@ use std::mem;
 /// What a store that is full of keys that have not recovered does with a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnFull {
-    /// Among the keys near its place, the one that owes least makes room. For when new callers must get in; watch
+    /// Among the keys around it, the one that owes least makes room. For when new callers must get in; watch
     /// `evicted` in the [`crate::Stats`].
     #[default]
     Evict,
@@ -33,7 +35,7 @@ pub enum OnFull {
     Deny,
 }
 
-/// With as many at home, the one that owes least among them will do.
+/// Three to choose from keep an offender in his place (tests/it/bounded.rs); each more is another slot to read.
 const ENOUGH_TO_CHOOSE: usize = 3;
 
 /// How many keys may move to make a slot free: with one, 4 keys in 10 000 find no room in a store that is nearly full.
@@ -113,27 +115,27 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     /// A free slot, and the right to one more key.
-    fn claim_free(&self, key: Fingerprint, keys_left: &AtomicUsize) -> Option<usize> {
+    fn claim_free(&self, key: Fingerprint, vacant: &AtomicUsize) -> Option<usize> {
         // Only whoever may claim needs to look for a slot.
-        if keys_left.load(Ordering::Relaxed) == 0 {
+        if vacant.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.table.free(key).filter(|_| claim(keys_left))
+        self.table.free(key).filter(|_| claim(vacant))
     }
 
     /// The same where both buckets are full: keys of theirs move to their other buckets.
     fn claim_by_moving(
         &mut self,
         buckets: [Bucket; 2],
-        keys_left: &AtomicUsize,
+        vacant: &AtomicUsize,
         pinned: &[usize],
     ) -> Option<usize> {
-        if !claim(keys_left) {
+        if !claim(vacant) {
             return None;
         }
         let slot = self.make_free(buckets, pinned);
         if slot.is_none() {
-            keys_left.fetch_add(1, Ordering::Relaxed);
+            vacant.fetch_add(1, Ordering::Relaxed);
         }
         slot
     }

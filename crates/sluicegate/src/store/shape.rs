@@ -304,6 +304,8 @@ impl Shape for Lists {
         if state.len() != limits {
             // Unseen, or from a list of another length, which a change of limits has just brought.
             let mut states = mem::take(state).into_vec();
+            // A box is as large as what it holds: room for more would be copied away, and leave a hole.
+            states.reserve_exact(limits.saturating_sub(states.len()));
             states.resize_with(limits, AnyState::default);
             *state = states.into_boxed_slice();
         }

@@ -1,7 +1,7 @@
 //! One place's table: 256 slots that are found by a fingerprint.
 //!
 //! In plain words: 64 buckets of 4 slots. A fingerprint names two of them, the key's home and another; the key is in
-//! one of the two or nowhere. It goes home while there is room, and there it has a favourite slot.
+//! one of the two or nowhere. It goes home while there is room, and there it has two favourite slots, in one cache line.
 //!
 //! ```text
 //! bucket  [slot][slot][slot][slot]                         two cache lines with slots of 32 bytes
@@ -12,10 +12,11 @@
 //! Promise    A look-up reads one cache line for most keys, and two buckets at the most: no chain, no probe that grows, no
 //!            tombstones. Nothing is ever rehashed: a table has all the slots it will ever have. At most two keys move,
 //!            to their other buckets, when a new one finds both of its own full.
-//! Room       A place is meant for 192 keys. When a store holds its max_keys, 7 of 8 keys are at home, and fewer than 1 in
-//!            10 000 finds no room though another could be held, as tests/it/bounded.rs counts.
+//! Room       A place is meant for 192 keys. When a store holds its max_keys, some 6 of 7 keys are at home and 3 of 4 in a
+//!            favourite slot (by simulation), and fewer than 1 in 10 000 finds no room though another could be held, as
+//!            tests/it/bounded.rs counts.
 //! Threads    Whatever is done is done by whoever holds the place's lock. The words are atomics because the tables lie in
-//!            one piece, which no lock owns.
+//!            one piece, which no lock owns; relaxed ones, as the lock orders them.
 //! ```
 //!
 //! Why our own: the maps we know move all their keys when they grow (a pause of seconds at ten million), or follow a
@@ -25,7 +26,7 @@
 
 use super::NoMemory;
 use super::shape::Shape;
-use crate::key::Fingerprint;
+use crate::key::{Fingerprint, VERSION_BITS};
 use bytemuck::allocation::try_zeroed_slice_box;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -38,9 +39,8 @@ pub(super) const KEYS_A_PLACE: usize = if cfg!(loom) { 1 } else { 192 };
 pub(super) const SLOTS: usize = BUCKETS * BUCKET;
 const BUCKETS: usize = 64;
 const BUCKET: usize = 4;
-/// The byte of a slot's fingerprint that holds the version of its rules instead.
-const VERSION_BITS: u64 = 0xff;
-const CACHE_LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
+const CACHE_LINE_WORDS: usize = CACHE_LINE_BYTES / size_of::<AtomicU64>();
 
 /// The tables of all places, in one piece. It is asked for as zeros, which the operating system gives page by page when
 /// they are first touched.
@@ -75,9 +75,10 @@ impl<S: Shape> Tables<S> {
     /// # Errors
     /// When there is not so much memory.
     pub(super) fn new(places: usize) -> Result<Tables<S>, NoMemory> {
-        let words = places.checked_mul(Self::WORDS_A_PLACE).and_then(|words| words.checked_add(CACHE_LINE));
+        let words =
+            places.checked_mul(Self::WORDS_A_PLACE).and_then(|words| words.checked_add(CACHE_LINE_WORDS));
         let words: Box<[AtomicU64]> = try_zeroed_slice_box(words.ok_or(NoMemory)?).map_err(|()| NoMemory)?;
-        let skipped = words.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
+        let skipped = words.as_ptr().align_offset(CACHE_LINE_BYTES).min(CACHE_LINE_WORDS);
         Ok(Tables { words, skipped, shape: PhantomData })
     }
 
@@ -149,7 +150,7 @@ impl<'a, S: Shape> Table<'a, S> {
         self.slot(slot).low_and_version.store(key.low | u64::from(version), Ordering::Relaxed);
     }
 
-    /// Frees a slot.
+    /// Frees a slot. Its state is the caller's to clear.
     pub(super) fn clear(self, slot: usize) {
         self.slot(slot).high.store(0, Ordering::Relaxed);
         self.slot(slot).low_and_version.store(0, Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl<'a, S: Shape> Table<'a, S> {
         }
     }
 
-    /// Whose homes are not where they are.
+    /// The homes of keys that are in their other bucket.
     pub(super) fn strays(self) -> Strays {
         let mut strays = Strays::default();
         self.held().for_each(|slot| strays.note(slot, self.key(slot)));

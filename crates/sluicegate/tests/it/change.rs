@@ -58,13 +58,13 @@ fn limits_can_change_a_thousand_times() {
 #[test]
 fn a_state_is_read_through_every_version() {
     let (one, _) = limiter("fixed-window 10/day");
-    one.check_cost("k", 4);
+    let _ = one.check_cost("k", 4);
     one.change("fixed-window 10/h").unwrap();
     one.change("fixed-window 10/day").unwrap();
     assert_eq!(one.peek("k", 0).remaining(), 10);
     let list = Limiter::builder(["fixed-window 10/day", "min-interval 1us"]).clock(ManualClock::default());
     let list = list.build().unwrap();
-    list.check_cost("k", 1);
+    let _ = list.check_cost("k", 1);
     list.change(["token-bucket 10/s", "min-interval 1us"]).unwrap();
     list.change(["fixed-window 10/day", "token-bucket 9/s"]).unwrap();
     assert_eq!(list.peek("k", 0).remaining(), 9);
@@ -76,7 +76,7 @@ fn lists_may_grow_and_shrink() {
     let clock = ManualClock::default();
     let builder = Limiter::builder(["fixed-window 10/day", "token-bucket 1/s burst=10"]).clock(clock);
     let limiter = builder.build().unwrap();
-    limiter.check_cost("k", 4);
+    let _ = limiter.check_cost("k", 4);
     limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30", "sliding-log 5/60s"]).unwrap();
     assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log is new");
     assert!(limiter.check_cost("k", 5).allowed());
@@ -87,7 +87,7 @@ fn lists_may_grow_and_shrink() {
 #[test]
 fn another_kind_of_state_needs_another_limiter() {
     let (limiter, _) = limiter("token-bucket 1/s burst=10");
-    limiter.check_cost("k", 4);
+    let _ = limiter.check_cost("k", 4);
     for limits in
         [vec!["sliding-log 5/60s"], vec!["leaky-bucket 1/s"], vec!["token-bucket 1/s", "fixed-window 5/h"]]
     {
@@ -136,7 +136,7 @@ fn receipts_of_keys_that_are_gone_are_void_too() {
     let limiter = builder.clock(clock.clone()).build().unwrap();
     let receipt = limiter.reserve("a", 5, Duration::ZERO).unwrap().keep().unwrap();
     clock.advance(Duration::from_secs(10));
-    limiter.check("b");
+    let _ = limiter.check("b");
     limiter.change("token-bucket 2/s burst=10").unwrap();
     assert!(!limiter.settle(receipt, 9));
     assert!(

@@ -89,7 +89,7 @@ fn an_evicted_key_takes_its_receipts_along() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("fixed-window 10/h").max_keys(1).clock(clock).build().unwrap();
     let receipt = limiter.reserve("first", 1, Duration::ZERO).unwrap().keep().unwrap();
-    limiter.check_cost("second", 5);
+    let _ = limiter.check_cost("second", 5);
     assert!(!limiter.holds("first") && !limiter.cancel(receipt));
 }
 
@@ -101,7 +101,7 @@ fn a_receipt_outlives_a_recovered_key() {
     let limiter = builder.build().unwrap();
     let receipt = limiter.reserve("first", 1, Duration::ZERO).unwrap().keep().unwrap();
     clock.advance(SECOND);
-    limiter.check("second");
+    let _ = limiter.check("second");
     assert!(!limiter.holds("first"));
     clock.advance(SECOND);
     assert!(limiter.settle(receipt, 5));
@@ -180,7 +180,7 @@ fn a_settlement_without_room_does_not_keep_its_receipt() {
     let limiter = builder.on_full(OnFull::Deny).clock(clock.clone()).build().unwrap();
     let reserved = limiter.reserve("a", 5, Duration::ZERO).unwrap();
     clock.advance(10 * SECOND);
-    limiter.check("b");
+    let _ = limiter.check("b");
     assert!(!reserved.settle(9));
     assert!(limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed());
 }

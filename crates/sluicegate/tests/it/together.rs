@@ -40,7 +40,7 @@ fn the_same_key_twice_is_one_key_with_both_costs() {
     );
 }
 
-/// Keys of one place and of many, more of them than a group has slots.
+/// Keys of one place and of many, more of them than a bucket has slots.
 #[test]
 fn many_keys_of_one_limiter() {
     for limits in ["fixed-window 3/h", "sliding-log 3/60s"] {
