@@ -145,7 +145,7 @@ pub trait Algorithm {
 /// How much a key owes: a store that has to forget somebody forgets who owes least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Debt {
-    /// The share of its limit that it has used, of 2^32; a bucket by itself may say more after debt.
+    /// The share of its limit that it has used, of 2^32; a bucket's may be more after debt.
     pub share: u64,
     /// How long until it has recovered. It decides between those whose share is the same.
     pub recovers_in: Span,

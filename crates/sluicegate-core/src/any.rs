@@ -1,6 +1,6 @@
 //! Any limit, when which one is known only at run time: from a line of text, a configuration, a request.
 
-use crate::algorithm::{Algorithm, Verb, Waiting};
+use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
 use crate::cell_limit::CellLimit;
 use crate::decision::Decision;
@@ -35,6 +35,14 @@ impl Default for AnyState {
 }
 
 impl AnyState {
+    /// Whether this is a key that has never called, under whatever limit.
+    pub fn is_unseen(&self) -> bool {
+        match self {
+            AnyState::Cell(cell) => *cell == Cell::UNSEEN,
+            AnyState::Log(log) => **log == Log::EMPTY,
+        }
+    }
+
     /// The cell; a fresh one in place of a log, which no limit with a cell has left.
     fn cell(&self) -> &Cell {
         match self {
@@ -186,6 +194,13 @@ impl Algorithm for AnyLimit {
         match self {
             AnyLimit::Cell(limit) => limit.next_window(state.cell(), now),
             AnyLimit::Log(limit) => limit.next_window(state.log(), now),
+        }
+    }
+
+    fn debt(&self, state: &AnyState, now: Time) -> Option<Debt> {
+        match self {
+            AnyLimit::Cell(limit) => limit.debt(state.cell(), now),
+            AnyLimit::Log(limit) => limit.debt(state.log(), now),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Any limit whose state is a [`Cell`], when which one is known only at run time: every algorithm but the log.
 
-use crate::algorithm::{Algorithm, Verb, Waiting};
+use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
@@ -132,6 +132,10 @@ impl Algorithm for CellLimit {
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
         self.inside().is_idle(state, now)
+    }
+
+    fn debt(&self, state: &Cell, now: Time) -> Option<Debt> {
+        self.inside().debt(state, now)
     }
 
     /// A limit whose algorithm changed starts afresh.

@@ -387,7 +387,9 @@ impl<B: Bucket> Algorithm for B {
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Good to a 2^15th, or to a microsecond; the time to recover tells the rest.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
-        Some(Debt { share, recovers_in: Span::from_micros(ahead.up()) })
+        // As for `is_idle`: one that was given something back while others are still filling waits for them.
+        let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
+        Some(Debt { share, recovers_in: Span::from_micros(recovered.up()) })
     }
 
     /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of a microsecond, which

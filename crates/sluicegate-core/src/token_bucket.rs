@@ -96,12 +96,15 @@ impl Bucket for TokenBucket {
 }
 
 impl TokenBucket {
+    #[inline]
+    fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
+        self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| self.filling(tokens, since(start)))
+    }
+
     /// Out of the way of a check: most keys have called before.
     #[cold]
-    fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
-        self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| {
-            self.gcra.with_used(self.gcra.burst() - tokens, since(start))
-        })
+    fn filling(&self, tokens: u32, since: Time) -> Cell {
+        self.gcra.with_used(self.gcra.burst() - tokens, since)
     }
 }
 

@@ -471,11 +471,17 @@ impl<S: Shape> Locked<'_, S> {
         S::update(self.kept(slot), mem::take);
     }
 
+    /// Whether a slot's state was written by limits that have changed since.
+    #[inline]
+    fn is_old(&self, slot: usize) -> bool {
+        self.table.slot(slot).version() != self.guarded.rules.version()
+    }
+
     /// Lets the current limits read what older ones have left in a slot.
     #[inline]
     fn bring_up_to_date(&mut self, slot: usize, now: Time) {
         self.guarded.latest = now.max(self.guarded.latest);
-        if self.table.slot(slot).version() != self.guarded.rules.version() {
+        if self.is_old(slot) {
             self.adopt(slot, now);
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// 1 MB is taken at once, the rest as keys come.
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
-/// The most keys that a limiter can be told to hold.
+/// The most keys that a limiter can be told to hold. Two thirds of a byte for each are taken at once.
 pub const MAX_KEYS_MAX: usize = 1_000_000_000;
 
 /// How many receipts may be open at once unless told otherwise. Each takes some 200 bytes.

@@ -20,7 +20,8 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
-use sluicegate_core::{Span, Time};
+use sluicegate_core::pile::Times;
+use sluicegate_core::{Algorithm as _, Span, Time};
 use std::mem;
 
 /// What a store that is full of keys that have not recovered does with a new one.
@@ -171,8 +172,8 @@ impl<S: Shape> Locked<'_, S> {
         let (table, mut look) = (self.table, Look::default());
         let may_leave = |slot: &usize| !pinned.contains(slot);
         self.look_at(table.held().filter(may_leave), now, &mut look);
-        // Who is pinned was not looked at.
-        if look.recovered.is_none() && pinned.is_empty() {
+        // Who is pinned was not looked at; and when one recovers that has yet to meet new limits depends on when it does.
+        if look.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot)) {
             self.guarded.none_recovers_before = now.after(look.soonest);
         }
         self.guarded.strays = table.strays();
@@ -227,8 +228,21 @@ impl<S: Shape> Locked<'_, S> {
     /// How much a slot's key owes; nothing if it has recovered.
     #[inline]
     fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
+        if self.is_old(slot) {
+            return self.debt_by_new_limits(slot, now);
+        }
         let Guarded { rules, aside, .. } = &mut *self.guarded;
-        let found = self.table.slot(slot);
-        S::debt(Kept { words: found.state, aside, slot }, rules.limits_of(found.version()), now)
+        S::debt(Kept { words: self.table.slot(slot).state, aside, slot }, &rules.limits, now)
+    }
+
+    /// The same for a key that has not met the current limits: as if it met them now. It does so only with its next call.
+    #[cold]
+    fn debt_by_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
+        let (times, version) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).version());
+        let mut state = S::read(self.kept(slot), Clone::clone);
+        let rules = &self.guarded.rules;
+        rules.adopt::<S>(&mut state, version, times);
+        let both = rules.limits.iter().zip(S::seen(&state));
+        both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
     }
 }

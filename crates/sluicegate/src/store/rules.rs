@@ -49,16 +49,6 @@ impl<A: Algorithm + Clone> Rules<A> {
         Rules { limits, any, version: older.version + 1, older: Some(older) }
     }
 
-    /// The limits of a version.
-    pub(super) fn limits_of(&self, version: u8) -> &[A] {
-        let mut rules = self;
-        while rules.version != version {
-            let Some(older) = &rules.older else { break };
-            rules = older;
-        }
-        &rules.limits
-    }
-
     /// Reads a state that a version left, through all versions up to this one.
     pub(super) fn adopt<S: Shape<Limit = A>>(&self, state: &mut S::State, version: u8, times: Times) {
         let Some(older) = self.older.as_ref().filter(|_| self.version != version) else { return };

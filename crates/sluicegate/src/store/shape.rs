@@ -317,7 +317,7 @@ impl Shape for Lists {
     }
 
     fn is_unseen(state: &Box<[AnyState]>) -> bool {
-        state.iter().all(|state| *state == AnyState::default())
+        state.iter().all(AnyState::is_unseen)
     }
 
     fn lend(mut state: Box<[AnyState]>, limits: usize) -> Vec<AnyState> {

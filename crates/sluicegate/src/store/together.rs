@@ -11,7 +11,7 @@ use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
 use sluicegate_core::several::{self, Part, peek_all};
-use sluicegate_core::{AnyLimit, AnyState, Decision, Time};
+use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::mem;
 use std::sync::Arc;
 
@@ -48,6 +48,9 @@ pub(crate) trait LockedAny {
 
     /// Whether a new key may find no room here.
     fn may_refuse(&self) -> bool;
+
+    /// How many keys the store holds at the most.
+    fn max_keys(&self) -> usize;
 
     /// Gives up the room that was made for a key.
     fn give_up(&mut self, slot: usize);
@@ -124,6 +127,14 @@ fn make_room(
     place_of: &impl Fn(&Call<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
+    // More keys than a store can hold at once will not fit, whoever leaves: so nobody has to.
+    for call in calls {
+        let place = place_of(call);
+        let (store, needed) = (call.whereabouts().store, calls.iter().filter(|other| other.cost > 0));
+        if needed.filter(|other| other.whereabouts().store == store).count() > places[place].max_keys() {
+            return Err(places[place].denial(Full(Span::MAX)));
+        }
+    }
     let mut made: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = (0..calls.len()).collect();
     new.retain(|index| calls[*index].cost > 0 && lent[*index].slot.is_none());
@@ -215,6 +226,10 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
 
     fn may_refuse(&self) -> bool {
         self.store.on_full == OnFull::Deny
+    }
+
+    fn max_keys(&self) -> usize {
+        self.store.max_keys
     }
 
     fn give_up(&mut self, slot: usize) {

@@ -170,6 +170,80 @@ fn whoever_recovers_makes_room_for_anyone() {
     }
 }
 
+/// What gives a stranger nothing takes nobody's room, whatever the limits are.
+#[test]
+fn a_refund_to_a_stranger_evicts_nobody() {
+    for limits in [
+        vec!["sliding-log 5/60s"],
+        vec!["sliding-log 5/60s", "token-bucket 10/h"],
+        vec!["sliding-window 5/60s", "token-bucket 10/h"],
+        vec!["fixed-window 5/60s", "sliding-log 10/h"],
+    ] {
+        let builder = Limiter::builder(limits.as_slice()).max_keys(1).clock(ManualClock::default());
+        let limiter = builder.build().unwrap();
+        assert!(limiter.check_cost("offender", 5).allowed());
+        assert!(limiter.refund("stranger", 1).unwrap().allowed());
+        assert!(!limiter.holds("stranger") && !limiter.check("offender").allowed(), "{limits:?}");
+        assert_eq!((limiter.stats().keys, limiter.stats().evicted), (1, 0), "{limits:?}");
+    }
+}
+
+/// Who has recovered is judged by the limits that the key would meet: they may count what the old ones did not, or forget
+/// what they did.
+#[test]
+fn after_a_change_room_is_made_by_the_new_limits() {
+    let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
+    assert!(limiter.check_cost("a", 5).allowed());
+    limiter.change("sliding-log 5/1h").unwrap();
+    clock.advance(Duration::from_secs(10));
+    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count again");
+
+    let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
+    assert!(limiter.check_cost("a", 5).allowed());
+    limiter.change("fixed-window 5/1s").unwrap();
+    assert!(limiter.check("b").allowed() && !limiter.holds("a"), "it would start afresh");
+}
+
+/// Whether someone may have recovered is not known for good while keys have yet to meet new limits.
+#[test]
+fn who_recovers_sooner_by_new_limits_makes_room_first() {
+    for round in 0..50 {
+        let (limiter, clock) = limiter("token-bucket 10/10h", 150, OnFull::Evict);
+        (0..150).for_each(|key| {
+            assert!(limiter.check_cost((round, key), if key < 20 { 5 } else { 10 }).allowed());
+        });
+        limiter.change("token-bucket 10/1h").unwrap();
+        assert!(limiter.check_cost("first", 10).allowed());
+        assert_eq!(limiter.stats().evicted, 1);
+        // Some meet the new limits now, and will have recovered in half an hour.
+        let held = (0..20).filter(|key| limiter.holds((round, *key)));
+        held.for_each(|key| assert!(!limiter.check_cost((round, key), 10).allowed()));
+        clock.advance(Duration::from_secs(1_900));
+        assert!(limiter.check_cost("second", 10).allowed());
+        assert_eq!(limiter.stats().evicted, 1, "round {round}");
+    }
+}
+
+/// A bucket that was given something back while it was filling has recovered when all others are full too.
+#[test]
+fn a_full_store_tells_the_truth_about_buckets_that_fill() {
+    for limits in [
+        vec!["token-bucket 1/1s burst=100 initial=0"],
+        vec!["token-bucket 1/1s burst=100 initial=0", "fixed-window 1000/d"],
+    ] {
+        let clock = ManualClock::default();
+        let builder =
+            Limiter::builder(limits.as_slice()).max_keys(1).on_full(OnFull::Deny).clock(clock.clone());
+        let limiter = builder.build().unwrap();
+        clock.advance(Duration::from_secs(10));
+        assert!(limiter.check("a").allowed());
+        assert!(limiter.refund("a", 50).unwrap().allowed());
+        let Some(RetryAfter::After(wait)) = limiter.check("b").retry_after() else { panic!("{limits:?}") };
+        let then = limiter.now().after(wait);
+        assert!(limiter.check_at("b", 1, then).allowed(), "{limits:?}: not after {wait}");
+    }
+}
+
 /// Keys of the same call are not looked at for room, but are not forgotten either.
 #[test]
 fn who_was_in_the_same_call_may_make_room_later() {

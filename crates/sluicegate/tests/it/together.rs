@@ -115,3 +115,17 @@ fn a_denied_call_evicts_nobody() {
     assert!(!check_all(&[evicting.on("n", 1), denying.on("m", 1)]).unwrap().allowed());
     assert!(!evicting.check("offender").allowed());
 }
+
+/// More keys than one of the limiters holds never fit, so nobody leaves another one for them.
+#[test]
+fn a_call_that_cannot_fit_evicts_nobody() {
+    let [one, other] = [(), ()].map(|()| {
+        let builder = Limiter::builder("token-bucket 5/1h").max_keys(1).clock(ManualClock::default());
+        builder.build().unwrap()
+    });
+    assert!(one.check_cost("offender", 5).allowed() && other.check_cost("held", 5).allowed());
+    let denied = check_all(&[one.on("new", 1), other.on("x", 1), other.on("y", 1)]).unwrap();
+    assert_eq!(denied.retry_after(), Some(RetryAfter::Never));
+    assert!(!one.check("offender").allowed() && !other.check("held").allowed());
+    assert_eq!((one.stats().evicted, other.stats().evicted), (0, 0));
+}
