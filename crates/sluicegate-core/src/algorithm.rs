@@ -118,9 +118,16 @@ pub trait Algorithm {
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn try_charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Result<Charged, NotCharged> {
         let remaining = remaining_after(self.remaining(state, now), cost)?;
+        Ok(self.take_cost(state, now, cost, remaining))
+    }
+
+    /// Takes the cost of a call that is allowed and leaves so much remaining.
+    #[doc(hidden)]
+    #[inline]
+    fn take_cost(&self, state: &mut Self::State, now: Time, cost: u32, remaining: u32) -> Charged {
         let delay = self.delay(state, now);
         let reset_after = self.charge(state, now, cost);
-        Ok(Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay })
+        Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay }
     }
 
     /// The one decision there is: allowed, denied or free of cost.
@@ -136,9 +143,7 @@ pub trait Algorithm {
         if cost == 0 {
             return Decision::yes(self.standing_with(state, now, remaining), Span::ZERO);
         }
-        let delay = self.delay(state, now);
-        let reset_after = self.charge(state, now, cost);
-        Decision::yes(Standing { limit: self.limit(), remaining: remaining - cost, reset_after }, delay)
+        self.take_cost(state, now, cost, remaining - cost).into()
     }
 }
 

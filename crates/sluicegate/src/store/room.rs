@@ -5,13 +5,13 @@
 //! 2. a key there that has recovered: nobody can tell that it is gone
 //! 3. while it holds fewer, a slot made free by moving up to two keys to their other buckets
 //! 4. a key of the place that has recovered, if there can be one
-//! 5. of three keys and more around the new one, the one that owes least, by the share of its limit that it has used; of equals, the
-//!    one that recovers first (or, if the store is to deny when it is full, nobody)
+//! 5. of three keys and more around the new one, the one that owes least, by the share of its limit that it has used;
+//!    of equals, the one that recovers first (or, if the store is to deny when it is full, nobody)
 //! ```
 //!
 //! So a flood of new keys, each of which owes a little, takes the room of its own kind, and an offender at the limit
-//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes all of it once it has called, and the one
-//! that recovers first makes room: only `OnFull::Deny` helps there.
+//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes all of it once it has called,
+//! and the one that recovers first makes room: only `OnFull::Deny` helps there.
 
 use super::ledger::Ledger;
 use super::shape::{Kept, Shape};
@@ -21,7 +21,7 @@ use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
 use sluicegate_core::pile::Times;
-use sluicegate_core::{Algorithm as _, Span, Time};
+use sluicegate_core::{Span, Time};
 use std::mem;
 
 /// What a store that is full of keys that have not recovered does with a new one.
@@ -242,7 +242,6 @@ impl<S: Shape> Locked<'_, S> {
         let mut state = S::read(self.kept(slot), Clone::clone);
         let rules = &self.guarded.rules;
         rules.adopt::<S>(&mut state, version, times);
-        let both = rules.limits.iter().zip(S::seen(&state));
-        both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
+        S::debt_of(&state, &rules.limits, now)
     }
 }

@@ -43,12 +43,16 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// When nothing was taken, or not even tried.
+    /// Several limits have no such short way: they are only charged when all of them agree.
+    #[inline]
     fn try_charge(
-        kept: Kept<'_, Self>,
-        limits: &[Self::Limit],
-        now: Time,
-        cost: u32,
-    ) -> Result<Charged, NotCharged>;
+        _kept: Kept<'_, Self>,
+        _limits: &[Self::Limit],
+        _now: Time,
+        _cost: u32,
+    ) -> Result<Charged, NotCharged> {
+        Err(NotCharged::UNKNOWN)
+    }
 
     /// Checks all limits, whatever comes of it.
     fn check_in_full(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Decision {
@@ -60,10 +64,13 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
 
     /// How much a slot's key owes under its limits; `None` if it has recovered.
     fn debt(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
-        Self::read(kept, |state| {
-            let both = limits.iter().zip(Self::seen(state));
-            both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
-        })
+        Self::read(kept, |state| Self::debt_of(state, limits, now))
+    }
+
+    /// The same for a state that is in no slot.
+    fn debt_of(state: &Self::State, limits: &[Self::Limit], now: Time) -> Option<Debt> {
+        let both = limits.iter().zip(Self::seen(state));
+        both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
     }
 
     /// The states of a key that has called; perhaps none of one that has not.
@@ -279,17 +286,6 @@ impl Shape for Lists {
 
     fn limit(limit: &AnyLimit) -> Option<AnyLimit> {
         Some(limit.clone())
-    }
-
-    /// Several limits are only charged when all of them agree.
-    #[inline]
-    fn try_charge(
-        _kept: Kept<'_, Lists>,
-        _limits: &[AnyLimit],
-        _now: Time,
-        _cost: u32,
-    ) -> Result<Charged, NotCharged> {
-        Err(NotCharged::UNKNOWN)
     }
 
     fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {
