@@ -23,6 +23,7 @@ use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
 use sluicegate_core::sliding_log::SlidingLog;
 use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::time::{DAY, YEAR};
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{AnyLimit, CellLimit, Rate, Span, Time};
 use std::sync::Arc;
@@ -174,6 +175,41 @@ impl Limit {
             Spec::FixedWindow { .. } => "fixed-window",
             Spec::SlidingLog { .. } => "sliding-log",
             Spec::SlidingWindow { .. } => "sliding-window",
+        }
+    }
+
+    /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`.
+    pub fn count(&self) -> u32 {
+        match &self.spec {
+            Spec::TokenBucket { rate, .. }
+            | Spec::LeakyBucket { rate, .. }
+            | Spec::Pacer { rate, .. }
+            | Spec::SlidingLog { rate, .. }
+            | Spec::SlidingWindow { rate } => rate.count(),
+            Spec::FixedWindow { count, .. } => *count,
+            Spec::MinInterval { .. } => 1,
+        }
+    }
+
+    /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
+    /// days, a year 365.
+    pub fn period(&self) -> Span {
+        match &self.spec {
+            Spec::TokenBucket { rate, .. }
+            | Spec::LeakyBucket { rate, .. }
+            | Spec::Pacer { rate, .. }
+            | Spec::SlidingLog { rate, .. }
+            | Spec::SlidingWindow { rate } => rate.period(),
+            Spec::FixedWindow { windows, .. } => match windows {
+                WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => *period,
+                WindowSpec::Calendar { unit, .. } => Span::from_micros(match unit {
+                    CalendarUnit::Day => DAY,
+                    CalendarUnit::Week => 7 * DAY,
+                    CalendarUnit::Month => 30 * DAY,
+                    CalendarUnit::Year => YEAR,
+                }),
+            },
+            Spec::MinInterval { interval } => *interval,
         }
     }
 

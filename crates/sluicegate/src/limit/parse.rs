@@ -1,42 +1,23 @@
 //! Reads the grammar. Every refusal points at the word and says what to write instead.
 
-use super::error::{LimitError, shown};
+use super::error::LimitError;
 use super::{Bounds, Initial, Limit, Spec, WindowSpec};
 use crate::calendar::{CalendarUnit, Zone};
+use crate::grammar::{Mistake, Options, Period, count_and_period, name, quoted, rate, span};
 use jiff::Timestamp;
-use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_count};
-use sluicegate_core::time::{DAY, SECOND};
+use sluicegate_core::bounds::checked_count;
+use sluicegate_core::time::DAY;
 use sluicegate_core::{Rate, Span, Time};
 use std::str::FromStr;
 
 /// The longest text that can be a limit, in bytes. The longest sensible one is below 100.
 const TEXT_MAX: usize = 256;
 
-const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
-
 impl FromStr for Limit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<Limit, LimitError> {
         limit(text, Bounds::default())
-    }
-}
-
-/// What is wrong and what to write instead.
-struct Mistake {
-    problem: String,
-    advice: String,
-}
-
-impl Mistake {
-    fn new(problem: impl Into<String>, advice: impl Into<String>) -> Mistake {
-        Mistake { problem: problem.into(), advice: advice.into() }
-    }
-}
-
-impl From<OutOfBounds> for Mistake {
-    fn from(out: OutOfBounds) -> Mistake {
-        Mistake::new(out.problem(), out.advice())
     }
 }
 
@@ -66,19 +47,19 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
     match algorithm {
         "min-interval" => {
             let interval = interval(measure)?;
-            Options::read(algorithm, words)?.refuse_the_rest()?;
+            Options::read(takes(algorithm), words)?.refuse_the_rest()?;
             Ok(Spec::MinInterval { interval })
         }
         "fixed-window" => {
             let (count, period) = count_and_period(measure)?;
-            let mut options = Options::read(algorithm, words)?;
+            let mut options = Options::read(takes(algorithm), words)?;
             let windows = windows(period, &mut options)?;
             options.refuse_the_rest()?;
             Ok(Spec::FixedWindow { count: checked_count("count", count, 1)?, windows })
         }
         _ => {
             let rate = rate(measure)?;
-            let mut options = Options::read(algorithm, words)?;
+            let mut options = Options::read(takes(algorithm), words)?;
             let spec = match algorithm {
                 "token-bucket" => token_bucket(rate, &mut options)?,
                 "leaky-bucket" => Spec::LeakyBucket {
@@ -96,34 +77,11 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
 }
 
 fn algorithm(word: &str) -> Result<&'static str, Mistake> {
-    if let Some(known) = Limit::ALGORITHMS.into_iter().find(|known| *known == word) {
-        return Ok(known);
-    }
-    let all = Limit::ALGORITHMS.join(" ");
     if let "smooth" | "concurrency" = word {
-        return Err(Mistake::new(
-            format!("{word} is not available in this version"),
-            format!("use one of {all}"),
-        ));
+        let problem = format!("{word} is not available in this version");
+        return Err(Mistake::new(problem, format!("use one of {}", Limit::ALGORITHMS.join(" "))));
     }
-    let spelled = word.to_ascii_lowercase().replace('_', "-");
-    let meant = Limit::ALGORITHMS.into_iter().find(|known| distance(known, &spelled) <= 2);
-    let advice = meant.map_or_else(|| format!("use {all}"), |meant| format!("did you mean {meant}?"));
-    Err(Mistake::new(format!("unknown algorithm {}", quoted(word)), advice))
-}
-
-/// How many letters have to be changed, added or dropped to turn one word into the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, b) in other.bytes().enumerate() {
-            let cheapest = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], cheapest);
-        }
-    }
-    row[other.len()]
+    name("algorithm", word, &Limit::ALGORITHMS)
 }
 
 fn count_all(options: &mut Options<'_>) -> Result<bool, Mistake> {
@@ -218,40 +176,6 @@ fn is_rfc_3339(word: &str) -> bool {
     shaped(date_time, "0000-00-00T00:00:00") && !date_time.ends_with("60") && fraction_fits && offset_fits
 }
 
-/// A period as it was written.
-#[derive(Clone, Copy)]
-enum Period<'a> {
-    Fixed { period: Span, is_one_day: bool, word: &'a str },
-    Calendar(CalendarUnit),
-}
-
-fn rate(measure: &str) -> Result<Rate, Mistake> {
-    match count_and_period(measure)? {
-        (count, Period::Fixed { period, .. }) => Ok(Rate::new(count, period)?),
-        (_, Period::Calendar(unit)) => Err(calendar_only(unit)),
-    }
-}
-
-fn calendar_only(unit: CalendarUnit) -> Mistake {
-    let days = match unit {
-        CalendarUnit::Day => "1d",
-        CalendarUnit::Week => "7d",
-        CalendarUnit::Month => "30d",
-        CalendarUnit::Year => "365d",
-    };
-    let problem = format!("{} is a calendar unit of fixed-window", quoted(&unit.to_string()));
-    Mistake::new(problem, format!("use {days}, or fixed-window"))
-}
-
-fn count_and_period(measure: &str) -> Result<(u64, Period<'_>), Mistake> {
-    let Some((count, period)) = measure.split_once('/') else {
-        let problem = format!("{} is not COUNT/PERIOD", quoted(measure));
-        return Err(Mistake::new(problem, "write how many in how long without a space, such as 5/60s"));
-    };
-    let count = number("count", count)?;
-    Ok((count, self::period(period)?))
-}
-
 fn interval(measure: &str) -> Result<Span, Mistake> {
     if measure.contains('/') {
         let problem = format!("{} is a rate, min-interval takes a duration", quoted(measure));
@@ -259,128 +183,7 @@ fn interval(measure: &str) -> Result<Span, Mistake> {
         let meant = meant.map_or_else(|_| "200ms".to_owned(), |micros| Span::from_micros(micros).to_string());
         return Err(Mistake::new(problem, format!("write min-interval {meant}")));
     }
-    match period(measure)? {
-        Period::Fixed { period, .. } => Ok(period),
-        Period::Calendar(unit) => Err(calendar_only(unit)),
-    }
-}
-
-/// `[N]UNIT`.
-fn period(word: &str) -> Result<Period<'_>, Mistake> {
-    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
-    let (number_word, unit) = word.split_at(digits);
-    if unit.starts_with(['.', '-', '+']) {
-        let problem = format!("period {} is not a whole number and a unit", quoted(word));
-        return Err(Mistake::new(problem, "use a smaller unit for parts, such as 1500ms for 1.5 s"));
-    }
-    let calendar = |unit| {
-        if number_word.is_empty() {
-            return Ok(Period::Calendar(unit));
-        }
-        let problem = format!("{} puts a number on a calendar unit", quoted(word));
-        let days = if unit == CalendarUnit::Week { ", or days such as 7d" } else { "" };
-        Err(Mistake::new(problem, format!("write {unit} alone{days}")))
-    };
-    let (size, is_day) = match unit {
-        "us" => (1, false),
-        "ms" => (1_000, false),
-        "s" | "second" | "seconds" => (SECOND, false),
-        "m" | "minute" | "minutes" => (60 * SECOND, false),
-        "h" | "hour" | "hours" => (3_600 * SECOND, false),
-        "d" | "day" | "days" => (DAY, true),
-        "week" | "weeks" => return calendar(CalendarUnit::Week),
-        "month" | "months" => return calendar(CalendarUnit::Month),
-        "year" | "years" => return calendar(CalendarUnit::Year),
-        "" => {
-            let problem = match word {
-                "" => "the period after / is missing".to_owned(),
-                _ => format!("{} has no unit", quoted(word)),
-            };
-            return Err(Mistake::new(problem, format!("add one of {UNITS}")));
-        }
-        _ => {
-            let meant = match unit {
-                "sec" | "secs" | "S" => "write s; ",
-                "min" | "mins" => "write m; ",
-                "hr" | "hrs" | "H" => "write h; ",
-                "D" => "write d; ",
-                "\u{b5}s" | "\u{3bc}s" => "write us; ",
-                _ => "",
-            };
-            return Err(Mistake::new(
-                format!("unknown unit {}", quoted(unit)),
-                format!("{meant}use {UNITS}"),
-            ));
-        }
-    };
-    let n = if number_word.is_empty() { Some(1) } else { number_word.parse::<u64>().ok() };
-    let Some((n, micros)) = n.and_then(|n| Some((n, n.checked_mul(size)?))) else {
-        let problem = format!("period {} is above the most, 3650d", shown(word));
-        return Err(Mistake::new(problem, "use at most 3650d"));
-    };
-    let is_one_day = is_day && n == 1;
-    Ok(Period::Fixed { period: Span::from_micros(micros), is_one_day, word })
-}
-
-/// A whole number of decimal digits.
-fn number(what: &str, word: &str) -> Result<u64, Mistake> {
-    if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
-        let problem = format!("{what} {} is not a whole number", quoted(word));
-        return Err(Mistake::new(problem, format!("use digits only, up to {COUNT_MAX}")));
-    }
-    word.parse().map_err(|_| {
-        let problem = format!("{what} {} is above the most, {COUNT_MAX}", shown(word));
-        Mistake::new(problem, "use a smaller number")
-    })
-}
-
-fn quoted(word: &str) -> String {
-    format!("\"{}\"", shown(word))
-}
-
-/// The `name=value` words.
-struct Options<'a> {
-    algorithm: &'static str,
-    given: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Options<'a> {
-    fn read(algorithm: &'static str, words: impl Iterator<Item = &'a str>) -> Result<Options<'a>, Mistake> {
-        let mut options: Vec<(&str, &str)> = Vec::new();
-        for word in words {
-            let Some((name, value)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-                return Err(Mistake::new(format!("{} is not an option", quoted(word)), takes(algorithm)));
-            };
-            if value.is_empty() {
-                return Err(Mistake::new(format!("{} has no value", quoted(word)), takes(algorithm)));
-            }
-            if options.iter().any(|(earlier, _)| *earlier == name) {
-                let problem = format!("{} is given twice", quoted(name));
-                return Err(Mistake::new(problem, "keep one of them"));
-            }
-            options.push((name, value));
-        }
-        Ok(Options { algorithm, given: options })
-    }
-
-    fn take(&mut self, name: &str) -> Option<&'a str> {
-        let place = self.given.iter().position(|(option, _)| *option == name)?;
-        Some(self.given.remove(place).1)
-    }
-
-    fn number(&mut self, name: &'static str, least: u32) -> Result<Option<u32>, Mistake> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        Ok(Some(checked_count(name, number(name, value)?, least)?))
-    }
-
-    fn refuse_the_rest(&self) -> Result<(), Mistake> {
-        match self.given.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                Err(Mistake::new(format!("unknown option {}", quoted(name)), takes(self.algorithm)))
-            }
-        }
-    }
+    span(measure)
 }
 
 /// The options of an algorithm.
