@@ -4,8 +4,10 @@
 
 use sluicegate::Limit;
 use sluicegate::core::{Account, Algorithm as _, Time};
-use sluicegate_sim::Replay;
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
+use sluicegate_sim::traffic::log::{Fields, Format};
+use sluicegate_sim::traffic::{Reading, TrafficError, csv, log as logs};
+use sluicegate_sim::{Replay, Traffic};
 
 /// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal to it and decides.
 pub(crate) fn limit(data: &[u8]) {
@@ -67,6 +69,42 @@ pub(crate) fn trace(data: &[u8]) {
             fields[3].is_empty(),
             "allowed has no retry_after, denied has one: {row}"
         );
+    }
+}
+
+/// Any bytes as what to read (the first line: key, time and cost, separated by `;`) and a log, or a trace: in every
+/// format each line is a call or broken, and what is broken is said in one printable line.
+pub(crate) fn log(data: &[u8]) {
+    let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
+    let (asked, log) = data.split_at(cut);
+    let log = log.get(1..).unwrap_or_default();
+    let asked = String::from_utf8_lossy(asked);
+    let mut asked = asked.split(';');
+    let key = asked.next().filter(|key| !key.is_empty()).unwrap_or("ip");
+    let fields = Fields::new(key, asked.next(), asked.next());
+    let lines = log.split(|&byte| byte == b'\n').count() as u64;
+    for strict in [false, true] {
+        let reading = Reading { strict, ..Reading::default() };
+        for format in [None, Some(Format::Common), Some(Format::Combined), Some(Format::Json)] {
+            is_traffic(logs::read(log, format, &fields, reading), lines, strict);
+        }
+        is_traffic(csv::read(log, reading), lines, strict);
+    }
+}
+
+fn is_traffic(result: Result<Traffic, TrafficError>, lines: u64, strict: bool) {
+    match result {
+        Err(error) => is_one_line(&error.to_string()),
+        Ok(traffic) => {
+            let broken = traffic.broken();
+            assert!(!traffic.calls().is_empty());
+            assert!(traffic.calls().len() as u64 + broken.count <= lines, "no line is counted twice");
+            assert!(!strict || broken.count == 0);
+            for line in &broken.first {
+                assert!((1..=lines).contains(&line.line), "{line}");
+                is_one_line(&line.to_string());
+            }
+        }
     }
 }
 

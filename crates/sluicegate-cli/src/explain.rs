@@ -5,8 +5,8 @@ mod words;
 
 use crate::Problem;
 use crate::args::ExplainArgs;
-use crate::human::TIE;
 use sluicegate::Limit;
+use sluicegate_sim::human::TIE;
 use std::io::{self, ErrorKind, Write as _};
 
 /// Where the text begins after a heading.

@@ -1,12 +1,21 @@
 //! Limits over traces in virtual time: nothing sleeps, and the result is the same every time.
 //!
-//! [`Replay`] is the engine: it keeps every key's state and asks the core. [`replay::run`] is `sluice replay`:
-//! calls in as CSV ([`trace`]), decisions out as CSV.
+//! [`Replay`] keeps every key's state and asks the core. [`replay::run`] is `sluice replay`: calls in as CSV ([`trace`]),
+//! decisions out as CSV.
+//!
+//! [`traffic`] are calls from a workload, a trace or a log; [`simulate`] tries limits on them and measures what comes of
+//! it; a [`report`] is what tables and pictures are made of.
 
+pub mod human;
 mod records;
 pub mod replay;
+pub mod report;
 pub mod scenarios;
+pub mod simulate;
 pub mod strip;
 pub mod trace;
+pub mod traffic;
+mod values;
 
 pub use replay::Replay;
+pub use traffic::Traffic;

@@ -139,6 +139,28 @@ impl<R: Read> Records<R> {
         }
     }
 
+    /// Goes on after the next line end, however far away that is: the way on after a fault, which leaves the reader at
+    /// the beginning of the record.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub(crate) fn skip_line(&mut self) -> Result<(), RecordError> {
+        loop {
+            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+            if let Some(place) = memchr(b'\n', unread) {
+                self.unread.start += place + 1;
+                self.line += 1;
+                return Ok(());
+            }
+            // None of it is needed again.
+            self.unread = 0..0;
+            if self.ended {
+                return Ok(());
+            }
+            self.fill()?;
+        }
+    }
+
     /// A record with a quote somewhere. Its fields are put together in a buffer of their own.
     fn quoted(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {

@@ -3,6 +3,7 @@
 //! Times may go back; keys may be quoted as usual in CSV and hold any bytes.
 
 use crate::records::{Fault, RECORD_LEN_MAX, Record, RecordError, Records};
+use crate::values::{number, shown};
 use sluicegate::core::Time;
 use sluicegate::core::bounds::COUNT_MAX;
 use std::fmt;
@@ -12,9 +13,6 @@ use std::io::{self, Read};
 pub const HEADER: [&str; 3] = ["at_us", "key", "cost"];
 /// The longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 * 1024;
-
-/// Longer values are cut where an error repeats them.
-const SHOWN_MAX: usize = 40;
 
 /// One call of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +28,8 @@ pub struct Call<'a> {
 /// Reads the calls of a trace one after another.
 pub struct Trace<R> {
     records: Records<R>,
+    /// Whether the last row was no record, so that nobody knows where it ends.
+    is_stuck: bool,
 }
 
 /// Why a trace cannot be read on: one line with the line number, the value and what to write instead.
@@ -97,7 +97,7 @@ impl<R: Read> Trace<R> {
             (is_header, shown(record.bytes()))
         });
         let problem = match found {
-            Some((true, _)) => return Ok(Trace { records }),
+            Some((true, _)) => return Ok(Trace { records, is_stuck: false }),
             Some((false, found)) => format!("the header should be at_us,key,cost, not {found}"),
             None => "the header at_us,key,cost is missing".to_owned(),
         };
@@ -109,10 +109,27 @@ impl<R: Read> Trace<R> {
     /// # Errors
     /// When the row is not a call: a field missing, a number negative or too large, a key too long.
     pub fn next_call(&mut self) -> Result<Option<Call<'_>>, TraceError> {
-        match self.records.next_record()? {
-            Some(record) => call(&record).map(Some),
-            None => Ok(None),
+        match self.records.next_record() {
+            Ok(Some(record)) => call(&record).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.is_stuck = true;
+                Err(error.into())
+            }
         }
+    }
+
+    /// Passes over the row that [`Trace::next_call`] has just refused, so that the next one can be asked for. A row
+    /// whose quotes are wrong is taken to end with its line: then a forgotten quote costs one row and not all others.
+    ///
+    /// # Errors
+    /// When the input cannot be read.
+    pub fn pass_over(&mut self) -> Result<(), TraceError> {
+        if self.is_stuck {
+            self.records.skip_line()?;
+            self.is_stuck = false;
+        }
+        Ok(())
     }
 }
 
@@ -136,25 +153,4 @@ fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     }
     // Cannot be cut: both are within the bounds just checked.
     Ok(Call { at: Time::saturating_from_micros(at), key, cost: u32::try_from(cost).unwrap_or(COUNT_MAX) })
-}
-
-/// A whole number of decimal digits, from 0 to `most`; otherwise what is wrong with it.
-fn number(what: &str, digits: &[u8], most: u64) -> Result<u64, String> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(format!("{what} {} is not a whole number", shown(digits)));
-    }
-    // Cannot wrap: what has more than 19 digits saturates, and 19 digits are below 2^64.
-    let digit =
-        |number: u64, byte: &u8| number.wrapping_mul(10).wrapping_add(u64::from(byte.wrapping_sub(b'0')));
-    let number = if digits.len() > 19 { u64::MAX } else { digits.iter().fold(0, digit) };
-    if number > most {
-        return Err(format!("{what} {} is above the most, {most}", shown(digits)));
-    }
-    Ok(number)
-}
-
-/// A value in quotes, cut and with anything unprintable escaped.
-fn shown(value: &[u8]) -> String {
-    let cut = value.get(..SHOWN_MAX).map_or((value, ""), |cut| (cut, "…"));
-    format!("\"{}{}\"", cut.0.escape_ascii(), cut.1)
 }

@@ -1,8 +1,8 @@
 //! A small timeline of real decisions: the core is asked, nothing is made up.
 
-use crate::human::{TIE, count, span};
 use sluicegate::core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
 
 /// 2026-11-11T12:00:00Z: any moment would do, but the same one shows the same every time.

@@ -1,8 +1,8 @@
 //! What a limit does, promises and costs, in sentences with its own numbers.
 
-use crate::human::{count, span};
 use sluicegate::core::{Rate, Span, Time};
 use sluicegate::{Initial, Limit, Spec, WindowSpec};
+use sluicegate_sim::human::{count, span};
 
 /// The sentences about one limit.
 pub(crate) struct Words {

@@ -1,8 +1,12 @@
-//! The replay engine: conformance, scenarios, traces good and bad.
+//! The replay engine: conformance, scenarios, traces and logs good and bad.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod conformance;
+mod csv_traffic;
 mod fuzz;
+mod logs;
 mod scenarios;
+mod simulations;
 mod traces;
+mod workloads;

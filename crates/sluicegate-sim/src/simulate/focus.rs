@@ -1,0 +1,101 @@
+//! One key looked at closely: what it was allowed lately, what it had left, and each of its calls.
+//!
+//! Keys do not touch each other, so the one key's calls are decided once more on their own, and between them the core is
+//! asked what is left.
+
+use super::{Act, Simulation, Timeline};
+use sluicegate::Limit;
+use sluicegate::core::several::{check_list, peek_list};
+use sluicegate::core::{AnyLimit, AnyState, Span, Time};
+
+/// The pieces of the curves: about one a pixel.
+const PIECES: u64 = 600;
+/// More calls than this would be a blur, and are not kept one by one.
+pub const MARKS_MAX: usize = 1500;
+
+/// One key, looked at closely.
+#[derive(Clone, Default, Debug)]
+pub struct Focus {
+    /// Where the curves begin.
+    pub start: Time,
+    /// How long each of their pieces is.
+    pub width: Span,
+    /// The most that was allowed, in each piece, in the stretch of the first limit's period before.
+    pub window: Vec<u64>,
+    /// The least that was left in each piece.
+    pub room: Vec<u32>,
+    /// The most that an idle key could take at once.
+    pub room_max: u32,
+    /// Each call and whether it was allowed, unless there are too many.
+    pub marks: Vec<(Time, bool)>,
+}
+
+impl Focus {
+    /// `acts` are what the key was allowed, in the order of their times.
+    pub(super) fn look(
+        simulation: &Simulation<'_>,
+        made: &[AnyLimit],
+        limits: &[Limit],
+        acts: &[Act],
+    ) -> Focus {
+        let timeline = simulation.timeline().in_pieces(PIECES);
+        let period = limits.first().map_or(Span::ZERO, Limit::period);
+        let mut focus = Focus {
+            start: timeline.start(),
+            width: timeline.width(),
+            window: window(acts, period, timeline),
+            room: Vec::with_capacity(timeline.len()),
+            ..Focus::default()
+        };
+        focus.live_through(simulation, made, timeline);
+        focus
+    }
+
+    /// Decides the key's calls once more, looking at what is left.
+    fn live_through(&mut self, simulation: &Simulation<'_>, made: &[AnyLimit], timeline: Timeline) {
+        let key = simulation.focus();
+        let keeps_marks =
+            simulation.keys().get(key as usize).is_some_and(|key| key.calls <= MARKS_MAX as u64);
+        let mut states = vec![AnyState::default(); made.len()];
+        let mut calls = simulation.traffic().calls().iter().filter(|call| call.key == key).peekable();
+        for piece in 0..timeline.len() {
+            let (begin, end) = (timeline.begin_of(piece), timeline.begin_of(piece + 1));
+            let at_first = peek_list(made, &states, begin, 0);
+            self.room_max = at_first.limit();
+            let mut least = at_first.remaining();
+            // A call whose clock stepped back belongs to the piece in which it came.
+            while let Some(call) = calls.next_if(|call| call.at < end) {
+                let decision = check_list(made, &mut states, call.at, call.cost);
+                least = least.min(decision.remaining());
+                if keeps_marks {
+                    self.marks.push((call.at, decision.allowed()));
+                }
+            }
+            self.room.push(least);
+        }
+    }
+}
+
+/// The largest count in each piece of time: of the stretches that end within it.
+fn window(acts: &[Act], length: Span, timeline: Timeline) -> Vec<u64> {
+    let mut count = 0;
+    let mut oldest = acts.iter().peekable();
+    let mut next = acts.iter().peekable();
+    let mut curve = Vec::with_capacity(timeline.len());
+    for piece in 0..timeline.len() {
+        let (begin, end) = (timeline.begin_of(piece), timeline.begin_of(piece + 1));
+        while let Some(left) = oldest.next_if(|old| begin.since(old.at) >= length && old.at < begin) {
+            count -= u64::from(left.cost);
+        }
+        let mut most = count;
+        while let Some(act) = next.next_if(|act| act.at < end) {
+            count += u64::from(act.cost);
+            while let Some(left) = oldest.next_if(|old| act.at.since(old.at) >= length) {
+                count -= u64::from(left.cost);
+            }
+            most = most.max(count);
+        }
+        curve.push(most);
+    }
+    curve
+}

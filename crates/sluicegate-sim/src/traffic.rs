@@ -1,0 +1,278 @@
+//! Traffic: calls in the order in which a limiter would meet them, from a workload, a trace or a log.
+//!
+//! It is held in memory, 16 bytes a call and each key once, so that several limits can be tried on the same calls, and
+//! so that the pictures know from the start how long it lasts.
+
+pub mod csv;
+pub mod log;
+pub mod workload;
+
+use crate::human;
+use indexmap::IndexSet;
+use sluicegate::core::Time;
+use smallvec::SmallVec;
+use std::fmt;
+use std::io;
+
+/// The most calls unless told otherwise. They and what is measured on them take about 40 bytes each.
+pub const CALLS_MAX_DEFAULT: usize = 50_000_000;
+/// So many broken lines are kept with what is wrong with them; the others are only counted.
+pub const BROKEN_KEPT: usize = 5;
+
+/// Earlier times are counted from zero rather than by the calendar: 1980.
+const DATES_FROM: Time = Time::saturating_from_micros(315_532_800_000_000);
+
+/// One call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// When.
+    pub at: Time,
+    /// Whose: the key's place in [`Traffic::key`].
+    pub key: u32,
+    /// How much.
+    pub cost: u32,
+}
+
+/// Calls and their keys.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    calls: Vec<Call>,
+    keys: IndexSet<Key, foldhash::fast::RandomState>,
+    clock: Clock,
+    broken: Broken,
+    sorted: u64,
+    /// From when to when it lasts, if that is more than from the first call to the last.
+    extent: Option<(Time, Time)>,
+}
+
+/// Most keys are this short and lie in the table itself.
+type Key = SmallVec<[u8; 24]>;
+
+/// How the times of a traffic are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// From its beginning: `1 min 30 s`.
+    Since(Time),
+    /// By the calendar: `2026-11-11 12:00`.
+    Utc,
+}
+
+impl Clock {
+    /// A moment in words, about: `1 min 30 s`, or `2026-11-11 12:00:00` in UTC.
+    pub fn tell(self, at: Time) -> String {
+        match self {
+            Clock::Since(start) => human::about(at.since(start)),
+            Clock::Utc => {
+                let text = at.to_string().replace('T', " ").replace('Z', "");
+                if text.contains('.') { text.trim_end_matches('0').to_owned() } else { text }
+            }
+        }
+    }
+}
+
+/// Lines that are no calls.
+#[derive(Clone, Default, Debug)]
+pub struct Broken {
+    /// How many.
+    pub count: u64,
+    /// The first few, with what is wrong with them.
+    pub first: Vec<BrokenLine>,
+}
+
+/// A line that is no call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokenLine {
+    /// Counted from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub problem: String,
+    /// What to write instead.
+    pub advice: String,
+}
+
+impl fmt::Display for BrokenLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}; {}", self.line, self.problem, self.advice)
+    }
+}
+
+/// Why there is no traffic.
+#[derive(Debug)]
+pub enum TrafficError {
+    /// The input could not be read.
+    Io(io::Error),
+    /// This line is no call, and every line has to be one.
+    Line(BrokenLine),
+    /// There are more calls than this.
+    TooMany(usize),
+    /// There is not a single call, and why.
+    None(String),
+    /// A field is asked for that there cannot be, and which ones there are.
+    Field(String),
+}
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrafficError::Io(error) => write!(f, "the calls cannot be read: {error}; check the file"),
+            TrafficError::Line(line) => line.fmt(f),
+            TrafficError::TooMany(most) => {
+                write!(f, "there are more than {most} calls; take a part of them, or raise --max-calls")
+            }
+            TrafficError::None(why) | TrafficError::Field(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for TrafficError {}
+
+/// What to do with input that is not as it should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Whether a single broken line is one too many.
+    pub strict: bool,
+    /// The most calls.
+    pub calls_max: usize,
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading { strict: false, calls_max: CALLS_MAX_DEFAULT }
+    }
+}
+
+/// Puts calls together.
+pub(crate) struct Collector {
+    traffic: Traffic,
+    reading: Reading,
+}
+
+impl Collector {
+    pub(crate) fn new(clock: Clock, reading: Reading) -> Collector {
+        let (calls, keys) = (Vec::new(), IndexSet::default());
+        let broken = Broken::default();
+        Collector { traffic: Traffic { calls, keys, clock, broken, sorted: 0, extent: None }, reading }
+    }
+
+    /// The place of a key, which is made if it is new.
+    pub(crate) fn key(&mut self, name: &[u8]) -> Result<u32, TrafficError> {
+        let keys = &mut self.traffic.keys;
+        let place = match keys.get_index_of(name) {
+            Some(place) => place,
+            None => keys.insert_full(Key::from_slice(name)).0,
+        };
+        u32::try_from(place).map_err(|_| TrafficError::TooMany(self.reading.calls_max))
+    }
+
+    pub(crate) fn push(&mut self, call: Call) -> Result<(), TrafficError> {
+        if self.traffic.calls.len() >= self.reading.calls_max {
+            return Err(TrafficError::TooMany(self.reading.calls_max));
+        }
+        self.traffic.calls.push(call);
+        Ok(())
+    }
+
+    /// Passes over a line that is no call, unless every line has to be one.
+    pub(crate) fn broken(&mut self, line: BrokenLine) -> Result<(), TrafficError> {
+        if self.reading.strict {
+            return Err(TrafficError::Line(line));
+        }
+        self.traffic.broken.count += 1;
+        if self.traffic.broken.first.len() < BROKEN_KEPT {
+            self.traffic.broken.first.push(line);
+        }
+        Ok(())
+    }
+
+    /// Tells times from the beginning of time if they are too close to it to be dates.
+    pub(crate) fn guess_clock(&mut self) {
+        if self.traffic.last() < DATES_FROM {
+            self.traffic.clock = Clock::Since(Time::EPOCH);
+        }
+    }
+
+    /// Puts the calls in the order of their times, those of one time as they came, and counts those that were late.
+    pub(crate) fn sort(&mut self) {
+        let mut latest = Time::EPOCH;
+        for call in &self.traffic.calls {
+            self.traffic.sorted += u64::from(call.at < latest);
+            latest = latest.max(call.at);
+        }
+        if self.traffic.sorted > 0 {
+            self.traffic.calls.sort_by_key(|call| call.at);
+        }
+    }
+
+    /// The traffic lasts at least from `from` to `to`, even if nobody calls all that time.
+    pub(crate) fn lasts(&mut self, from: Time, to: Time) {
+        let (earliest, latest) = self.traffic.extent.unwrap_or((from, to));
+        self.traffic.extent = Some((earliest.min(from), latest.max(to)));
+    }
+
+    /// Puts the calls of several sources in the order of their times, those of one time in the order of the sources.
+    pub(crate) fn merge(&mut self) {
+        // Takes little more than a look if they are in order already.
+        self.traffic.calls.sort_by_key(|call| call.at);
+    }
+
+    /// The traffic, unless there is none: then `hint` says what to do.
+    pub(crate) fn finish(self, hint: &str) -> Result<Traffic, TrafficError> {
+        if !self.traffic.calls.is_empty() {
+            return Ok(self.traffic);
+        }
+        Err(match self.traffic.broken.first.into_iter().next() {
+            // All of them are broken, and the first shows how.
+            Some(line) => TrafficError::Line(line),
+            None => TrafficError::None(format!("there is not a single call; {hint}")),
+        })
+    }
+}
+
+impl Traffic {
+    /// The calls, in the order in which they are decided.
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// How many keys there are. Each has called.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The name of the key at that place.
+    pub fn key(&self, place: u32) -> &[u8] {
+        usize::try_from(place).ok().and_then(|place| self.keys.get_index(place)).map_or(&[], |key| key)
+    }
+
+    /// The place of the key with that name.
+    pub fn key_named(&self, name: &[u8]) -> Option<u32> {
+        self.keys.get_index_of(name).and_then(|place| u32::try_from(place).ok())
+    }
+
+    /// How its times are told.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The lines that were no calls.
+    pub fn broken(&self) -> &Broken {
+        &self.broken
+    }
+
+    /// How many calls stood behind a later one in a log, and were put in their place.
+    pub fn sorted(&self) -> u64 {
+        self.sorted
+    }
+
+    /// When it begins: with the first call, or when a workload does.
+    pub fn first(&self) -> Time {
+        let first = || self.calls.iter().map(|call| call.at).min().unwrap_or(Time::EPOCH);
+        self.extent.map_or_else(first, |extent| extent.0)
+    }
+
+    /// When it ends: with the last call, or a microsecond before a workload does.
+    pub fn last(&self) -> Time {
+        let last = || self.calls.iter().map(|call| call.at).max().unwrap_or(Time::EPOCH);
+        self.extent.map_or_else(last, |extent| extent.1)
+    }
+}
