@@ -13,6 +13,7 @@ const USAGE: &str = "\
 cargo xtask ci        every check and test, as CI runs them
 cargo xtask loom      the store under a model checker, which `ci` includes
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
+cargo xtask plots     draw the pictures of the documentation anew
 cargo xtask vectors   write the conformance vectors anew from the model's answers";
 
 fn main() -> ExitCode {
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Some("ci") => ci::run(),
         Some("loom") => ci::loom().map(drop),
         Some("bench") => bench(),
+        Some("plots") => plots(),
         Some("vectors") => vectors::write(),
         _ => Err(format!("no such chore\n{USAGE}")),
     };
@@ -33,13 +35,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Draws the pictures with the test that otherwise says when one is out of date.
+fn plots() -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["test", "--locked", "--package", "sluicegate-cli", "--test", "it", "every_picture"]);
+    command.env("SLUICE_DRAW_PICTURES", "1");
+    finish(command.current_dir(root()), "a picture could not be drawn")
+}
+
 /// Hands the rest of the arguments on to the benchmark program.
 fn bench() -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--release", "--locked", "--"]).args(std::env::args_os().skip(2));
-    match command.current_dir(root().join("bench")).status() {
+    finish(command.current_dir(root().join("bench")), "the benchmark failed")
+}
+
+/// Runs a command to its end.
+fn finish(command: &mut Command, failed: &str) -> Result<(), String> {
+    match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err("the benchmark failed".to_owned()),
+        Ok(_) => Err(failed.to_owned()),
         Err(error) => Err(format!("cargo does not start: {error}")),
     }
 }

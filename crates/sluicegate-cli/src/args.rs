@@ -1,6 +1,7 @@
 //! The arguments, with help that teaches by example.
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 
 const LIMITS: &str = "\
 A limit is one line: the algorithm, its measure, its options.
@@ -47,6 +48,30 @@ Examples:
   sluice explain 'sliding-log 5/60s'
 What a limit may be: sluice --help.";
 
+const SIMULATE_HELP: &str = "\
+Examples:
+  Two limits against the window-edge attack, drawn in the terminal
+    sluice simulate --limit 'fixed-window 12/60s' --limit 'sliding-log 12/60s' \\
+        --workload 'edge 12/60s' --terminal
+  A crowd of 1000 callers, some far busier than others, and a picture for a slide
+    sluice simulate --limit 'token-bucket 5/s burst=20' --workload 'poisson 200/s keys=1000 zipf=1.1 for=5m' \\
+        --plot crowd.svg --plot crowd.png
+  Who would have been limited last week, under each?
+    sluice simulate --log access.log --key ip --limit 'sliding-log 60/m' --limit 'token-bucket 1/s burst=30'
+
+Workloads: a name, a rate, options. Without any, twice the first limit's rate at random.
+  steady 10/s                  evenly, one each 100 ms
+  burst 50/10s                 50 at once, every 10 s
+  poisson 20/s                 at random, 20 a second on average
+  on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s
+  ramp 100/s from=10/s         evenly, from 10 a second up to 100 at the end
+  edge 12/60s                  against windows of 60 s: 12 right before an edge, 12 right after (spread=1s)
+  Each takes for=10m after=30s cost=3 key=NAME keys=1000 zipf=1.1; the rate is that of all keys together.
+  Several --workload come at the same time, those with the same key= as the same callers.
+Limits: each --limit is tried on its own; 'A + B' are two that must both allow. What a limit may be: sluice --help.
+The table: longest run = calls of one key denied in a row; longest wait = the longest that a caller was told;
+  worst = the most that one key was allowed in any stretch as long as the limit's period.";
+
 /// Rate limits that are exact: try one before you deploy it.
 #[derive(Parser, Debug)]
 #[command(name = "sluice", version, after_help = LIMITS, max_term_width = 110)]
@@ -63,6 +88,9 @@ pub(crate) enum Command {
     /// Say in plain words what a limit promises, its worst case, its memory, and show it at work
     #[command(after_help = EXPLAIN_HELP, max_term_width = 110)]
     Explain(ExplainArgs),
+    /// Show what limits would do to traffic: a table, plots, and who would have been limited
+    #[command(after_help = SIMULATE_HELP, max_term_width = 110)]
+    Simulate(Box<SimulateArgs>),
 }
 
 /// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision a call to
@@ -85,4 +113,126 @@ pub(crate) struct ExplainArgs {
     /// The limit, such as 'token-bucket 30/60s burst=15'
     #[arg(value_name = "LIMIT", required = true, num_args = 1..)]
     pub(crate) limit: Vec<String>,
+}
+
+/// Tries limits side by side on made-up or recorded traffic, in virtual time, and shows what they would do.
+#[derive(ClapArgs, Debug)]
+#[command(group = ArgGroup::new("source").multiple(false))]
+pub(crate) struct SimulateArgs {
+    /// A limit to try, such as 'sliding-log 5/60s'. Repeat it to compare
+    #[arg(long = "limit", value_name = "LIMIT", required = true)]
+    pub(crate) limits: Vec<String>,
+
+    /// What to call a limit in tables and pictures: none, or one for each --limit in their order
+    #[arg(long = "label", value_name = "TEXT")]
+    pub(crate) labels: Vec<String>,
+
+    /// Made-up traffic, such as 'poisson 20/s keys=100'. Repeat it for several at the same time
+    #[arg(long = "workload", value_name = "WORKLOAD", group = "source", help_heading = "Traffic")]
+    pub(crate) workloads: Vec<String>,
+
+    /// Recorded calls as CSV, as for replay; - is standard input
+    #[arg(long, value_name = "FILE", group = "source", help_heading = "Traffic")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// A web server's access log: common, combined or JSON lines; - is standard input
+    #[arg(long, value_name = "FILE", group = "source", help_heading = "Traffic", requires = "key")]
+    pub(crate) log: Option<PathBuf>,
+
+    /// The format of the log: common, combined or json. Found out if not said
+    #[arg(long, value_name = "FORMAT", requires = "log", help_heading = "Traffic")]
+    pub(crate) format: Option<String>,
+
+    /// The log's field that is limited: ip, user, path, agent ...; in JSON any field, also a.b; several as ip,path
+    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    pub(crate) key: Option<String>,
+
+    /// The field that says when, in a log of JSON lines
+    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    pub(crate) time: Option<String>,
+
+    /// The field that a call costs, such as bytes; otherwise every call costs 1
+    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    pub(crate) cost: Option<String>,
+
+    /// Where the random numbers of workloads begin
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Traffic")]
+    pub(crate) seed: u64,
+
+    /// Stop at the first broken line instead of passing over it
+    #[arg(long, help_heading = "Traffic")]
+    pub(crate) strict: bool,
+
+    /// The most calls, which are held in memory at about 40 bytes each
+    #[arg(long, value_name = "N", default_value_t = sluicegate_sim::traffic::CALLS_MAX_DEFAULT,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4_000_000_000),
+          help_heading = "Traffic")]
+    pub(crate) max_calls: usize,
+
+    /// Draw a picture: FILE.svg or FILE.png. Repeat it for both
+    #[arg(long = "plot", value_name = "FILE", help_heading = "Output")]
+    pub(crate) plots: Vec<PathBuf>,
+
+    /// What pictures show
+    #[arg(long, value_name = "VIEW", value_delimiter = ',', default_values = ["traffic", "window", "room"],
+          help_heading = "Output")]
+    pub(crate) show: Vec<View>,
+
+    /// The key whose window and room are shown, the one that offers most if not said
+    #[arg(long, value_name = "KEY", help_heading = "Output")]
+    pub(crate) focus: Option<String>,
+
+    /// The title of pictures
+    #[arg(long, value_name = "TEXT", help_heading = "Output")]
+    pub(crate) title: Option<String>,
+
+    /// Colours. auto follows the reader's screen in SVG, and is light in PNG
+    #[arg(long, value_enum, default_value_t = ThemeName::Auto, help_heading = "Output")]
+    pub(crate) theme: ThemeName,
+
+    /// Draw in the terminal too
+    #[arg(long, help_heading = "Output")]
+    pub(crate) terminal: bool,
+
+    /// Write the table as CSV; - is standard output, instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write what happened over time as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) series: Option<PathBuf>,
+
+    /// Write everything as JSON; - is standard output, instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// How many of the keys most affected are listed
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Output")]
+    pub(crate) top: usize,
+
+    /// Words that belong nowhere: the rest of a limit without quotes, or the name of a file
+    #[arg(hide = true, value_name = "WORD")]
+    pub(crate) stray: Vec<String>,
+}
+
+/// What a picture can show.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    /// What is offered and what is allowed, over time
+    Traffic,
+    /// What one key was allowed in the period before, against the limit
+    Window,
+    /// What one key has left
+    Room,
+}
+
+/// The colours of a picture.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ThemeName {
+    /// As the reader's screen is
+    Auto,
+    /// Dark on light
+    Light,
+    /// Light on dark
+    Dark,
 }

@@ -2,8 +2,8 @@
 
 mod args;
 mod explain;
-mod human;
 mod replay;
+mod simulate;
 
 use args::{Args, Command};
 use clap::Parser as _;
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

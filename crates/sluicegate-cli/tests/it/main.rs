@@ -4,7 +4,10 @@
 
 mod conformance;
 mod explain;
+mod pages;
+mod pictures;
 mod replay;
+mod simulate;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

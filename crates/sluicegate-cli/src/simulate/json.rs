@@ -1,0 +1,203 @@
+//! The outcome as JSON: everything that the tables and pictures are made of. Times and waits are in microseconds, times
+//! since 1970.
+
+use super::csv::limits;
+use crate::Problem;
+use serde::Serialize;
+use sluicegate_sim::report::{Report, Tried};
+use sluicegate_sim::simulate::crowd::Crowd;
+
+#[derive(Serialize)]
+struct Everything<'a> {
+    source: &'a str,
+    calls: usize,
+    keys: usize,
+    from_us: u64,
+    to_us: u64,
+    broken_lines: u64,
+    late_lines: u64,
+    focus: String,
+    offered: Bars<'a>,
+    limits: Vec<One<'a>>,
+}
+
+/// Amounts over time, in pieces of one width.
+#[derive(Serialize)]
+struct Bars<'a> {
+    from_us: u64,
+    width_us: u64,
+    cost: &'a [u64],
+}
+
+/// One limit that was tried, or several that must all agree.
+#[derive(Serialize)]
+struct One<'a> {
+    label: &'a str,
+    limit: String,
+    allowed: u64,
+    denied: u64,
+    never: u64,
+    allowed_cost: u64,
+    longest_denials: Longest,
+    longest_wait: LongestWait,
+    worst: Vec<Worst>,
+    deciles: Vec<Decile>,
+    above_p99: Option<Above>,
+    keys_affected: usize,
+    most_affected: Vec<Affected>,
+    allowed_cost_over_time: &'a [u64],
+    denied_calls_over_time: &'a [u64],
+    focus: Focus<'a>,
+}
+
+#[derive(Serialize)]
+struct Longest {
+    calls: u64,
+    key: String,
+    until_us: u64,
+}
+
+#[derive(Serialize)]
+struct LongestWait {
+    wait_us: u64,
+    key: String,
+    at_us: u64,
+}
+
+#[derive(Serialize)]
+struct Worst {
+    limit: String,
+    period_us: u64,
+    admits: u32,
+    count: u64,
+    key: String,
+    until_us: u64,
+}
+
+#[derive(Serialize)]
+struct Decile {
+    keys: usize,
+    offered_share: f64,
+    allowed_share: f64,
+}
+
+#[derive(Serialize)]
+struct Above {
+    calls: u64,
+    keys: usize,
+    denied: u64,
+}
+
+#[derive(Serialize)]
+struct Affected {
+    key: String,
+    calls: u64,
+    denied: u32,
+    first_denied_us: u64,
+    last_denied_us: u64,
+}
+
+#[derive(Serialize)]
+struct Focus<'a> {
+    from_us: u64,
+    width_us: u64,
+    window: &'a [u64],
+    room: &'a [u32],
+    room_max: u32,
+}
+
+pub(super) fn of(report: &Report<'_>, top: usize) -> Result<String, Problem> {
+    let simulation = &report.simulation;
+    let traffic = simulation.traffic();
+    let crowd = Crowd::new(simulation);
+    let timeline = simulation.timeline();
+    let everything = Everything {
+        source: &report.source,
+        calls: traffic.calls().len(),
+        keys: traffic.keys(),
+        from_us: traffic.first().as_micros(),
+        to_us: traffic.last().as_micros(),
+        broken_lines: traffic.broken().count,
+        late_lines: traffic.sorted(),
+        focus: name(report, simulation.focus()),
+        offered: Bars {
+            from_us: timeline.start().as_micros(),
+            width_us: timeline.width().as_micros(),
+            cost: simulation.offered(),
+        },
+        limits: report.tried.iter().map(|tried| one(report, tried, &crowd, top)).collect(),
+    };
+    let text = serde_json::to_string_pretty(&everything);
+    text.map(|text| text + "\n").map_err(|error| format!("the JSON cannot be made: {error}"))
+}
+
+/// Keys are any bytes, JSON is text.
+fn name(report: &Report<'_>, key: u32) -> String {
+    String::from_utf8_lossy(report.simulation.traffic().key(key)).into_owned()
+}
+
+fn one<'a>(report: &Report<'_>, tried: &'a Tried, crowd: &Crowd, top: usize) -> One<'a> {
+    let outcome = &tried.outcome;
+    let offered = report.simulation.keys();
+    let worst = tried.limits.iter().zip(&outcome.worst).map(|(limit, worst)| Worst {
+        limit: limit.to_string(),
+        period_us: worst.length.as_micros(),
+        admits: limit.count(),
+        count: worst.count,
+        key: name(report, worst.key),
+        until_us: worst.at.as_micros(),
+    });
+    let deciles = crowd.deciles(offered, outcome).into_iter();
+    let affected = crowd.most_affected(outcome, top).into_iter().filter_map(|place| {
+        let (offered, fared) = (offered.get(place as usize)?, outcome.keys.get(place as usize)?);
+        Some(Affected {
+            key: name(report, place),
+            calls: offered.calls,
+            denied: fared.denied,
+            first_denied_us: fared.first_denied.as_micros(),
+            last_denied_us: fared.last_denied.as_micros(),
+        })
+    });
+    One {
+        label: &tried.label,
+        limit: limits(tried),
+        allowed: outcome.allowed,
+        denied: outcome.denied,
+        never: outcome.never,
+        allowed_cost: outcome.allowed_cost,
+        longest_denials: Longest {
+            calls: outcome.longest_denials.most,
+            key: name(report, outcome.longest_denials.key),
+            until_us: outcome.longest_denials.at.as_micros(),
+        },
+        longest_wait: LongestWait {
+            wait_us: outcome.longest_wait.most.as_micros(),
+            key: name(report, outcome.longest_wait.key),
+            at_us: outcome.longest_wait.at.as_micros(),
+        },
+        worst: worst.collect(),
+        deciles: deciles
+            .map(|decile| Decile {
+                keys: decile.keys,
+                offered_share: decile.offered,
+                allowed_share: decile.allowed,
+            })
+            .collect(),
+        above_p99: crowd.above_p99(offered, outcome).map(|above| Above {
+            calls: above.calls,
+            keys: above.keys,
+            denied: above.denied,
+        }),
+        keys_affected: outcome.keys.iter().filter(|key| key.denied > 0).count(),
+        most_affected: affected.collect(),
+        allowed_cost_over_time: &outcome.allowed_bars,
+        denied_calls_over_time: &outcome.denied_bars,
+        focus: Focus {
+            from_us: outcome.focus.start.as_micros(),
+            width_us: outcome.focus.width.as_micros(),
+            window: &outcome.focus.window,
+            room: &outcome.focus.room,
+            room_max: outcome.focus.room_max,
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! The files that are asked for. They are opened before the work begins, emptied when there is something to write, and
+//! taken away again if it came to nothing.
+
+use super::{csv, json, picture};
+use crate::Problem;
+use crate::args::SimulateArgs;
+use sluicegate_sim::report::Report;
+use std::fs::{File, OpenOptions, remove_file};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+/// What to write where.
+pub(super) struct Outputs(Vec<(Kind, Output)>);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Csv,
+    Series,
+    Json,
+    Svg,
+    Png,
+}
+
+enum Output {
+    Stdout,
+    File(OutputFile),
+}
+
+struct OutputFile {
+    path: PathBuf,
+    file: File,
+    /// Whether it was made here and nothing has been written to it yet.
+    is_empty_and_ours: bool,
+}
+
+impl Outputs {
+    pub(super) fn open(args: &SimulateArgs) -> Result<Outputs, Problem> {
+        let mut wanted = Vec::new();
+        for (kind, path) in [(Kind::Csv, &args.csv), (Kind::Series, &args.series), (Kind::Json, &args.json)] {
+            wanted.extend(path.iter().map(|path| (kind, path)));
+        }
+        for path in &args.plots {
+            let kind = match path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase) {
+                Some(end) if end == "svg" => Kind::Svg,
+                Some(end) if end == "png" => Kind::Png,
+                _ => {
+                    return Err(format!(
+                        "--plot {}: what kind of picture is not clear; name it FILE.svg or FILE.png",
+                        path.display()
+                    ));
+                }
+            };
+            wanted.push((kind, path));
+        }
+        let mut seen: Vec<&Path> = Vec::new();
+        let mut outputs = Vec::new();
+        for (kind, path) in wanted {
+            if seen.contains(&path.as_path()) {
+                return Err(format!("{} is asked for twice; write to two places", path.display()));
+            }
+            seen.push(path);
+            outputs.push((kind, Output::open(path)?));
+        }
+        Ok(Outputs(outputs))
+    }
+
+    /// Whether something goes to standard output that a table would spoil.
+    pub(super) fn use_stdout(&self) -> bool {
+        self.0.iter().any(|(_, output)| matches!(output, Output::Stdout))
+    }
+
+    pub(super) fn write(self, report: &Report<'_>, args: &SimulateArgs) -> Result<(), Problem> {
+        for (kind, output) in self.0 {
+            let bytes = match kind {
+                Kind::Csv => csv::table(report).into_bytes(),
+                Kind::Series => csv::series(report).into_bytes(),
+                Kind::Json => json::of(report, args.top)?.into_bytes(),
+                Kind::Svg => picture::svg(report, args).into_bytes(),
+                Kind::Png => picture::png(report, args)?,
+            };
+            output.write(&bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    fn open(path: &Path) -> Result<Output, Problem> {
+        if path == Path::new("-") {
+            return Ok(Output::Stdout);
+        }
+        let is_new = !path.exists();
+        match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+            Ok(file) => {
+                Ok(Output::File(OutputFile { path: path.to_owned(), file, is_empty_and_ours: is_new }))
+            }
+            Err(error) => Err(cannot_write(path, &error)),
+        }
+    }
+
+    fn write(self, bytes: &[u8]) -> Result<(), Problem> {
+        match self {
+            Output::File(mut file) => {
+                let path = file.path.clone();
+                file.write(bytes).map_err(|error| cannot_write(&path, &error))
+            }
+            Output::Stdout => match io::stdout().lock().write_all(bytes) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    Err(cannot_write(Path::new("standard output"), &error))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Problem {
+    format!(
+        "{} cannot be written: {error}; choose a folder that is there and that you may write to",
+        path.display()
+    )
+}
+
+impl OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Pipes and devices have no length to set.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.is_empty_and_ours = false;
+        self.file.write_all(bytes)?;
+        self.file.flush()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if self.is_empty_and_ours {
+            // It was made to see whether it can be; if it cannot be taken away, an empty file stays.
+            let _ = remove_file(&self.path);
+        }
+    }
+}

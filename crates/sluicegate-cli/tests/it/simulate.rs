@@ -1,0 +1,425 @@
+//! `sluice simulate`.
+
+use crate::{sluice, stderr, stdout};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+const EDGE: [&str; 7] = [
+    "simulate",
+    "--limit",
+    "fixed-window 12/60s",
+    "--limit",
+    "sliding-log 12/60s",
+    "--workload",
+    "edge 12/60s for=6m",
+];
+
+/// A log of one loud caller, a quiet one, and a line that is none.
+const LOG: &str = r#"203.0.113.9 - - [10/Nov/2026:14:05:00 +0000] "GET / HTTP/1.1" 200 10 "-" "a"
+203.0.113.9 - - [10/Nov/2026:14:05:01 +0000] "GET / HTTP/1.1" 200 10 "-" "a"
+198.51.100.7 - - [10/Nov/2026:14:05:01 +0000] "GET / HTTP/1.1" 200 10 "-" "b"
+oops
+203.0.113.9 - - [10/Nov/2026:14:05:02 +0000] "GET / HTTP/1.1" 200 10 "-" "a"
+203.0.113.9 - - [10/Nov/2026:14:05:59 +0000] "GET / HTTP/1.1" 200 10 "-" "a"
+"#;
+
+/// A folder of its own for a test, gone when it is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("sluice-test-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn said(arguments: &[&str], input: &str) -> String {
+    let output = sluice(arguments, input);
+    assert_eq!(stderr(&output), "", "{arguments:?}");
+    assert!(output.status.success());
+    stdout(&output)
+}
+
+fn refused(arguments: &[&str], input: &str) -> String {
+    let output = sluice(arguments, input);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    stderr(&output)
+}
+
+#[test]
+fn limits_are_compared_in_a_table() {
+    assert_eq!(
+        said(&EDGE, ""),
+        "\
+edge 12/60s for=6m: 72 calls of 1 key in 6 min
+
+                                    longest  longest
+limit              allowed  denied      run     wait              worst
+fixed-window 12/m       72       0        0        -  24 of 12 in 1 min
+sliding-log 12/m        36      36       12     57 s  12 of 12 in 1 min
+"
+    );
+}
+
+/// 80 columns wide, without colours as it is no terminal.
+#[test]
+fn the_terminal_drawing_shows_the_doubled_burst() {
+    let drawing = said(&[&EDGE[..], &["--terminal", "--show", "window"]].concat(), "");
+    let drawing = drawing.split_once("\nUsed ").unwrap().1;
+    assert_eq!(
+        drawing,
+        "\
+in the last period: ░ within the limit █ above it
+
+fixed-window 12/m
+     24 ┤            ████████████           ▄███████████            ████████████
+        │            ████████████           ████████████▆           ████████████
+        │           ▆████████████           █████████████           ████████████
+     12 ┤┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░░┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░░┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░
+        │           ░░░░░░░░░░░░░▆          ░░░░░░░░░░░░░          ░░░░░░░░░░░░░
+        │           ░░░░░░░░░░░░░░          ░░░░░░░░░░░░░          ░░░░░░░░░░░░░
+      0 ┼───────────────────────────────────────────────────────────────────────
+  calls             ●●                     ●●●                     ●●
+
+sliding-log 12/m
+     24 ┤
+        │
+        │
+     12 ┤┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░░┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░┄┄┄┄┄┄┄┄┄┄┄┄░░░░░░░░░░░░
+        │           ░░░░░░░░░░░░░           ░░░░░░░░░░░░▆          ░░░░░░░░░░░░░
+        │           ░░░░░░░░░░░░░           ░░░░░░░░░░░░░          ░░░░░░░░░░░░░
+      0 ┼───────────────────────────────────────────────────────────────────────
+  calls             ◐·                     ●◐·                     ●◐
+         0 s                             3 min                             6 min
+"
+    );
+    assert!(drawing.lines().all(|line| line.chars().count() <= 80));
+    assert!(!drawing.contains('\x1b'));
+}
+
+#[test]
+fn every_view_is_drawn_in_80_columns() {
+    let crowd = ["--workload", "poisson 50/s keys=30 zipf=1 for=1m"];
+    let limits = ["simulate", "--limit", "token-bucket 2/s burst=10", "--limit", "pacer 2/s queue=3"];
+    let drawing = said(&[&limits[..], &crowd, &["--terminal"]].concat(), "");
+    for heading in ["Calls each 500 ms:", "Used in the last period by caller-1:", "Left to use by caller-1"] {
+        assert!(drawing.contains(heading), "{heading} in\n{drawing}");
+    }
+    let widest = drawing.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(90), "{widest:?} in\n{drawing}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answer_and_another_one_another() {
+    let run = |seed: &str| {
+        said(
+            &[
+                "simulate",
+                "--limit",
+                "sliding-window 9/s",
+                "--workload",
+                "poisson 20/s keys=9 for=60s",
+                "--seed",
+                seed,
+                "--json",
+                "-",
+            ],
+            "",
+        )
+    };
+    assert_eq!(run("3"), run("3"));
+    assert_ne!(run("3"), run("4"));
+}
+
+#[test]
+fn without_traffic_twice_the_rate_is_tried() {
+    let said = said(&["simulate", "--limit", "sliding-log 5/60s"], "");
+    assert!(said.starts_with("poisson 10/1m, seed 1: "), "{said}");
+    assert!(said.contains(" in 10 min\n"), "{said}");
+}
+
+#[test]
+fn several_limits_in_one_must_all_allow() {
+    let said = said(
+        &["simulate", "--limit", "token-bucket 10/s + fixed-window 15/m", "--workload", "steady 1/s for=60s"],
+        "",
+    );
+    assert!(said.contains("token-bucket 10/s + fix…       15      45 "), "{said}");
+}
+
+#[test]
+fn a_trace_is_decided_as_replay_decides_it() {
+    let folder = Folder::new("trace");
+    let trace = "at_us,key,cost\n0,a,1\n0,a,1\n2000000,a,1\n1000000,a,1\n3000000,b,2\n";
+    fs::write(folder.path("t.csv"), trace).unwrap();
+    let limit = "token-bucket 1/s burst=1";
+    let replayed = said(&["replay", "--limit", limit], trace);
+    let allowed = replayed.lines().filter(|row| row.starts_with("1,")).count();
+    for source in [&folder.path("t.csv"), "-"] {
+        let csv = said(&["simulate", "--limit", limit, "--trace", source, "--csv", "-"], trace);
+        assert_eq!(
+            csv,
+            format!(
+                "label,limit,allowed,denied,never,allowed_cost,longest_denials,longest_wait_us,worst_count,worst_limit,worst_period_us,worst_at_us,worst_key\n\
+                 token-bucket 1/s,token-bucket 1/s,{allowed},3,1,2,1,2000000,1,1,1000000,0,a\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn who_would_have_been_limited_is_told() {
+    let folder = Folder::new("log");
+    fs::write(folder.path("access.log"), LOG).unwrap();
+    let log = folder.path("access.log");
+    let output = sluice(
+        &[
+            "simulate",
+            "--log",
+            &log,
+            "--key",
+            "ip",
+            "--limit",
+            "sliding-log 1/m",
+            "--limit",
+            "min-interval 1s",
+        ],
+        "",
+    );
+    assert!(output.status.success());
+    let told = stdout(&output).replace(&log, "access.log");
+    assert_eq!(
+        told,
+        "\
+access.log by ip: 5 calls of 2 keys from 2026-11-10 14:05:00 to 2026-11-10 14:05:59 UTC
+
+                                  longest  longest
+limit            allowed  denied      run     wait            worst
+sliding-log 1/m        2       3        3     59 s  1 of 1 in 1 min
+min-interval 1s        5       0        0        -    1 of 1 in 1 s
+
+sliding-log 1/m
+  3 of 5 calls denied (60 %), 1 of 2 keys affected
+  at their peak 1 of them from 2026-11-10 14:05:01 to 2026-11-10 14:05:01.5
+  key          calls  denied  of its calls         first denied          last denied
+  203.0.113.9      4       3          75 %  2026-11-10 14:05:01  2026-11-10 14:05:59
+
+min-interval 1s
+  0 of 5 calls denied (0 %), 0 of 2 keys affected
+"
+    );
+    let passed_over = stderr(&output);
+    assert!(
+        passed_over.starts_with(
+            "sluice: 1 line is no call and was passed over (--strict stops instead)\n  line 4: "
+        ),
+        "{passed_over}"
+    );
+}
+
+#[test]
+fn a_strict_reader_stops_at_the_first_broken_line() {
+    let error =
+        refused(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m", "--strict"], LOG);
+    assert!(error.starts_with("sluice: standard input: line 4: "), "{error}");
+}
+
+#[test]
+fn a_few_broken_lines_among_many_are_counted() {
+    let mut log = String::new();
+    for line in 0..20_000 {
+        log += if line % 4_000 == 7 { "broken\n" } else { LOG.lines().next().unwrap() };
+        log += "\n";
+    }
+    let output =
+        sluice(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m", "--json", "-"], &log);
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&json["calls"], &json["broken_lines"]), (&19_995.into(), &5.into()));
+    assert!(stderr(&output).starts_with("sluice: 5 lines are no calls"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_unknown_log_is_answered_with_its_line_and_what_to_do() {
+    let error =
+        refused(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m"], "\nwhat is this\n");
+    assert_eq!(
+        error,
+        "sluice: standard input: line 2: \"what is this\" is in no format of logs that is known; use --format common, combined or json; for a CSV with the header at_us,key,cost use --trace\n"
+    );
+}
+
+#[test]
+fn everything_is_in_the_json() {
+    let crowd = ["--workload", "poisson 100/s keys=200 zipf=1.2 for=1m"];
+    let limits = ["simulate", "--limit", "token-bucket 1/s burst=5", "--label", "bucket", "--json", "-"];
+    let json: Value = serde_json::from_str(&said(&[&limits[..], &crowd].concat(), "")).unwrap();
+    let limit = &json["limits"][0];
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert_eq!(number(&limit["allowed"]) + number(&limit["denied"]), number(&json["calls"]));
+    assert_eq!((&limit["label"], &limit["limit"]), (&"bucket".into(), &"token-bucket 1/s burst=5".into()));
+    assert_eq!(limit["deciles"].as_array().unwrap().len(), 10);
+    assert_eq!(limit["worst"][0]["admits"], 1);
+    assert!(number(&limit["above_p99"]["denied"]) <= number(&limit["denied"]));
+    assert_eq!(limit["most_affected"][0]["key"], "caller-1");
+    let offered: u64 = json["offered"]["cost"].as_array().unwrap().iter().map(number).sum();
+    assert_eq!(offered, number(&json["calls"]));
+    let allowed: u64 = limit["allowed_cost_over_time"].as_array().unwrap().iter().map(number).sum();
+    assert_eq!(allowed, number(&limit["allowed_cost"]));
+}
+
+#[test]
+fn files_are_written_and_pictures_are_what_they_are_called() {
+    let folder = Folder::new("files");
+    let (svg, png, csv, series, json) = (
+        folder.path("p.svg"),
+        folder.path("p.PNG"),
+        folder.path("t.csv"),
+        folder.path("s.csv"),
+        folder.path("j.json"),
+    );
+    // What was there before is replaced, all of it.
+    fs::write(&csv, "x".repeat(100_000)).unwrap();
+    let outputs = ["--plot", &svg, "--plot", &png, "--csv", &csv, "--series", &series, "--json", &json];
+    let table = said(&[&EDGE[..], &outputs].concat(), "");
+    assert!(table.contains("24 of 12 in 1 min"));
+    assert!(fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    assert!(serde_json::from_str::<Value>(&fs::read_to_string(&json).unwrap()).is_ok());
+    let series = fs::read_to_string(&series).unwrap();
+    let mut rows = series.lines();
+    assert_eq!(rows.next(), Some("label,from_us,to_us,offered_cost,allowed_cost,denied_calls"));
+    let offered: u64 = rows
+        .filter(|row| row.starts_with("fixed"))
+        .map(|row| row.split(',').nth(3).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(offered, 72);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told_before_the_work_and_leaves_nothing_behind() {
+    let folder = Folder::new("unwritable");
+    let (good, bad) = (folder.path("good.svg"), folder.path("no/such/folder.svg"));
+    let error = refused(&[&EDGE[..], &["--plot", &good, "--plot", &bad]].concat(), "");
+    assert_eq!(
+        error,
+        format!(
+            "sluice: {bad} cannot be written: No such file or directory (os error 2); choose a folder that is there and that you may write to\n"
+        )
+    );
+    assert!(!PathBuf::from(&good).exists(), "made to see whether it can be, and taken away");
+    // What was there before stays as it was if it comes to nothing.
+    fs::write(&good, "a picture").unwrap();
+    refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--plot", &good], "not a trace\n");
+    assert_eq!(fs::read_to_string(&good).unwrap(), "a picture");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let error = sluice(&[&EDGE[..], &["--json", "/dev/full"]].concat(), "");
+    assert_eq!(error.status.code(), Some(2));
+    assert!(
+        stderr(&error).contains("/dev/full cannot be written: No space left on device"),
+        "{}",
+        stderr(&error)
+    );
+}
+
+#[test]
+fn mistakes_are_answered_with_what_to_do() {
+    let with =
+        |more: &[&'static str]| refused(&[&["simulate", "--limit", "sliding-log 1/m"], more].concat(), "");
+    for (more, said) in [
+        (&["--limit", "fixed-window 1/x"][..], "fixed-window 1/x: unknown unit \"x\""),
+        (
+            &["--label", "a", "--label", "b"],
+            "there are 2 --label for 1 --limit; give none, or one for each in the same order",
+        ),
+        (
+            &["--limit", "sliding-log 1/60s"],
+            "the limits 1 and 2 are both called \"sliding-log 1/m\"; leave one out, or tell them apart with --label",
+        ),
+        (
+            &["--workload", "wave 1/s"],
+            "workload \"wave 1/s\": unknown workload \"wave\"; use steady burst poisson on-off ramp edge",
+        ),
+        (
+            &["--plot", "picture.gif"],
+            "--plot picture.gif: what kind of picture is not clear; name it FILE.svg or FILE.png",
+        ),
+        (&["--plot", "x.svg", "--plot", "x.svg"], "x.svg is asked for twice; write to two places"),
+        (
+            &["--focus", "nobody"],
+            "--focus \"nobody\": no call has this key; leave it out for the one that offers most",
+        ),
+        (
+            &["--trace", "no-such.csv"],
+            "no-such.csv cannot be read: No such file or directory (os error 2); check the name",
+        ),
+        (
+            &["--log", "-", "--key", "ip", "--format", "xml"],
+            "--format: \"xml\" is not a format of logs; use common, combined or json",
+        ),
+        (
+            &["--log", "-", "--key", "ip"],
+            "standard input: there is not a single call; check that the log is the right one, and not empty",
+        ),
+        (
+            &["access.log"],
+            "\"access.log\" stands alone; quote limits and workloads as in --limit 'sliding-log 5/60s', and name a file with --trace, --log or --plot",
+        ),
+        (
+            &["--workload", "steady 1000/s", "--max-calls", "10"],
+            "there are more than 10 calls; take a part of them, or raise --max-calls",
+        ),
+        (
+            &["--limit", "sliding-log 5/m count=all + min-interval 1s"],
+            "sliding-log 5/m count=all: count=all does not go with other limits",
+        ),
+    ] {
+        let error = with(more);
+        assert!(error.starts_with(&format!("sluice: {said}")), "{more:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    assert!(!PathBuf::from("x.svg").exists());
+    // clap's own: two sources, a log without a key.
+    assert!(with(&["--workload", "steady 1/s", "--trace", "-"]).contains("cannot be used with"));
+    assert!(with(&["--log", "-"]).contains("--key <FIELD>"));
+}
+
+/// Long enough for a bar on a terminal; here there is none.
+#[test]
+fn no_bar_is_drawn_when_piped() {
+    let output =
+        sluice(&["simulate", "--limit", "token-bucket 9/s", "--workload", "steady 200000/s for=26s"], "");
+    assert!(output.status.success());
+    assert_eq!(stderr(&output), "");
+    assert!(stdout(&output).contains("5 200 000 calls"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(EDGE)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
