@@ -11,6 +11,7 @@ mod keyed;
 mod measure;
 mod memory;
 mod replay;
+mod simulate;
 mod steady;
 mod walk;
 
@@ -23,6 +24,7 @@ Ours beside the rivals. Every table is Markdown, to be put into docs/benchmarks.
 
 core [ROUNDS]     a decision without clock and store                              10 seconds
 replay [ROUNDS]   sluice replay from end to end                                   2 minutes
+simulate [ROUNDS] sluice simulate: traffic made up, read from logs, decided       1 minute, 2 GB
 keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys   4 minutes
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "--help" | "-h" | "help" => print!("{HELP}"),
         "core" => core_decision::run(rounds(core_decision::ROUNDS)),
         "replay" => replay::run(rounds(replay::ROUNDS)),
+        "simulate" => simulate::run(rounds(simulate::ROUNDS)),
         "keyed" => keyed::run(rounds(keyed::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
             core_decision::run(core_decision::ROUNDS);
             println!();
             replay::run(replay::ROUNDS);
+            println!();
+            simulate::run(simulate::ROUNDS);
             println!();
             keyed::run(keyed::ROUNDS);
             println!();

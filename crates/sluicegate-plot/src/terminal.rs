@@ -10,9 +10,8 @@
 
 use crate::figure::View;
 use sluicegate::core::{Span, Time};
-use sluicegate_sim::human::{self, TIE, count, cut, span};
+use sluicegate_sim::human::{self, TIE, count, cut};
 use sluicegate_sim::report::{Report, Tried};
-use sluicegate_sim::traffic::Clock;
 
 /// The rows of a drawing.
 const ROWS: u64 = 6;
@@ -41,7 +40,7 @@ pub fn draw(report: &Report<'_>, views: &[View], width: usize, colours: Colours)
     for view in views {
         text += &format!("\n{}\n", heading(*view, report));
         for tried in &report.tried {
-            text += &format!("\n{}\n", cut(&tried.label, width.max(WIDTH_MIN)));
+            text += &format!("\n{}\n", cut(&human::printable(&tried.label), width.max(WIDTH_MIN)));
             let bars = bars(*view, report, tried, columns);
             text += &bars.draw(colours);
             if *view == View::Window {
@@ -59,10 +58,11 @@ fn heading(view: View, report: &Report<'_>) -> String {
         1 => String::new(),
         _ => format!(" by {}", human::key(simulation.traffic().key(simulation.focus()), 30)),
     };
+    let title = view.title(report);
     match view {
-        View::Traffic => format!("Calls each {}: █ allowed ░ offered", span(simulation.timeline().width())),
-        View::Window => format!("Used in the last period{of_key}: ░ within the limit █ above it"),
-        View::Room => format!("Left to use{of_key}"),
+        View::Traffic => format!("{title}: █ allowed ░ offered"),
+        View::Window => format!("{title}{of_key}: ░ within the limit █ above it"),
+        View::Room => format!("{title}{of_key}"),
     }
 }
 
@@ -232,10 +232,7 @@ fn marks(report: &Report<'_>, tried: &Tried, columns: usize) -> String {
 fn times(report: &Report<'_>, columns: usize) -> String {
     let timeline = report.simulation.timeline();
     let length = timeline.end().since(timeline.start()).as_micros();
-    let tell = |at: Time| match report.simulation.traffic().clock() {
-        Clock::Since(start) => span(at.since(start)),
-        clock @ Clock::Utc => clock.tell(at),
-    };
+    let tell = |at: Time| report.simulation.traffic().clock().tell_briefly(at);
     let middle = timeline.start().after(Span::from_micros(length / 2));
     let [first, middle, last] = [timeline.start(), middle, timeline.end()].map(tell);
     let room = columns.saturating_sub(first.chars().count() + last.chars().count());

@@ -1,6 +1,7 @@
 //! Numbers for people.
 
 use sluicegate::core::Span;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Between a number and its unit, so that no line is broken there; turned into a plain space when printed.
 pub const TIE: char = '\u{a0}';
@@ -81,23 +82,38 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most` letters.
+/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most` columns.
 pub fn key(name: &[u8], most: usize) -> String {
-    let text = String::from_utf8_lossy(name);
+    cut(&printable(&String::from_utf8_lossy(name)), most)
+}
+
+/// A text in one line without what would move the cursor or turn the direction.
+pub fn printable(text: &str) -> String {
     let escape = |letter: char| match letter {
         '"' | '\'' | '\\' => letter.to_string(),
         _ => letter.escape_debug().to_string(),
     };
-    let escaped: String = text.chars().map(escape).collect();
-    cut(&escaped, most)
+    text.chars().map(escape).collect()
 }
 
-/// A text of at most so many letters, the last of which says that there were more.
+/// How many columns of a terminal a text takes.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// A text of at most so many columns, the last of which says that there was more.
 pub fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+    if columns(text) <= most {
         return text.to_owned();
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    let mut kept = String::new();
+    for letter in text.chars() {
+        if columns(&kept) + letter.width().unwrap_or(0) + 1 > most {
+            break;
+        }
+        kept.push(letter);
+    }
+    kept + "…"
 }
 
 #[cfg(test)]
@@ -156,5 +172,6 @@ mod tests {
         assert_eq!(key(b"a\x1b[31m\n", 20), "a\\u{1b}[31m\\n");
         assert_eq!(key("令牌".as_bytes(), 20), "令牌");
         assert_eq!(key(b"abcdefghij", 5), "abcd…");
+        assert_eq!(key("令牌令牌".as_bytes(), 6), "令牌…", "two columns each");
     }
 }

@@ -3,11 +3,13 @@
 //! It is held in memory, 16 bytes a call and each key once, so that several limits can be tried on the same calls, and
 //! so that the pictures know from the start how long it lasts.
 
+mod clock;
 pub mod csv;
 pub mod log;
 pub mod workload;
 
-use crate::human;
+pub use clock::Clock;
+
 use indexmap::IndexSet;
 use sluicegate::core::Time;
 use smallvec::SmallVec;
@@ -47,28 +49,6 @@ pub struct Traffic {
 
 /// Most keys are this short and lie in the table itself.
 type Key = SmallVec<[u8; 24]>;
-
-/// How the times of a traffic are told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clock {
-    /// From its beginning: `1 min 30 s`.
-    Since(Time),
-    /// By the calendar: `2026-11-11 12:00`.
-    Utc,
-}
-
-impl Clock {
-    /// A moment in words, about: `1 min 30 s`, or `2026-11-11 12:00:00` in UTC.
-    pub fn tell(self, at: Time) -> String {
-        match self {
-            Clock::Since(start) => human::about(at.since(start)),
-            Clock::Utc => {
-                let text = at.to_string().replace('T', " ").replace('Z', "");
-                if text.contains('.') { text.trim_end_matches('0').to_owned() } else { text }
-            }
-        }
-    }
-}
 
 /// Lines that are no calls.
 #[derive(Clone, Default, Debug)]

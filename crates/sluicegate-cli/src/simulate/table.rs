@@ -2,13 +2,13 @@
 
 use super::columns::align;
 use sluicegate::core::Span;
-use sluicegate_sim::human::{TIE, about, count, cut, percent, span};
+use sluicegate_sim::human::{TIE, about, count, percent, printable, span};
 use sluicegate_sim::report::{Report, Tried};
 use sluicegate_sim::simulate::crowd::Crowd;
 use sluicegate_sim::traffic::Clock;
 
-/// Labels are cut to this many letters, so that the tables fit in 80 columns.
-const LABEL_MAX: usize = 24;
+/// Labels are not cut to less, in columns.
+const LABEL_MIN: usize = 16;
 
 pub(super) fn of(report: &Report<'_>) -> String {
     headline(report) + &outcomes(report) + &deciles(report)
@@ -43,13 +43,13 @@ fn outcomes(report: &Report<'_>) -> String {
     ];
     rows.extend(report.tried.iter().map(outcome));
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.to_vec()).collect();
-    align(&rows)
+    align(&rows, LABEL_MIN)
 }
 
 fn outcome(tried: &Tried) -> [String; 6] {
     let outcome = &tried.outcome;
     [
-        cut(&tried.label, LABEL_MAX),
+        printable(&tried.label),
         count(outcome.allowed),
         count(outcome.denied),
         count(outcome.longest_denials.most),
@@ -81,15 +81,15 @@ fn deciles(report: &Report<'_>) -> String {
     let Some(first) = report.tried.first().map(of).filter(|deciles| !deciles.is_empty()) else {
         return String::new();
     };
-    let row = |head: &str, cells: Vec<String>| [vec![cut(head, LABEL_MAX)], cells].concat();
+    let row = |head: &str, cells: Vec<String>| [vec![printable(head)], cells].concat();
     let mut rows = vec![row("tenth of the keys", (1..=10).map(|tenth| format!("{tenth}.")).collect())];
     rows.push(row("offered", first.iter().map(|decile| bare(decile.offered)).collect()));
     for tried in &report.tried {
         rows.push(row(&tried.label, of(tried).iter().map(|decile| bare(decile.allowed)).collect()));
     }
     format!(
-        "\nBy tenths of the keys, the busiest first: which part in per cent of all load they offer,\nand which part of that each limit allows.\n{}",
-        align(&rows)
+        "\nBy tenths of the keys, the busiest first, in per cent: the part of all load that\nthey offer, and the part of that which each limit allows.\n{}",
+        align(&rows, LABEL_MIN)
     )
 }
 

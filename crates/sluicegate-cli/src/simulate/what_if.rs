@@ -1,12 +1,12 @@
 //! Who would have been limited: the keys most affected, how often and when.
 
 use super::columns::align;
-use sluicegate_sim::human::{TIE, count, key, percent};
+use sluicegate_sim::human::{TIE, count, key, percent, printable};
 use sluicegate_sim::report::{Report, Tried};
 use sluicegate_sim::simulate::crowd::Crowd;
 
-/// Keys are cut to this many letters.
-const KEY_MAX: usize = 30;
+/// Keys are cut to this many columns: an address of any kind is shorter.
+const KEY_MAX: usize = 45;
 
 pub(super) fn of(report: &Report<'_>, top: usize) -> String {
     let crowd = Crowd::new(&report.simulation);
@@ -19,7 +19,7 @@ fn under(report: &Report<'_>, tried: &Tried, crowd: &Crowd, top: usize) -> Strin
     let affected = outcome.keys.iter().filter(|key| key.denied > 0).count() as u64;
     let mut text = format!(
         "\n{}\n  {} of {} calls denied ({}), {} of {} keys affected\n",
-        tried.label,
+        printable(&tried.label),
         count(outcome.denied),
         count(outcome.allowed + outcome.denied),
         percent(part(outcome.denied, outcome.allowed + outcome.denied)),
@@ -30,7 +30,7 @@ fn under(report: &Report<'_>, tried: &Tried, crowd: &Crowd, top: usize) -> Strin
         text += &busiest(report, tried);
         if let Some(above) = crowd.above_p99(keys, outcome) {
             text += &format!(
-                "  {} of them ({}) came from the {} keys above the 99th percentile, over {} calls each\n",
+                "  {} of them ({}) from the {} keys above the 99th percentile of {} calls\n",
                 count(above.denied),
                 percent(part(above.denied, outcome.denied)),
                 count(above.keys as u64),
@@ -45,17 +45,24 @@ fn under(report: &Report<'_>, tried: &Tried, crowd: &Crowd, top: usize) -> Strin
 /// When most calls were denied.
 fn busiest(report: &Report<'_>, tried: &Tried) -> String {
     let timeline = report.simulation.timeline();
+    let clock = report.simulation.traffic().clock();
     let bars = tried.outcome.denied_bars.iter().enumerate();
     let Some((place, most)) = bars.max_by_key(|&(place, denied)| (*denied, usize::MAX - place)) else {
         return String::new();
     };
     let (begin, end) = (timeline.begin_of(place), timeline.begin_of(place + 1));
-    format!("  at their peak {} of them from {} to {}\n", count(*most), report.time(begin), report.time(end))
+    format!(
+        "  {} of them at the peak, from {} to {}\n",
+        count(*most),
+        clock.tell_briefly(begin),
+        clock.tell_briefly(end)
+    )
 }
 
 fn most_affected(report: &Report<'_>, tried: &Tried, crowd: &Crowd, top: usize) -> String {
     let simulation = &report.simulation;
-    let heads = ["key", "calls", "denied", "of its calls", "first denied", "last denied"];
+    let clock = simulation.traffic().clock();
+    let heads = ["key", "calls", "denied", "share", "first denied", "last denied"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for place in crowd.most_affected(&tried.outcome, top) {
         let offered = simulation.keys().get(place as usize).copied().unwrap_or_default();
@@ -65,15 +72,15 @@ fn most_affected(report: &Report<'_>, tried: &Tried, crowd: &Crowd, top: usize) 
             count(offered.calls),
             count(u64::from(fared.denied)),
             percent(part(u64::from(fared.denied), offered.calls)),
-            report.time(fared.first_denied),
-            report.time(fared.last_denied),
+            clock.tell_briefly(fared.first_denied),
+            clock.tell_briefly(fared.last_denied),
         ]);
     }
     if rows.len() == 1 {
         return String::new();
     }
     let mut text = String::new();
-    for line in align(&rows).lines() {
+    for line in align(&rows, KEY_MAX).lines() {
         text += &format!("  {line}\n");
     }
     text

@@ -4,7 +4,6 @@ use crate::ink::Ink;
 use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
 use sluicegate::core::{Span, Time};
-use sluicegate_sim::human::span;
 use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Timeline;
 use sluicegate_sim::traffic::Clock;
@@ -13,9 +12,6 @@ use sluicegate_sim::traffic::Clock;
 const EDGE: f64 = 6.0;
 /// A written time takes about so much room, with some air around it.
 const ROOM: f64 = 95.0;
-const SECOND: u64 = 1_000_000;
-const MINUTE: u64 = 60 * SECOND;
-const DAY: u64 = 86_400 * SECOND;
 
 /// Where on a picture a moment is.
 pub(super) struct TimeAxis {
@@ -41,19 +37,19 @@ impl TimeAxis {
     }
 
     /// Round moments, as many as there is room to write.
-    fn moments(&self) -> Vec<(Time, Span)> {
+    fn moments(&self) -> Vec<Time> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a handful")]
         let most = (self.width / ROOM).max(1.0) as u64;
         let end = self.start.after(self.length);
         let round = Timeline::round(self.start, end, most);
-        let moments = (0..=round.len()).map(|place| (round.begin_of(place), round.width()));
-        moments.filter(|(at, _)| *at >= self.start && *at <= end).collect()
+        let moments = (0..=round.len()).map(|place| round.begin_of(place));
+        moments.filter(|at| *at >= self.start && *at <= end).collect()
     }
 
     /// Thin lines from the top of a panel to its bottom.
     pub(super) fn draw_lines(&self, scene: &mut Scene, top: f64, bottom: f64) {
         let mut lines = Path::new();
-        for (at, _) in self.moments() {
+        for at in self.moments() {
             lines.extend(Path::polyline([(self.x(at), top), (self.x(at), bottom)]));
         }
         scene.line(lines, Ink::Grid, 1.0);
@@ -61,33 +57,13 @@ impl TimeAxis {
 
     /// The moments in words.
     pub(super) fn draw_times(&self, scene: &mut Scene, y: f64) {
-        for (at, step) in self.moments() {
-            let words = match self.clock {
-                Clock::Since(start) => span(at.since(start)),
-                Clock::Utc => by_calendar(at, step),
-            };
+        for at in self.moments() {
+            let words = self.clock.tell_on_axis(at);
             let text = Text::new((self.x(at), y), words, 11.5).anchor(Anchor::Middle).ink(Ink::Faint);
             // The last one would reach beyond the paper if it is long.
             let reach = self.x(at) + text.width() / 2.0 - (scene.width - EDGE);
             let at = (self.x(at) - reach.max(0.0), y);
             scene.text(Text { at, ..text });
         }
-    }
-}
-
-/// `Nov 11` at midnight, else `12:05`, with seconds and their parts if the steps are so small.
-fn by_calendar(at: Time, step: Span) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let text = at.to_string();
-    let piece = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-    if at.as_micros().is_multiple_of(DAY) {
-        let month = piece(5, 7).parse::<usize>().ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
-        return format!("{} {}", month.unwrap_or(&""), piece(8, 10).trim_start_matches('0'));
-    }
-    match step.as_micros() {
-        MINUTE.. => piece(11, 16).to_owned(),
-        SECOND.. => piece(11, 19).to_owned(),
-        _ => Clock::Utc.tell(at).get(11..).unwrap_or_default().to_owned(),
     }
 }

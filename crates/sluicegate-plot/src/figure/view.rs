@@ -25,17 +25,21 @@ pub enum View {
 }
 
 impl View {
-    /// What the column shows, and what its colours mean.
-    pub(super) fn heading(self, scene: &mut Scene, report: &Report<'_>, x: f64, y: f64) {
-        let words = match self {
+    /// What it shows.
+    pub(crate) fn title(self, report: &Report<'_>) -> String {
+        match self {
             View::Traffic => format!("Calls each {}", span(report.simulation.timeline().width())),
             View::Window => {
                 let period = one_period(report).map_or_else(|| "period".to_owned(), span);
                 format!("Used in the last {}", cut(&period, PERIOD_MAX))
             }
             View::Room => "Left to use".to_owned(),
-        };
-        let words = Text::new((x, y), words, 12.5).bold();
+        }
+    }
+
+    /// What the column shows, and what its colours mean.
+    pub(super) fn heading(self, scene: &mut Scene, report: &Report<'_>, x: f64, y: f64) {
+        let words = Text::new((x, y), self.title(report), 12.5).bold();
         let mut end = x + words.width() + 16.0;
         scene.text(words);
         let keys: &[(Ink, &str)] = match self {
