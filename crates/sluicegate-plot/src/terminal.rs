@@ -35,12 +35,13 @@ pub enum Colours {
 
 /// Draws a simulation in at most `width` columns.
 pub fn draw(report: &Report<'_>, views: &[View], width: usize, colours: Colours) -> String {
-    let columns = width.max(WIDTH_MIN) - LEFT;
+    let width = width.max(WIDTH_MIN);
+    let columns = width - LEFT;
     let mut text = String::new();
     for view in views {
-        text += &format!("\n{}\n", heading(*view, report));
+        text += &format!("\n{}\n", cut(&heading(*view, report), width));
         for tried in &report.tried {
-            text += &format!("\n{}\n", cut(&human::printable(&tried.label), width.max(WIDTH_MIN)));
+            text += &format!("\n{}\n", cut(&human::printable(&tried.label), width));
             let bars = bars(*view, report, tried, columns);
             text += &bars.draw(colours);
             if *view == View::Window {

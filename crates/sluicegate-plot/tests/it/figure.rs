@@ -1,0 +1,173 @@
+//! Figures: everything on the paper, no words over others, whatever is drawn.
+
+use sluicegate::Limit;
+use sluicegate::core::Span;
+use sluicegate_plot::terminal::{self, Colours};
+use sluicegate_plot::{Figure, Ink, Item, Scene, Step, Text, View};
+use sluicegate_sim::Traffic;
+use sluicegate_sim::human::columns;
+use sluicegate_sim::report::{Report, Tried};
+use sluicegate_sim::simulate::Simulation;
+use sluicegate_sim::traffic::workload::generate;
+use sluicegate_sim::traffic::{Reading, csv};
+
+const ALL: [View; 3] = [View::Traffic, View::Window, View::Room];
+
+fn workload(text: &str) -> Traffic {
+    generate(&[text.parse().unwrap()], 1, Span::from_micros(600_000_000), Reading::default()).unwrap()
+}
+
+/// Each limit under a label of its own.
+fn report<'a>(traffic: &'a Traffic, source: &str, limits: &[(&str, &str)]) -> Report<'a> {
+    let simulation = Simulation::new(traffic, None);
+    let tried = limits.iter().map(|(label, text)| {
+        let limits: Vec<Limit> = vec![text.parse().unwrap()];
+        let outcome = simulation.run(&limits, |_| {}).unwrap();
+        Tried { label: (*label).to_owned(), limits, outcome }
+    });
+    Report { source: source.to_owned(), tried: tried.collect(), simulation }
+}
+
+fn texts(scene: &Scene) -> Vec<&Text> {
+    scene
+        .items
+        .iter()
+        .filter_map(|item| if let Item::Text(text) = item { Some(text) } else { None })
+        .collect()
+}
+
+/// Left, top, right and bottom of the letters, roughly.
+fn bounds(text: &Text) -> [f64; 4] {
+    [text.left(), text.at.1 - 0.75 * text.size, text.left() + text.width(), text.at.1 + 0.2 * text.size]
+}
+
+fn check(scene: &Scene, about: &str) {
+    let inside = |x: f64, y: f64| {
+        (-0.01..=scene.width + 0.01).contains(&x) && (-0.01..=scene.height + 0.01).contains(&y)
+    };
+    for item in &scene.items {
+        let (Item::Fill { path, .. } | Item::Line { path, .. }) = item else { continue };
+        for step in path.steps() {
+            if let Step::Move((x, y)) | Step::Line((x, y)) | Step::Quad(_, (x, y)) = step {
+                assert!(inside(*x, *y), "{about}: a line at {x} {y} leaves the paper");
+            }
+        }
+    }
+    let texts = texts(scene);
+    for (place, text) in texts.iter().enumerate() {
+        let [left, top, right, bottom] = bounds(text);
+        assert!(inside(left, top) && inside(right, bottom), "{about}: {:?} leaves the paper", text.words);
+        for other in &texts[..place] {
+            let [other_left, other_top, other_right, other_bottom] = bounds(other);
+            let apart =
+                right <= other_left || other_right <= left || bottom <= other_top || other_bottom <= top;
+            assert!(apart, "{about}: {:?} lies over {:?}", text.words, other.words);
+        }
+    }
+}
+
+#[test]
+fn no_words_lie_over_others_or_leave_the_paper() {
+    let long = "a label that is far too long for any picture, and goes on and on";
+    let limits = [
+        (long, "fixed-window 12/m"),
+        ("令牌桶", "token-bucket 1000000000/s"),
+        ("sliding-log", "sliding-log 12/90s"),
+        ("pacer", "pacer 1/d queue=1000"),
+    ];
+    let workloads = [
+        "steady 48/60s after=30s for=210s",
+        "poisson 900/s keys=40 zipf=1 key=a-very-long-name-of-a-key-indeed for=90s",
+        "burst 1/1s for=1us",
+        "edge 12/60s for=6m",
+        "steady 1/d for=400d",
+        "steady 9/us for=50us cost=1000000000",
+    ];
+    for text in workloads {
+        let traffic = workload(text);
+        for many in [1, 2, 4] {
+            let report = report(&traffic, &text.repeat(3), &limits[..many]);
+            for views in [&ALL[..], &ALL[..2], &ALL[1..2], &ALL[2..]] {
+                for title in [None, Some(long)] {
+                    check(
+                        &Figure { title, views }.draw(&report),
+                        &format!("{text}, {many} limits, {views:?}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn dates_fit_below_the_panels() {
+    let mut rows = "at_us,key,cost\n".to_owned();
+    for (step, many) in
+        [(1_u64, 50), (250_000, 40), (7_000_000, 30), (3_600_000_000, 200), (86_400_000_000, 90)]
+    {
+        for call in 0..many {
+            rows += &format!("{},k,1\n", 1_794_398_400_000_000 + call * step);
+        }
+        let traffic = csv::read(rows.as_bytes(), Reading::default()).unwrap();
+        let report = report(&traffic, "a trace", &[("fixed-window 3/m", "fixed-window 3/m")]);
+        check(&Figure { title: None, views: &ALL }.draw(&report), &format!("steps of {step} us"));
+        rows.truncate("at_us,key,cost\n".len());
+    }
+}
+
+/// The number that a reader should see first: the doubled burst, in the ink that means above the limit.
+#[test]
+fn the_doubled_burst_of_a_fixed_window_is_named_and_inked() {
+    let traffic = workload("edge 12/60s for=6m");
+    let of = |limit| {
+        let report = report(&traffic, "", &[(limit, limit)]);
+        Figure { title: None, views: &[View::Window] }.draw(&report)
+    };
+    let fixed = of("fixed-window 12/60s");
+    let number = texts(&fixed).into_iter().find(|text| text.ink == Ink::Over).unwrap().words.clone();
+    assert_eq!(number, "24");
+    let is_over = |item: &Item| matches!(item, Item::Fill { ink: Ink::Over, path } if !path.is_empty());
+    // The first is the key in the heading.
+    assert_eq!(fixed.items.iter().filter(|item| is_over(item)).count(), 2);
+    let log = of("sliding-log 12/60s");
+    assert_eq!(log.items.iter().filter(|item| is_over(item)).count(), 1);
+    assert!(texts(&log).iter().all(|text| text.ink != Ink::Over));
+}
+
+#[test]
+fn what_the_picture_shows_is_said_for_those_who_do_not_see_it() {
+    let traffic = workload("edge 12/60s for=6m");
+    let report = report(&traffic, "edge 12/60s", &[("fixed", "fixed-window 12/60s")]);
+    let scene = Figure { title: Some("An attack"), views: &[View::Window] }.draw(&report);
+    assert_eq!(scene.title, "An attack");
+    assert_eq!(
+        scene.description,
+        "edge 12/60s: 72 calls. fixed: 72 allowed, 0 denied, at most 24 of 12 in any 1 min."
+    );
+}
+
+#[test]
+fn the_terminal_drawing_keeps_to_its_width_whatever_is_drawn() {
+    for (workload_text, limit) in [
+        (
+            "poisson 900/s keys=40 zipf=1 key=令牌令牌令牌令牌令牌令牌令牌令牌令牌令牌 for=90s",
+            "token-bucket 1000000000/s",
+        ),
+        ("steady 9/us for=50us cost=1000000000", "fixed-window 12/m"),
+        ("burst 1/1s for=1us", "pacer 1/d queue=1000"),
+        ("steady 1/d for=400d", "fixed-window 1/month"),
+    ] {
+        let traffic = workload(workload_text);
+        let label = "令牌".repeat(50) + "\x1b[31m";
+        let report = report(&traffic, "", &[(&label, limit)]);
+        for width in [0, 40, 80, 200] {
+            let drawing = terminal::draw(&report, &ALL, width, Colours::None);
+            let widest = drawing.lines().map(columns).max();
+            assert!(widest <= Some(width.max(40)), "{widest:?} of {width} in\n{drawing}");
+            assert!(!drawing.contains('\x1b'));
+        }
+        let coloured = terminal::draw(&report, &ALL, 80, Colours::Used);
+        let plain: String = coloured.replace("\x1b[34m", "").replace("\x1b[33m", "").replace("\x1b[0m", "");
+        assert_eq!(plain, terminal::draw(&report, &ALL, 80, Colours::None), "colours change nothing else");
+    }
+}
