@@ -48,7 +48,7 @@ Examples:
   sluice explain 'sliding-log 5/60s'
 What a limit may be: sluice --help.";
 
-const SIMULATE_HELP: &str = "\
+const SIMULATE_EXAMPLES: &str = "\
 Examples:
   Two limits against the window-edge attack, drawn in the terminal
     sluice simulate --limit 'fixed-window 12/60s' --limit 'sliding-log 12/60s' \\
@@ -57,20 +57,26 @@ Examples:
     sluice simulate --limit 'token-bucket 5/s burst=20' --workload 'poisson 200/s keys=1000 zipf=1.1 for=5m' \\
         --plot crowd.svg --plot crowd.png
   Who would have been limited last week, under each?
-    sluice simulate --log access.log --key ip --limit 'sliding-log 60/m' --limit 'token-bucket 1/s burst=30'
+    sluice simulate --log access.log --key ip --limit 'sliding-log 60/m' --limit 'token-bucket 60/m burst=30'
+  Rotated logs
+    zcat access.log.*.gz | cat - access.log | sluice simulate --log - --limit 'sliding-log 60/m'
 
 Workloads: a name, a rate, options. Without any, twice the first limit's rate at random.
-  steady 10/s                  evenly, one each 100 ms
-  burst 50/10s                 50 at once, every 10 s
-  poisson 20/s                 at random, 20 a second on average
-  on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s
-  ramp 100/s from=10/s         evenly, from 10 a second up to 100 at the end
-  edge 12/60s                  against windows of 60 s: 12 right before an edge, 12 right after (spread=1s)
-  Each takes for=10m after=30s cost=3 key=NAME keys=1000 zipf=1.1; the rate is that of all keys together.
-  Several --workload come at the same time, those with the same key= as the same callers.
+";
+
+const SIMULATE_NOTES: &str = "\
+Several --workload come at the same time, those with the same key= as the same callers.
 Limits: each --limit is tried on its own; 'A + B' are two that must both allow. What a limit may be: sluice --help.
 The table: longest run = calls of one key denied in a row; longest wait = the longest that a caller was told;
   worst = the most that one key was allowed in any stretch as long as the limit's period.";
+
+fn simulate_help() -> String {
+    let mut help = SIMULATE_EXAMPLES.to_owned();
+    for line in sluicegate_sim::traffic::workload::HELP.lines() {
+        help += &format!("  {line}\n");
+    }
+    help + SIMULATE_NOTES
+}
 
 /// Rate limits that are exact: try one before you deploy it.
 #[derive(Parser, Debug)]
@@ -89,7 +95,7 @@ pub(crate) enum Command {
     #[command(after_help = EXPLAIN_HELP, max_term_width = 110)]
     Explain(ExplainArgs),
     /// Show what limits would do to traffic: a table, plots, and who would have been limited
-    #[command(after_help = SIMULATE_HELP, max_term_width = 110)]
+    #[command(after_help = simulate_help(), max_term_width = 110)]
     Simulate(Box<SimulateArgs>),
 }
 
@@ -136,23 +142,24 @@ pub(crate) struct SimulateArgs {
     pub(crate) trace: Option<PathBuf>,
 
     /// A web server's access log: common, combined or JSON lines; - is standard input
-    #[arg(long, value_name = "FILE", group = "source", help_heading = "Traffic", requires = "key")]
+    #[arg(long, value_name = "FILE", group = "source", help_heading = "Traffic")]
     pub(crate) log: Option<PathBuf>,
 
     /// The format of the log: common, combined or json. Found out if not said
-    #[arg(long, value_name = "FORMAT", requires = "log", help_heading = "Traffic")]
+    #[arg(long, value_name = "FORMAT", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) format: Option<String>,
 
-    /// The log's field that is limited: ip, user, path, agent ...; in JSON any field, also a.b; several as ip,path
-    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    /// The log's field that is limited: ip if not said; user, path, agent ...; in JSON any field, also a.b; several as
+    /// ip,path
+    #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) key: Option<String>,
 
     /// The field that says when, in a log of JSON lines
-    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) time: Option<String>,
 
     /// The field that a call costs, such as bytes; otherwise every call costs 1
-    #[arg(long, value_name = "FIELD", requires = "log", help_heading = "Traffic")]
+    #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) cost: Option<String>,
 
     /// Where the random numbers of workloads begin
@@ -163,9 +170,9 @@ pub(crate) struct SimulateArgs {
     #[arg(long, help_heading = "Traffic")]
     pub(crate) strict: bool,
 
-    /// The most calls, which are held in memory at about 40 bytes each
+    /// The most calls, which are held in memory at 48 bytes each
     #[arg(long, value_name = "N", default_value_t = sluicegate_sim::traffic::CALLS_MAX_DEFAULT,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4_000_000_000),
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=sluicegate_sim::traffic::CALLS_MAX as u64),
           help_heading = "Traffic")]
     pub(crate) max_calls: usize,
 
@@ -173,9 +180,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long = "plot", value_name = "FILE", help_heading = "Output")]
     pub(crate) plots: Vec<PathBuf>,
 
-    /// What pictures show
-    #[arg(long, value_name = "VIEW", value_delimiter = ',', default_values = ["traffic", "window", "room"],
-          help_heading = "Output")]
+    /// What pictures and drawings show, such as window,room [default: traffic,window,room]
+    #[arg(long, value_name = "VIEW", value_delimiter = ',', help_heading = "Output")]
     pub(crate) show: Vec<View>,
 
     /// The key whose window and room are shown, the one that offers most if not said
@@ -183,7 +189,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) focus: Option<String>,
 
     /// The title of pictures
-    #[arg(long, value_name = "TEXT", help_heading = "Output")]
+    #[arg(long, value_name = "TEXT", requires = "plots", help_heading = "Output")]
     pub(crate) title: Option<String>,
 
     /// Colours. auto follows the reader's screen in SVG, and is light in PNG
@@ -201,6 +207,10 @@ pub(crate) struct SimulateArgs {
     /// Write what happened over time as CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) series: Option<PathBuf>,
+
+    /// Write all keys that were denied anything as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) keys: Option<PathBuf>,
 
     /// Write everything as JSON; - is standard output, instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -13,52 +13,63 @@ mod what_if;
 
 use crate::Problem;
 use crate::args::SimulateArgs;
-use output::Outputs;
-use sluicegate_sim::Traffic;
-use sluicegate_sim::report::{Report, Tried};
+use output::{Outputs, print};
+use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Simulation;
-use std::io::{self, ErrorKind, Write as _};
+use sluicegate_sim::{Traffic, human};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The longest title in letters.
+const TITLE_MAX: usize = 120;
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
-    if let Some(word) = args.stray.first() {
-        return Err(format!(
-            "{word:?} stands alone; quote limits and workloads as in --limit 'sliding-log 5/60s', and name a file with --trace, --log or --plot"
-        ));
-    }
+    check(args)?;
     let candidates = candidate::read(&args.limits, &args.labels)?;
     // Before any work, so that nobody waits for a picture that cannot be written.
     let outputs = Outputs::open(args)?;
     let (source, traffic) = source::read(args, &candidates)?;
     tell_of_broken_lines(&traffic);
     let simulation = Simulation::new(&traffic, focus(args, &traffic)?);
+    let mut report = Report::new(source, simulation);
     let bar = progress::of_calls(traffic.calls().len() as u64 * candidates.len() as u64);
-    let mut tried = Vec::new();
-    for candidate::Candidate { label, limits } in candidates {
-        let outcome = simulation.run(&limits, |calls| bar.inc(calls)).map_err(|error| error.to_string())?;
-        tried.push(Tried { label, limits, outcome });
-    }
+    report.run(&candidates, |calls| bar.inc(calls)).map_err(|error| error.to_string())?;
     bar.finish_and_clear();
-    let report = Report { source, simulation, tried };
     if !outputs.use_stdout() {
-        print(&table::of(&report))?;
+        print(table::of(&report).as_bytes())?;
         if traffic.keys() > 1 {
-            print(&what_if::of(&report, args.top))?;
+            print(what_if::of(&report, args.top).as_bytes())?;
         }
         if args.terminal {
-            print(&picture::in_terminal(&report, args))?;
+            print(picture::in_terminal(&report, args).as_bytes())?;
         }
     }
     outputs.write(&report, args)
 }
 
-/// Writes to standard output; whoever reads it may have seen enough.
-fn print(text: &str) -> Result<(), Problem> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("standard output cannot be written: {error}; check where it goes"))
-        }
-        _ => Ok(()),
+/// Refuses what is asked for in vain.
+fn check(args: &SimulateArgs) -> Result<(), Problem> {
+    if let Some(word) = args.stray.first() {
+        return Err(format!(
+            "{word:?} stands alone; quote limits and workloads as in --limit 'sliding-log 5/60s', and name a file with --trace, --log or --plot"
+        ));
     }
+    let title = args.title.as_deref().unwrap_or_default().chars().count();
+    if title > TITLE_MAX {
+        return Err(format!("a title of {title} letters is above the most, {TITLE_MAX}; shorten it"));
+    }
+    for (place, view) in args.show.iter().enumerate() {
+        if args.show.get(..place).is_some_and(|earlier| earlier.contains(view)) {
+            let view = format!("{view:?}").to_lowercase();
+            return Err(format!("--show has {view} twice; name each view once, as in --show window,room"));
+        }
+    }
+    let to_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+    if args.terminal && [&args.csv, &args.series, &args.keys, &args.json].into_iter().any(to_stdout) {
+        let problem = "--terminal draws on standard output, where a file goes too; write the file elsewhere";
+        return Err(problem.to_owned());
+    }
+    Ok(())
 }
 
 fn focus(args: &SimulateArgs, traffic: &Traffic) -> Result<Option<u32>, Problem> {
@@ -77,18 +88,17 @@ fn tell_of_broken_lines(traffic: &Traffic) {
     if broken.count == 0 {
         return;
     }
-    let lines = match broken.count {
-        1 => "1 line is no call and was".to_owned(),
-        count => format!("{count} lines are no calls and were"),
-    };
-    let mut told = format!("sluice: {lines} passed over (--strict stops instead)\n");
+    let all = broken.count + traffic.calls().len() as u64;
+    let verbs = if broken.count == 1 { "is no call and was" } else { "are no calls and were" };
+    let (lines, part) = (human::many(broken.count, "line"), human::percent(broken.count, all));
+    let mut told = format!("sluice: {lines} ({part}) {verbs} passed over (--strict stops instead)\n");
     for line in &broken.first {
         told += &format!("  {line}\n");
     }
     let more = broken.count - broken.first.len() as u64;
     if more > 0 {
-        told += &format!("  and {more} more\n");
+        told += &format!("  and {} more\n", human::count(more));
     }
     // If this cannot be written there is nobody left to tell.
-    let _ = io::stderr().write_all(told.as_bytes());
+    let _ = io::stderr().write_all(told.replace(human::TIE, " ").as_bytes());
 }

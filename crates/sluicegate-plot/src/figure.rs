@@ -20,7 +20,7 @@ use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
 use axis::TimeAxis;
 use panel::Panel;
-use sluicegate_sim::human::{self, count, cut, span};
+use sluicegate_sim::human::{self, about, count, cut, span};
 use sluicegate_sim::report::{Report, Tried};
 
 /// Around everything.
@@ -32,9 +32,9 @@ const LABEL: f64 = 24.0;
 /// A panel without what stands around it.
 const PANEL: f64 = 84.0;
 /// The marks of single calls, below a panel that has them.
-const RUG: f64 = 15.0;
+const RUG: f64 = 17.0;
 /// What those marks mean, below the times.
-const RUG_KEY: f64 = 18.0;
+const RUG_LEGEND: f64 = 18.0;
 /// Between a row and the next.
 const GAP: f64 = 14.0;
 /// The times below the last row.
@@ -44,8 +44,10 @@ const NUMBERS: f64 = 46.0;
 /// Longer names of sources and keys are cut, in letters.
 const SOURCE_MAX: usize = 64;
 const KEY_MAX: usize = 24;
-/// The width of the picture with one view, and how much wider it gets by each further one.
-const WIDTHS: (f64, f64) = (860.0, 250.0);
+/// The width of the picture with one view.
+const WIDTH: f64 = 860.0;
+/// How much wider it gets by each further one.
+const WIDTH_MORE: f64 = 250.0;
 
 /// What a picture shows.
 #[derive(Clone, Debug)]
@@ -62,10 +64,10 @@ impl Figure<'_> {
         let columns = self.views.len().max(1);
         #[expect(clippy::cast_precision_loss, reason = "there are a handful of views and rows")]
         let (columns, rows) = (columns as f64, report.tried.len() as f64);
-        let width = WIDTHS.0 + (columns - 1.0) * WIDTHS.1;
+        let width = WIDTH + (columns - 1.0) * WIDTH_MORE;
         let rug = if self.has_rug(report) { RUG } else { 0.0 };
         let row_height = LABEL + PANEL + rug + GAP;
-        let foot = if rug > 0.0 { FOOT + RUG_KEY } else { FOOT };
+        let foot = if rug > 0.0 { FOOT + RUG_LEGEND } else { FOOT };
         let height = HEAD + rows * row_height - GAP + foot;
         let mut scene = Scene::new(width, height, self.title(report), description(report));
         self.head(&mut scene, report);
@@ -93,7 +95,7 @@ impl Figure<'_> {
         }
         let mut y = HEAD + LABEL - 9.0;
         for tried in &report.tried {
-            label(&mut scene, tried, y);
+            label(&mut scene, report, tried, y);
             y += row_height;
         }
         scene
@@ -115,39 +117,48 @@ impl Figure<'_> {
     fn head(&self, scene: &mut Scene, report: &Report<'_>) {
         let width = scene.width - 2.0 * MARGIN;
         scene.text(Text::new((MARGIN, 38.0), self.title(report), 20.0).bold().within(width));
-        let is_close = self.views.iter().any(|view| *view != View::Traffic);
-        let said = source(report) + &if is_close { focus(report) } else { String::new() };
+        let said = source(report) + &self.close_look(report);
         scene.text(Text::new((MARGIN, 59.0), said, 12.5).ink(Ink::Faint).within(width));
+    }
+
+    /// Whose curves are shown if there are several keys, and how coarse they are if that hides something.
+    fn close_look(&self, report: &Report<'_>) -> String {
+        let simulation = &report.simulation;
+        let Some(tried) =
+            report.tried.first().filter(|_| self.views.iter().any(|view| *view != View::Traffic))
+        else {
+            return String::new();
+        };
+        let mut said = String::new();
+        if simulation.keys().len() > 1 {
+            said += &format!(
+                "; the curves are {}'s",
+                human::key(simulation.traffic().key(simulation.focus()), KEY_MAX)
+            );
+        }
+        let piece = tried.outcome.focus.width;
+        if tried.limits.iter().any(|limit| piece > limit.period()) {
+            said += &format!("; each point is the tightest of {}", about(piece));
+        }
+        said
     }
 }
 
 /// Where the calls come from: `poisson 20/s, 12 000 calls of 100 keys`.
 fn source(report: &Report<'_>) -> String {
-    let traffic = report.simulation.traffic();
-    let (calls, keys) = (traffic.calls().len() as u64, traffic.keys() as u64);
-    let keys = if keys == 1 { String::new() } else { format!(" of {} keys", count(keys)) };
-    format!("{}: {} calls{keys}", cut(&report.source, SOURCE_MAX), count(calls))
-}
-
-/// Whose window and room are shown, if there are several.
-fn focus(report: &Report<'_>) -> String {
-    let simulation = &report.simulation;
-    match simulation.keys().len() {
-        1 => String::new(),
-        _ => format!(
-            "; used and left by {}",
-            human::key(simulation.traffic().key(simulation.focus()), KEY_MAX)
-        ),
-    }
+    format!("{}: {}", cut(&human::printable(&report.source), SOURCE_MAX), report.calls_and_keys())
 }
 
 /// What was tried to the left, and what came of it to the right.
-fn label(scene: &mut Scene, tried: &Tried, y: f64) {
+fn label(scene: &mut Scene, report: &Report<'_>, tried: &Tried, y: f64) {
     let right = scene.width - MARGIN;
     let outcome = &tried.outcome;
     let mut said = format!("{} allowed, {} denied", count(outcome.allowed), count(outcome.denied));
     if let Some((_, worst)) = tried.worst() {
         said += &format!(", at most {} in any {}", count(worst.count), span(worst.length));
+        if report.simulation.keys().len() > 1 {
+            said += &format!(" by {}", human::key(report.simulation.traffic().key(worst.key), KEY_MAX));
+        }
     }
     let said = Text::new((right, y), said, 12.0).anchor(Anchor::End).ink(Ink::Faint);
     let label = Text::new((MARGIN, y), tried.label.clone(), 13.5).bold();
@@ -166,11 +177,11 @@ fn description(report: &Report<'_>) -> String {
         }
         said.push('.');
     }
-    said.replace(sluicegate_sim::human::TIE, " ")
+    said.replace(human::TIE, " ")
 }
 
 /// A small square of an ink and what it stands for; how far it reaches.
-fn key(scene: &mut Scene, x: f64, y: f64, ink: Ink, words: &str) -> f64 {
+fn legend(scene: &mut Scene, x: f64, y: f64, ink: Ink, words: &str) -> f64 {
     let square = Path::rounded(x, y - 8.5, 9.0, 9.0, 2.0);
     scene.fill(square.clone(), ink);
     if ink == Ink::AllowedSoft {

@@ -26,8 +26,6 @@ pub enum Ink {
     AllowedSoft,
     /// What passed above a limit.
     Over,
-    /// The area between a limit and what passed above it.
-    OverSoft,
     /// A limit.
     Limit,
     /// What was turned away.
@@ -56,7 +54,7 @@ pub struct Rgb {
 
 impl Ink {
     /// All of them.
-    pub const ALL: [Ink; 12] = [
+    pub const ALL: [Ink; 11] = [
         Ink::Paper,
         Ink::Panel,
         Ink::Words,
@@ -66,7 +64,6 @@ impl Ink {
         Ink::Allowed,
         Ink::AllowedSoft,
         Ink::Over,
-        Ink::OverSoft,
         Ink::Limit,
         Ink::Denied,
     ];
@@ -83,7 +80,6 @@ impl Ink {
             Ink::Allowed => (0x00_72_b2, 0x56_b4_e9),
             Ink::AllowedSoft => (0xc9_e1_f0, 0x1b_3b_52),
             Ink::Over => (0xd5_5e_00, 0xe6_9f_00),
-            Ink::OverSoft => (0xf8_d9_bf, 0x50_38_14),
             Ink::Limit => (0x32_38_3f, 0xd1_d9_e0),
             Ink::Denied => (0x6e_77_81, 0x8b_94_9e),
         };
@@ -105,7 +101,6 @@ impl Ink {
             Ink::Allowed => "allowed",
             Ink::AllowedSoft => "allowed-soft",
             Ink::Over => "over",
-            Ink::OverSoft => "over-soft",
             Ink::Limit => "limit",
             Ink::Denied => "denied",
         }

@@ -143,10 +143,9 @@ impl Text {
         if self.width() > width {
             self.size = (self.size * width / self.width()).max(least);
         }
-        while self.width() > width && self.words.chars().count() > 1 {
-            // The last letter says that there were more.
-            let kept = self.words.trim_end_matches('…').chars().count() - 1;
-            self.words = self.words.chars().take(kept).chain(['…']).collect();
+        if self.width() > width {
+            self.words =
+                cut_to(&self.words, width - font::width("…", self.size, self.bold), self.size, self.bold);
         }
         self
     }
@@ -167,6 +166,16 @@ impl Text {
     }
 }
 
+/// As many letters as fit, and a last one that says that there were more.
+fn cut_to(words: &str, width: f64, size: f64, bold: bool) -> String {
+    let mut used = 0.0;
+    let fits = |letter: &char| {
+        used += font::width(letter.encode_utf8(&mut [0; 4]), size, bold);
+        used <= width
+    };
+    words.chars().take_while(fits).chain(['…']).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +191,9 @@ mod tests {
         let cut = text.within(full * 0.3);
         assert!(cut.words.ends_with('…') && cut.width() <= full * 0.3, "{}", cut.words);
         assert!(cut.words.starts_with("the quick"));
-        assert_eq!(Text::new((0.0, 0.0), "words", 20.0).within(0.0).words.chars().count(), 1, "it ends");
+        assert_eq!(Text::new((0.0, 0.0), "words", 20.0).within(0.0).words, "…");
+        let dots = Text::new((0.0, 0.0), "…".repeat(100), 20.0).within(100.0);
+        assert!(dots.width() <= 100.0 && dots.words.chars().count() > 3, "{}", dots.words);
     }
 
     #[test]

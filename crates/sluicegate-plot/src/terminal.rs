@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  24 ┤            ▆█
-//!  12 ┤----▂▆░░░░░░██--------
+//!  12 ┤┄┄┄┄▂▆░░░░░░░░┄┄┄┄┄┄┄┄
 //!   0 ┼──────────────────────
 //! ```
 //!
@@ -10,7 +10,7 @@
 
 use crate::figure::View;
 use sluicegate::core::{Span, Time};
-use sluicegate_sim::human::{self, TIE, count, cut};
+use sluicegate_sim::human::{self, TIE, cut, short};
 use sluicegate_sim::report::{Report, Tried};
 
 /// The rows of a drawing.
@@ -21,6 +21,8 @@ const NUMBERS: usize = 7;
 const LEFT: usize = NUMBERS + 2;
 /// No drawing is narrower, whatever is asked for.
 const WIDTH_MIN: usize = 40;
+/// Longer names of keys are cut, in columns.
+const KEY_MAX: usize = 30;
 /// What is empty, an eighth ... full.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -33,55 +35,144 @@ pub enum Colours {
     None,
 }
 
-/// Draws a simulation in at most `width` columns.
+/// Draws a simulation in at most `width` columns, or 40 if that is less.
 pub fn draw(report: &Report<'_>, views: &[View], width: usize, colours: Colours) -> String {
     let width = width.max(WIDTH_MIN);
-    let columns = width - LEFT;
     let mut text = String::new();
     for view in views {
-        text += &format!("\n{}\n", cut(&heading(*view, report), width));
+        let grid = Grid::new(*view, report, width - LEFT);
+        text += &format!("\n{}\n", cut(&heading(*view, report, &grid), width));
+        let has_marks = report.tried.iter().any(|tried| !tried.outcome.focus.marks.is_empty());
+        if *view == View::Window && has_marks {
+            text += "Calls: ● allowed · denied ◐ some of both\n";
+        }
         for tried in &report.tried {
             text += &format!("\n{}\n", cut(&human::printable(&tried.label), width));
-            let bars = bars(*view, report, tried, columns);
-            text += &bars.draw(colours);
+            text += &bars(*view, report, tried, &grid).draw(colours);
             if *view == View::Window {
-                text += &marks(report, tried, columns);
+                text += &marks(report, tried, &grid);
             }
         }
-        text += &times(report, columns);
+        text += &times(report, &grid);
     }
     text.replace(TIE, " ")
 }
 
-fn heading(view: View, report: &Report<'_>) -> String {
+fn heading(view: View, report: &Report<'_>, grid: &Grid) -> String {
     let simulation = &report.simulation;
     let of_key = match simulation.keys().len() {
         1 => String::new(),
-        _ => format!(" by {}", human::key(simulation.traffic().key(simulation.focus()), 30)),
+        _ => format!(" by {}", human::key(simulation.traffic().key(simulation.focus()), KEY_MAX)),
     };
-    let title = view.title(report);
     match view {
-        View::Traffic => format!("{title}: █ allowed ░ offered"),
-        View::Window => format!("{title}{of_key}: ░ within the limit █ above it"),
-        View::Room => format!("{title}{of_key}"),
+        View::Traffic => format!("{}: █ allowed ░ offered", View::traffic_title(report, grid.bar_width)),
+        View::Window => format!("{}{of_key}: ░ within the limit █ above it", view.title(report)),
+        View::Room => format!("{}{of_key}", view.title(report)),
+    }
+}
+
+/// How time is laid out on columns.
+struct Grid {
+    /// How many columns there are.
+    columns: usize,
+    /// Bars that make one column, if there are more of them than columns.
+    merged: usize,
+    /// Columns that one bar takes, if there are fewer of them.
+    repeated: usize,
+    /// How long a bar is in the end.
+    bar_width: Span,
+    /// When the last column ends.
+    end: Time,
+}
+
+impl Grid {
+    /// The bars of the traffic are put together or widened by whole numbers, so that no call is shown twice or left out.
+    /// Curves are squeezed into all columns there are.
+    fn new(view: View, report: &Report<'_>, columns: usize) -> Grid {
+        let timeline = report.simulation.timeline();
+        let bar_width = timeline.width();
+        if view != View::Traffic {
+            return Grid { columns, merged: 1, repeated: 1, bar_width, end: timeline.end() };
+        }
+        let merged = timeline.len().div_ceil(columns);
+        let bars = timeline.len().div_ceil(merged);
+        let repeated = (columns / bars).max(1);
+        Grid {
+            columns: bars * repeated,
+            merged,
+            repeated,
+            bar_width: Span::from_micros(bar_width.as_micros().saturating_mul(merged as u64)),
+            end: timeline.begin_of(bars * merged),
+        }
+    }
+
+    fn of_bars(&self, bars: &[u64]) -> Vec<u64> {
+        let sums = bars.chunks(self.merged).map(|some| some.iter().sum::<u64>());
+        sums.flat_map(|sum| std::iter::repeat_n(sum, self.repeated)).collect()
+    }
+
+    /// Of several pieces of a curve that fall into one column the one that matters.
+    fn of_curve(&self, pieces: &[u64], pick: impl Fn(u64, u64) -> u64) -> Vec<u64> {
+        let many = pieces.len();
+        let column = |column: usize| {
+            let from = column * many / self.columns;
+            let to = ((column + 1) * many / self.columns).max(from + 1);
+            pieces.get(from..to).unwrap_or_default().iter().copied().reduce(&pick).unwrap_or(0)
+        };
+        (0..self.columns).map(column).collect()
     }
 }
 
 /// Bars beside each other, one a column.
 struct Bars {
     columns: Vec<Bar>,
-    /// The amount at the top.
-    top: u64,
-    /// What is drawn above it is above the limit.
-    limit: Option<u64>,
+    scale: Scale,
+    /// Whether they are a curve: what lies under it is light, so that what is above the limit stands out.
+    is_curve: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Bar {
     /// How high it is.
     amount: u64,
-    /// How high the light part above it is.
+    /// How high the light part behind it is.
     behind: u64,
+}
+
+/// How high amounts are: `parts` of an eighth of a row for each `whole`.
+#[derive(Clone, Copy)]
+struct Scale {
+    parts: u64,
+    whole: u64,
+    /// The amount at the top.
+    top: u64,
+    /// The limit and how many rows are below it.
+    limit: Option<(u64, u64)>,
+}
+
+impl Scale {
+    fn up_to(top: u64) -> Scale {
+        let top = top.max(1);
+        Scale { parts: 8 * ROWS, whole: top, top, limit: None }
+    }
+
+    /// A scale on which the limit lies between two rows, if there is room for that below `most`.
+    fn with_limit(most: u64, limit: u64) -> Scale {
+        let limit = limit.max(1);
+        // In the middle if that is enough.
+        let below = (ROWS * limit / most.max(1)).min(ROWS / 2);
+        if below == 0 {
+            return Scale { limit: Some((limit, 1)), ..Scale::up_to(most) };
+        }
+        Scale { parts: 8 * below, whole: limit, top: limit * ROWS / below, limit: Some((limit, below)) }
+    }
+
+    /// The eighths of a row that an amount reaches into it. Rounded up: even a little is seen.
+    fn eighths(&self, amount: u64, row: u64) -> usize {
+        // In 128 bits: amounts are up to 2^62.
+        let all = (u128::from(amount) * u128::from(self.parts)).div_ceil(u128::from(self.whole));
+        usize::try_from(all.saturating_sub(u128::from(8 * row)).min(8)).unwrap_or(8)
+    }
 }
 
 /// One letter of a drawing.
@@ -95,62 +186,40 @@ enum Letter {
     Above(char),
 }
 
-fn bars(view: View, report: &Report<'_>, tried: &Tried, columns: usize) -> Bars {
+fn bars(view: View, report: &Report<'_>, tried: &Tried, grid: &Grid) -> Bars {
     let outcome = &tried.outcome;
+    let curve = |amounts: Vec<u64>| amounts.into_iter().map(|amount| Bar { amount, behind: 0 }).collect();
     match view {
         View::Traffic => {
-            let offered = squeeze(report.simulation.offered(), columns, u64::max);
-            let allowed = squeeze(&outcome.allowed_bars, columns, u64::max);
-            let bars = allowed.into_iter().zip(offered).map(|(amount, behind)| Bar { amount, behind });
-            let bars: Vec<Bar> = bars.collect();
-            let top = bars.iter().map(|bar| bar.amount.max(bar.behind)).max().unwrap_or(0);
-            Bars { columns: bars, top: top.max(1), limit: None }
+            let (allowed, offered) =
+                (grid.of_bars(&outcome.allowed_bars), grid.of_bars(report.simulation.offered()));
+            // One scale for all: the bars are there to be compared.
+            let all_allowed = report.tried.iter().flat_map(|tried| grid.of_bars(&tried.outcome.allowed_bars));
+            let top = offered.iter().copied().chain(all_allowed).max().unwrap_or(0);
+            let columns = allowed.into_iter().zip(offered).map(|(amount, behind)| Bar { amount, behind });
+            Bars { columns: columns.collect(), scale: Scale::up_to(top), is_curve: false }
         }
         View::Window => {
-            let limit = tried.limits.first().map_or(1, |limit| u64::from(limit.count()));
-            let used = squeeze(&outcome.focus.window, columns, u64::max);
-            let most = used.iter().copied().max().unwrap_or(0);
-            // Twice the limit if that is enough, so that the limit lies between two rows.
-            let top = most.max(2 * limit);
-            let bars = used.into_iter().map(|amount| Bar { amount, behind: 0 }).collect();
-            Bars { columns: bars, top, limit: Some(limit) }
+            let scale = Scale::with_limit(View::most_used(report, tried), View::limit(tried));
+            Bars { columns: curve(grid.of_curve(&outcome.focus.window, u64::max)), scale, is_curve: true }
         }
         View::Room => {
             let room: Vec<u64> = outcome.focus.room.iter().map(|room| u64::from(*room)).collect();
-            let left = squeeze(&room, columns, u64::min);
-            let bars = left.into_iter().map(|amount| Bar { amount, behind: 0 }).collect();
-            Bars { columns: bars, top: u64::from(outcome.focus.room_max).max(1), limit: None }
+            let scale = Scale::up_to(u64::from(outcome.focus.room_max));
+            Bars { columns: curve(grid.of_curve(&room, u64::min)), scale, is_curve: true }
         }
     }
-}
-
-/// As many amounts as there are columns: where several fall into one, the one that matters; where there are fewer, each
-/// several times.
-fn squeeze(amounts: &[u64], columns: usize, pick: impl Fn(u64, u64) -> u64) -> Vec<u64> {
-    let many = amounts.len();
-    let column = |column: usize| {
-        let from = column * many / columns;
-        let to = ((column + 1) * many / columns).max(from + 1);
-        amounts.get(from..to).unwrap_or_default().iter().copied().reduce(&pick).unwrap_or(0)
-    };
-    (0..columns).map(column).collect()
 }
 
 impl Bars {
     fn draw(&self, colours: Colours) -> String {
         let mut text = String::new();
         for row in (0..ROWS).rev() {
-            let low = self.top * row / ROWS;
-            let high = self.top * (row + 1) / ROWS;
-            let holds_limit = self.limit.is_some_and(|limit| low < limit && limit <= high);
-            let number = match self.limit {
-                Some(limit) if holds_limit => Some(limit),
-                _ => (row + 1 == ROWS).then_some(self.top),
-            };
-            let number = number.map_or_else(String::new, |number| cut(&count(number), NUMBERS));
-            let axis = if number.is_empty() { '│' } else { '┤' };
-            text += &format!("{number:>NUMBERS$} {axis}");
-            let ground = if holds_limit { '┄' } else { ' ' };
+            let limit = self.scale.limit.filter(|(_, below)| *below == row + 1).map(|(limit, _)| limit);
+            let number = limit.or_else(|| (row + 1 == ROWS).then_some(self.scale.top)).map(short);
+            let axis = if number.is_some() { '┤' } else { '│' };
+            text += &format!("{:>NUMBERS$} {axis}", number.unwrap_or_default());
+            let ground = if limit.is_some() { '┄' } else { ' ' };
             let letters = self.columns.iter().map(|bar| self.letter(*bar, row, ground));
             text += painted(letters, colours).trim_end();
             text.push('\n');
@@ -161,21 +230,15 @@ impl Bars {
 
     /// The letter of a bar in a row, counted from the bottom.
     fn letter(&self, bar: Bar, row: u64, ground: char) -> Letter {
-        let eighths = |amount: u64| {
-            // Rounded up: even a little is seen. Cannot wrap: costs of a simulation sum up far below 2^58.
-            let filled = (amount * ROWS * 8).div_ceil(self.top).saturating_sub(row * 8).min(8);
-            usize::try_from(filled).unwrap_or(8)
-        };
-        let (filled, behind) = (eighths(bar.amount), eighths(bar.behind));
+        let filled = self.scale.eighths(bar.amount, row);
         let letter = EIGHTHS.get(filled).copied().unwrap_or(' ');
-        // What lies under a curve is light, so that what is above the limit stands out.
-        let is_curve = bar.behind == 0;
-        let is_above = self.limit.is_some_and(|limit| self.top * (row + 1) / ROWS > limit);
+        let is_above = self.scale.limit.is_some_and(|(_, below)| row >= below);
         match filled {
-            0 if behind > 2 => Letter::Ground('░'),
+            // Less than half a row would look like more.
+            0 if self.scale.eighths(bar.behind, row) > 3 => Letter::Ground('░'),
             0 => Letter::Ground(ground),
             _ if is_above => Letter::Above(letter),
-            8 if is_curve => Letter::Usual('░'),
+            8 if self.is_curve => Letter::Usual('░'),
             _ => Letter::Usual(letter),
         }
     }
@@ -206,14 +269,14 @@ fn painted(letters: impl Iterator<Item = Letter>, colours: Colours) -> String {
     text
 }
 
-/// A row of marks: ● allowed, · denied, ◐ some of both.
-fn marks(report: &Report<'_>, tried: &Tried, columns: usize) -> String {
+/// A row of marks, if there are few enough to be seen.
+fn marks(report: &Report<'_>, tried: &Tried, grid: &Grid) -> String {
     let marks = &tried.outcome.focus.marks;
     if marks.is_empty() {
         return String::new();
     }
-    let pieces = report.simulation.timeline().in_pieces(columns as u64);
-    let mut row = vec![(false, false); columns];
+    let pieces = report.simulation.timeline().in_pieces(grid.columns as u64);
+    let mut row = vec![(false, false); grid.columns];
     for (at, allowed) in marks {
         if let Some(place) = pieces.place(*at).and_then(|place| row.get_mut(place)) {
             if *allowed { place.0 = true } else { place.1 = true }
@@ -230,12 +293,11 @@ fn marks(report: &Report<'_>, tried: &Tried, columns: usize) -> String {
 }
 
 /// The beginning, the middle and the end.
-fn times(report: &Report<'_>, columns: usize) -> String {
-    let timeline = report.simulation.timeline();
-    let length = timeline.end().since(timeline.start()).as_micros();
+fn times(report: &Report<'_>, grid: &Grid) -> String {
+    let start = report.simulation.timeline().start();
+    let middle = start.after(Span::from_micros(grid.end.since(start).as_micros() / 2));
     let tell = |at: Time| report.simulation.traffic().clock().tell_briefly(at);
-    let middle = timeline.start().after(Span::from_micros(length / 2));
-    let [first, middle, last] = [timeline.start(), middle, timeline.end()].map(tell);
-    let room = columns.saturating_sub(first.chars().count() + last.chars().count());
+    let [first, middle, last] = [start, middle, grid.end].map(tell);
+    let room = grid.columns.saturating_sub(first.chars().count() + last.chars().count());
     format!("{}{first}{middle:^room$}{last}\n", " ".repeat(LEFT))
 }

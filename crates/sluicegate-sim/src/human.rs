@@ -26,33 +26,59 @@ pub fn span(span: Span) -> String {
         Some(&(next, next_name)) if rest % next == 0 => {
             format!("{whole}{TIE}{name}{TIE}{}{TIE}{next_name}", rest / next)
         }
-        _ => {
-            let decimals = format!("{:06}", micros % 1_000_000);
-            let seconds = format!("{}.{decimals}", micros / 1_000_000);
-            format!("{}{TIE}s", seconds.trim_end_matches('0').trim_end_matches('.'))
-        }
+        _ => format!("{}{TIE}s", decimal(micros, 1_000_000)),
     }
 }
 
 /// A length of time in three figures or so, rounded **up**: `200 ms`, `4.75 s`, `1 min 12 s`, `2 h 41 min`.
 pub fn about(length: Span) -> String {
     let micros = length.as_micros();
-    let up_to = |grain: u64| micros.div_ceil(grain).saturating_mul(grain);
-    let decimals = |unit: u64, name: &str| {
-        // 1.24, 12.4, 124
-        let grain = if micros < 10 * unit { unit / 100 } else { unit / 10 };
-        let hundredths = up_to(if micros < 100 * unit { grain } else { unit }) / (unit / 100);
-        let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
-        format!("{}{TIE}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+    let grain = match micros {
+        86_400_000_000.. => 3_600_000_000,
+        3_600_000_000.. => 60_000_000,
+        60_000_000.. => 1_000_000,
+        10_000_000.. => 100_000,
+        1_000_000.. => 10_000,
+        100_000.. => 1_000,
+        10_000.. => 100,
+        1_000.. => 10,
+        _ => 1,
     };
+    let micros = micros.div_ceil(grain).saturating_mul(grain);
     match micros {
-        86_400_000_000.. => span(Span::from_micros(up_to(3_600_000_000))),
-        3_600_000_000.. => span(Span::from_micros(up_to(60_000_000))),
-        60_000_000.. => span(Span::from_micros(up_to(1_000_000))),
-        1_000_000.. => decimals(1_000_000, "s"),
-        1_000.. => decimals(1_000, "ms"),
-        _ => span(length),
+        60_000_000.. | 0..1_000 => span(Span::from_micros(micros)),
+        1_000_000.. => format!("{}{TIE}s", decimal(micros, 1_000_000)),
+        _ => format!("{}{TIE}ms", decimal(micros, 1_000)),
     }
+}
+
+/// A moment, as a length from the beginning, rounded **down** to the second, below a minute to the millisecond:
+/// `1 d 1 h 4 min 9 s`, `4.071 s`.
+pub fn moment(length: Span) -> String {
+    let seconds = length.as_micros() / 1_000_000;
+    if seconds < 60 {
+        return format!("{}{TIE}s", decimal(length.as_micros() / 1_000, 1_000));
+    }
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let some = parts.into_iter().filter(|(number, _)| *number > 0);
+    some.map(|(number, unit)| format!("{number}{TIE}{unit}")).collect::<Vec<_>>().join(&TIE.to_string())
+}
+
+/// `number / unit` with as many decimals as there are; `unit` is a power of ten.
+fn decimal(number: u64, unit: u64) -> String {
+    let digits = unit.to_string().len() - 1;
+    let text = format!("{}.{:0digits$}", number / unit, number % unit);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// So many of something: `1 call`, `12 000 calls`.
+pub fn many(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A number with its thousands apart: `1 000 000`.
@@ -68,15 +94,37 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// A part of a whole in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 % only if it is all
-/// or nothing.
-pub fn percent(part: f64) -> String {
+/// An amount in at most six letters, rounded down: `12`, `9500`, `120 k`, `3.4 M`.
+pub fn short(amount: u64) -> String {
+    let units = [
+        (1_000_000_000_000_000_000, "E"),
+        (1_000_000_000_000_000, "P"),
+        (1_000_000_000_000, "T"),
+        (1_000_000_000, "G"),
+        (1_000_000, "M"),
+        (1_000, "k"),
+    ];
+    match units.into_iter().find(|(unit, _)| amount >= *unit) {
+        // A decimal below a hundred.
+        Some((unit, name)) if amount >= 10_000 && amount / unit < 100 => {
+            format!("{}{TIE}{name}", decimal(amount / (unit / 10), 10))
+        }
+        Some((unit, name)) if amount >= 10_000 => format!("{}{TIE}{name}", amount / unit),
+        _ => amount.to_string(),
+    }
+}
+
+/// `some` of `all` in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 % only if it is all or
+/// nothing. (All of nothing is 100 %.)
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub fn percent(some: u64, all: u64) -> String {
+    let part = if all == 0 { 1.0 } else { some as f64 / all as f64 };
     let percent = part * 100.0;
     match percent {
         _ if part <= 0.0 => format!("0{TIE}%"),
         _ if part >= 1.0 => format!("100{TIE}%"),
         _ if percent < 0.1 => format!("<0.1{TIE}%"),
-        _ if percent < 10.0 => format!("{:.1}{TIE}%", (percent * 10.0).floor() / 10.0),
+        _ if percent < 9.95 => format!("{percent:.1}{TIE}%"),
         _ if percent > 99.0 => format!(">99{TIE}%"),
         _ => format!("{percent:.0}{TIE}%"),
     }
@@ -84,7 +132,8 @@ pub fn percent(part: f64) -> String {
 
 /// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most` columns.
 pub fn key(name: &[u8], most: usize) -> String {
-    cut(&printable(&String::from_utf8_lossy(name)), most)
+    // An empty one would not be seen.
+    if name.is_empty() { "\"\"".to_owned() } else { cut(&printable(&String::from_utf8_lossy(name)), most) }
 }
 
 /// A text in one line without what would move the cursor or turn the direction.
@@ -141,11 +190,34 @@ mod tests {
         assert_eq!(told(1_234), "1.24 ms");
         assert_eq!(told(199_994), "200 ms");
         assert_eq!(told(4_750_000), "4.75 s");
-        assert_eq!(told(59_987_340), "60 s");
+        assert_eq!(told(59_987_340), "1 min");
         assert_eq!(told(71_000_001), "1 min 12 s");
         assert_eq!(told(59 * 60_000_000 + 59_999_999), "1 h");
         assert_eq!(told(9_600_000_001), "2 h 41 min");
         assert_eq!(told(86_400_000_001), "1 d 1 h");
+        assert_eq!(told(999_001), "1 s");
+        assert_eq!(told(999), "999 µs");
+    }
+
+    #[test]
+    fn moments_round_down() {
+        let told = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(told(0), "0 s");
+        assert_eq!(told(4_071_999), "4.071 s");
+        assert_eq!(told(61_999_999), "1 min 1 s");
+        assert_eq!(told(90_249_000_000), "1 d 1 h 4 min 9 s");
+    }
+
+    #[test]
+    fn short_amounts_fit_beside_an_axis() {
+        let told = |amount| short(amount).replace(TIE, " ");
+        assert_eq!(told(9_999), "9999");
+        assert_eq!(told(12_345), "12.3 k");
+        assert_eq!(told(120_999), "120 k");
+        assert_eq!(told(1_000_000), "1 M");
+        assert_eq!(told(3_499_999), "3.4 M");
+        assert_eq!(told(4_000_000_000_000_000_000), "4 E");
+        assert!(short(u64::MAX).chars().count() <= 6);
     }
 
     #[test]
@@ -157,18 +229,21 @@ mod tests {
 
     #[test]
     fn all_and_nothing_are_said_only_if_it_is_so() {
-        let told = |part| percent(part).replace(TIE, " ");
-        assert_eq!(told(0.0), "0 %");
-        assert_eq!(told(1e-9), "<0.1 %");
-        assert_eq!(told(0.0099), "0.9 %");
-        assert_eq!(told(0.826), "83 %");
-        assert_eq!(told(0.999_999), ">99 %");
-        assert_eq!(told(1.0), "100 %");
+        let told = |some, all| percent(some, all).replace(TIE, " ");
+        assert_eq!(told(0, 7), "0 %");
+        assert_eq!(told(1, 1_000_000), "<0.1 %");
+        assert_eq!(told(99, 10_000), "1.0 %");
+        assert_eq!(told(996, 10_000), "10 %");
+        assert_eq!(told(826, 1000), "83 %");
+        assert_eq!(told(999_999, 1_000_000), ">99 %");
+        assert_eq!(told(7, 7), "100 %");
+        assert_eq!(told(0, 0), "100 %");
     }
 
     #[test]
     fn a_key_is_shown_in_one_line_without_tricks() {
         assert_eq!(key(b"203.0.113.9", 20), "203.0.113.9");
+        assert_eq!(key(b"", 20), "\"\"");
         assert_eq!(key(b"a\x1b[31m\n", 20), "a\\u{1b}[31m\\n");
         assert_eq!(key("令牌".as_bytes(), 20), "令牌");
         assert_eq!(key(b"abcdefghij", 5), "abcd…");

@@ -6,13 +6,15 @@
 //! [`traffic`] are calls from a workload, a trace or a log; [`simulate`] tries limits on them and measures what comes of
 //! it; a [`report`] is what tables and pictures are made of.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+
+mod buffer;
 pub mod human;
 mod records;
 pub mod replay;
 pub mod report;
 pub mod scenarios;
 pub mod simulate;
-pub mod strip;
 pub mod trace;
 pub mod traffic;
 mod values;

@@ -4,6 +4,7 @@
 //! Libraries let pass what is not quite that, and then one forgotten quote silently swallows the rows up to the
 //! next; here it is said. Rows without a quote, which most are, are not even copied.
 
+use crate::buffer::Buffer;
 use memchr::{memchr, memchr_iter, memchr2};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -17,13 +18,8 @@ const BUFFER: usize = 4 * RECORD_LEN_MAX;
 
 /// Reads one record after another.
 pub(crate) struct Records<R> {
-    input: R,
-    buffer: Box<[u8]>,
-    /// What of the buffer is still to be parsed.
-    unread: Range<usize>,
-    /// Whether the input has ended.
-    ended: bool,
-    /// The line that `unread` begins on, counted from 1.
+    buffer: Buffer<R>,
+    /// The line that the unread bytes begin on, counted from 1.
     line: u64,
     /// Where the fields of a record with quotes are put together.
     unquoted: Vec<u8>,
@@ -99,8 +95,7 @@ impl<'a> Record<'a> {
 impl<R: Read> Records<R> {
     /// Reads from `input`, in large pieces: it need not be buffered.
     pub(crate) fn new(input: R) -> Records<R> {
-        let buffer = vec![0; BUFFER].into_boxed_slice();
-        Records { input, buffer, unread: 0..0, ended: false, line: 1, unquoted: Vec::new() }
+        Records { buffer: Buffer::new(input, BUFFER), line: 1, unquoted: Vec::new() }
     }
 
     /// The next record, `None` at the end. Blank lines are passed over.
@@ -109,7 +104,7 @@ impl<R: Read> Records<R> {
     /// When the input cannot be read, or a record is not CSV as it should be.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+            let unread = self.buffer.unread();
             let end = match memchr2(b'\n', b'"', unread) {
                 Some(place) if unread.get(place) == Some(&b'"') => return self.quoted(),
                 Some(place) if place > RECORD_LEN_MAX => {
@@ -119,81 +114,52 @@ impl<R: Read> Records<R> {
                 None if unread.len() > RECORD_LEN_MAX => {
                     return Err(RecordError::Bad(self.line, Fault::TooLong));
                 }
-                None if !self.ended => {
-                    self.fill()?;
+                None if !self.buffer.ended() => {
+                    self.buffer.fill().map_err(RecordError::Io)?;
                     continue;
                 }
                 None if unread.is_empty() => return Ok(None),
                 None => unread.len(),
             };
-            let start = self.unread.start;
-            self.unread.start = (start + end + 1).min(self.unread.end);
+            let start = self.buffer.take(end + 1).start;
             self.line += 1;
-            let bytes = self.buffer.get(start..start + end).unwrap_or_default();
-            let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-            if !bytes.is_empty() {
+            let bytes = self.buffer.at(start..start + end);
+            let length = bytes.strip_suffix(b"\r").unwrap_or(bytes).len();
+            if length > 0 {
                 // Borrowed anew, as the loop may come round again.
-                let bytes = self.buffer.get(start..start + bytes.len()).unwrap_or_default();
+                let bytes = self.buffer.at(start..start + length);
                 return Ok(Some(Record { bytes, fields: plain_fields(bytes), line: self.line - 1 }));
             }
         }
     }
 
-    /// Goes on after the next line end, however far away that is: the way on after a fault, which leaves the reader at
-    /// the beginning of the record.
+    /// Passes over what is left of the line that is at fault.
     ///
     /// # Errors
     /// When the input cannot be read.
     pub(crate) fn skip_line(&mut self) -> Result<(), RecordError> {
-        loop {
-            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
-            if let Some(place) = memchr(b'\n', unread) {
-                self.unread.start += place + 1;
-                self.line += 1;
-                return Ok(());
-            }
-            // None of it is needed again.
-            self.unread = 0..0;
-            if self.ended {
-                return Ok(());
-            }
-            self.fill()?;
-        }
+        self.line += u64::from(self.buffer.skip_line().map_err(RecordError::Io)?);
+        Ok(())
     }
 
     /// A record with a quote somewhere. Its fields are put together in a buffer of their own.
     fn quoted(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            let unread = self.buffer.get(self.unread.clone()).unwrap_or_default();
+            let unread = self.buffer.unread();
             self.unquoted.clear();
-            match quoted_fields(unread, self.ended, &mut self.unquoted) {
+            match quoted_fields(unread, self.buffer.ended(), &mut self.unquoted) {
                 Ok(Some((fields, length))) if length <= RECORD_LEN_MAX => {
                     let line = self.line;
                     let read = unread.get(..length).unwrap_or_default();
                     self.line += memchr_iter(b'\n', read).count() as u64;
-                    self.unread.start += length;
+                    self.buffer.take(length);
                     return Ok(Some(Record { bytes: &self.unquoted, fields, line }));
                 }
-                Ok(None) if unread.len() <= RECORD_LEN_MAX && !self.ended => self.fill()?,
+                Ok(None) if unread.len() <= RECORD_LEN_MAX && !self.buffer.ended() => {
+                    self.buffer.fill().map_err(RecordError::Io)?;
+                }
                 Ok(_) => return Err(RecordError::Bad(self.line, Fault::TooLong)),
                 Err(fault) => return Err(RecordError::Bad(self.line, fault)),
-            }
-        }
-    }
-
-    /// Moves what is unread to the front and reads more behind it.
-    fn fill(&mut self) -> Result<(), RecordError> {
-        self.buffer.copy_within(self.unread.clone(), 0);
-        self.unread = 0..self.unread.len();
-        loop {
-            match self.input.read(self.buffer.get_mut(self.unread.end..).unwrap_or_default()) {
-                Ok(read) => {
-                    self.unread.end += read;
-                    self.ended = read == 0;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(RecordError::Io(error)),
             }
         }
     }

@@ -9,7 +9,7 @@ mod timeline;
 mod worst;
 
 pub use timeline::Timeline;
-pub use worst::{Act, Worst, worst_window};
+pub use worst::Worst;
 
 use crate::traffic::{Call, Traffic};
 use crowd::KeyOutcome;
@@ -18,8 +18,9 @@ use sluicegate::core::several::check_list;
 use sluicegate::core::{AnyLimit, AnyState, RetryAfter, Span, Time};
 use sluicegate::{Limit, ListError};
 use smallvec::SmallVec;
+use worst::{Acts, Lately};
 
-/// The bars of the pictures, at most: fewer than pixels, and more than one looks at one by one.
+/// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
 const BARS_MAX: u64 = 120;
 /// Progress is told each time so many calls are decided.
 const TELL_EACH: usize = 1 << 16;
@@ -61,6 +62,10 @@ pub struct Outcome {
     pub longest_denials: Longest<u64>,
     /// The longest wait that a caller was told, before trying again or before acting.
     pub longest_wait: Longest<Span>,
+    /// The most calls denied, of all keys together, in any stretch as long as the first limit's period.
+    pub peak: Longest<u64>,
+    /// When the last allowed call acted.
+    pub last_act: Time,
     /// For each limit the most that one key was allowed in any stretch as long as the limit's period.
     pub worst: Vec<Worst>,
     /// The cost allowed in each bar of the timeline.
@@ -96,7 +101,13 @@ impl<T: Ord> Longest<T> {
 impl<'a> Simulation<'a> {
     /// Looks at the traffic. `focus` is the key to look at closely, the one that offers most unless said.
     pub fn new(traffic: &'a Traffic, focus: Option<u32>) -> Simulation<'a> {
-        let timeline = Timeline::round(traffic.first(), traffic.last(), BARS_MAX);
+        Simulation::lasting_until(traffic, focus, traffic.last())
+    }
+
+    /// The same, for pictures that go on after the traffic until `end`: calls may still be waiting for their turn.
+    pub fn lasting_until(traffic: &'a Traffic, focus: Option<u32>, end: Time) -> Simulation<'a> {
+        let end = end.max(traffic.last());
+        let timeline = Timeline::round(traffic.clock(), traffic.first(), end, BARS_MAX);
         let mut offered = vec![0; timeline.len()];
         let mut keys = vec![Offered::default(); traffic.keys()];
         for call in traffic.calls() {
@@ -134,6 +145,12 @@ impl<'a> Simulation<'a> {
         &self.keys
     }
 
+    /// Whether any call costs something else than 1.
+    pub fn has_costs(&self) -> bool {
+        self.keys.iter().any(|key| key.cost != key.calls)
+            || self.traffic.calls().iter().any(|call| call.cost != 1)
+    }
+
     /// The key that is looked at closely.
     pub fn focus(&self) -> u32 {
         self.focus
@@ -154,6 +171,7 @@ impl<'a> Simulation<'a> {
                 .map(|_| Key { states: none(), fared: KeyOutcome::default() })
                 .collect(),
             acts: Vec::with_capacity(calls.len()),
+            denials: Lately::new(limits.first().map_or(Span::ZERO, Limit::period)),
             timeline: self.timeline,
             outcome: Outcome {
                 allowed: 0,
@@ -162,6 +180,8 @@ impl<'a> Simulation<'a> {
                 allowed_cost: 0,
                 longest_denials: Longest::default(),
                 longest_wait: Longest::default(),
+                peak: Longest::default(),
+                last_act: Time::EPOCH,
                 worst: Vec::new(),
                 allowed_bars: vec![0; self.timeline.len()],
                 denied_bars: vec![0; self.timeline.len()],
@@ -177,7 +197,7 @@ impl<'a> Simulation<'a> {
         }
         let Run { mut outcome, acts, made, keys, .. } = run;
         outcome.keys = keys.into_iter().map(|key| key.fared).collect();
-        let acts = worst::Acts::group(&acts, self.keys.len());
+        let acts = Acts::group(acts, self.keys.len());
         outcome.worst = limits.iter().map(|limit| acts.worst(limit.period())).collect();
         outcome.focus = Focus::look(self, &made, limits, acts.of(self.focus));
         Ok(outcome)
@@ -188,8 +208,10 @@ impl<'a> Simulation<'a> {
 struct Run {
     made: Vec<AnyLimit>,
     keys: Vec<Key>,
-    /// What was allowed, as it came, and whose it was.
-    acts: Vec<(u32, Act)>,
+    /// What was allowed, as it came, at the time when it acts.
+    acts: Vec<Call>,
+    /// The denials of the last period.
+    denials: Lately,
     timeline: Timeline,
     outcome: Outcome,
 }
@@ -209,10 +231,11 @@ impl Run {
         if decision.allowed() {
             let acts_at = call.at.after(decision.delay());
             outcome.allowed += 1;
+            outcome.last_act = outcome.last_act.max(acts_at);
             outcome.allowed_cost += u64::from(call.cost);
             outcome.longest_wait.see(decision.delay(), call.key, call.at);
             key.fared.allow(call.cost);
-            self.acts.push((call.key, Act { at: acts_at, cost: call.cost }));
+            self.acts.push(Call { at: acts_at, ..*call });
             add(&mut outcome.allowed_bars, self.timeline.place(acts_at), u64::from(call.cost));
         } else {
             outcome.denied += 1;
@@ -222,6 +245,8 @@ impl Run {
             }
             let denials = key.fared.deny(call.at);
             outcome.longest_denials.see(u64::from(denials), call.key, call.at);
+            let at_once = self.denials.count(call.at);
+            outcome.peak.see(at_once, call.key, call.at);
             add(&mut outcome.denied_bars, self.timeline.place(call.at), 1);
         }
     }

@@ -11,13 +11,18 @@ pub mod workload;
 pub use clock::Clock;
 
 use indexmap::IndexSet;
-use sluicegate::core::Time;
+use sluicegate::core::{Span, Time};
 use smallvec::SmallVec;
 use std::fmt;
 use std::io;
 
-/// The most calls unless told otherwise. They and what is measured on them take about 40 bytes each.
+/// The most calls unless told otherwise. Each takes [`BYTES_A_CALL`].
 pub const CALLS_MAX_DEFAULT: usize = 50_000_000;
+/// The most calls that can be allowed: their numbers fit in 32 bits, and the sum of their costs is below 2^62.
+pub const CALLS_MAX: usize = 4_000_000_000;
+/// What a call takes while limits are tried on it: itself, once more as an act, and once more among those of its key.
+pub const BYTES_A_CALL: usize = 3 * size_of::<Call>();
+const _: () = assert!(BYTES_A_CALL == 48, "as --help and the docs say");
 /// So many broken lines are kept with what is wrong with them; the others are only counted.
 pub const BROKEN_KEPT: usize = 5;
 
@@ -97,7 +102,7 @@ impl fmt::Display for TrafficError {
             TrafficError::Io(error) => write!(f, "the calls cannot be read: {error}; check the file"),
             TrafficError::Line(line) => line.fmt(f),
             TrafficError::TooMany(most) => {
-                write!(f, "there are more than {most} calls; take a part of them, or raise --max-calls")
+                write!(f, "there are more than {most} calls; take a part of them, or allow for more")
             }
             TrafficError::None(why) | TrafficError::Field(why) => f.write_str(why),
         }
@@ -131,6 +136,7 @@ impl Collector {
     pub(crate) fn new(clock: Clock, reading: Reading) -> Collector {
         let (calls, keys) = (Vec::new(), IndexSet::default());
         let broken = Broken::default();
+        let reading = Reading { calls_max: reading.calls_max.min(CALLS_MAX), ..reading };
         Collector { traffic: Traffic { calls, keys, clock, broken, sorted: 0, extent: None }, reading }
     }
 
@@ -242,6 +248,13 @@ impl Traffic {
     /// How many calls stood behind a later one in a log, and were put in their place.
     pub fn sorted(&self) -> u64 {
         self.sorted
+    }
+
+    /// How long it lasts.
+    pub fn length(&self) -> Span {
+        // The moment before the end of a workload, or that of the last call.
+        let last_tick = Span::from_micros(u64::from(self.extent.is_some()));
+        self.last().after(last_tick).since(self.first())
     }
 
     /// When it begins: with the first call, or when a workload does.

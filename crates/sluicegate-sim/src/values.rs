@@ -1,5 +1,9 @@
 //! Values of a text: whole numbers, and how an error repeats what it does not like.
 
+/// The months as logs and people write them.
+pub(crate) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
 /// Longer values are cut where an error repeats them.
 const SHOWN_MAX: usize = 40;
 
@@ -20,6 +24,9 @@ pub(crate) fn number(what: &str, digits: &[u8], most: u64) -> Result<u64, String
 
 /// A value in quotes, cut and with anything unprintable escaped.
 pub(crate) fn shown(value: &[u8]) -> String {
-    let cut = value.get(..SHOWN_MAX).map_or((value, ""), |cut| (cut, "…"));
-    format!("\"{}{}\"", cut.0.escape_ascii(), cut.1)
+    let (cut, more) = match value.split_at_checked(SHOWN_MAX) {
+        Some((cut, [_, ..])) => (cut, "…"),
+        _ => (value, ""),
+    };
+    format!("\"{}{more}\"", cut.escape_ascii())
 }

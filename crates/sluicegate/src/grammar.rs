@@ -1,5 +1,7 @@
 //! How a line of text is read, a limit's or any other that is written in the same way: a name, a measure, options.
 //!
+//! Not for users of the library: workloads of the simulator are read by it too.
+//!
 //! Every refusal is a [`Mistake`]: what is wrong with which word, and what to write instead.
 
 use crate::calendar::CalendarUnit;

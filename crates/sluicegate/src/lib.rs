@@ -35,6 +35,7 @@ pub use sluicegate_core as core;
 mod calendar;
 mod clock;
 mod gate;
+#[doc(hidden)]
 pub mod grammar;
 mod key;
 mod limit;

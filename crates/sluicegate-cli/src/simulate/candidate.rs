@@ -5,14 +5,13 @@ use sluicegate::{Limit, ListError};
 
 /// The most limits that are compared: more would not fit on a picture.
 const CANDIDATES_MAX: usize = 32;
+/// The most limits that must all agree.
+const TOGETHER_MAX: usize = 8;
 /// The longest label in letters.
 const LABEL_MAX: usize = 60;
 
-/// A limit, or several that must all agree.
-pub(super) struct Candidate {
-    pub(super) label: String,
-    pub(super) limits: Vec<Limit>,
-}
+/// What it is called, and the limit or several that must all agree.
+pub(super) type Candidate = (String, Vec<Limit>);
 
 pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate>, Problem> {
     if limits.len() > CANDIDATES_MAX {
@@ -34,12 +33,12 @@ pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate
     let mut candidates: Vec<Candidate> = Vec::new();
     for (place, text) in limits.iter().enumerate() {
         let candidate = candidate(text, labels.get(place))?;
-        if let Some(twin) = candidates.iter().position(|earlier| earlier.label == candidate.label) {
+        if let Some(twin) = candidates.iter().position(|(label, _)| *label == candidate.0) {
             return Err(format!(
                 "the limits {} and {} are both called {:?}; leave one out, or tell them apart with --label",
                 twin + 1,
                 place + 1,
-                candidate.label
+                candidate.0
             ));
         }
         candidates.push(candidate);
@@ -49,10 +48,14 @@ pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate
 
 /// `A + B` are two limits that must both allow.
 fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
+    let together = text.split(" + ").count();
+    if together > TOGETHER_MAX {
+        return Err(format!("{together} limits in one are above the most, {TOGETHER_MAX}; leave some out"));
+    }
     let limits = text.split(" + ").map(str::parse).collect::<Result<Vec<Limit>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
     ListError::check(&limits).map_err(|error| error.to_string())?;
     let canonical = || limits.iter().map(Limit::to_string).collect::<Vec<_>>().join(" + ");
     let label = label.cloned().unwrap_or_else(canonical);
-    Ok(Candidate { label, limits })
+    Ok((label, limits))
 }

@@ -1,11 +1,10 @@
-//! The outcome as JSON: everything that the tables and pictures are made of. Times and waits are in microseconds, times
-//! since 1970.
+//! The outcome as JSON: the numbers of the tables and pictures. Times and waits are in microseconds, times since 1970.
+//! What there is none of is null.
 
-use super::csv::limits;
 use crate::Problem;
 use serde::Serialize;
+use sluicegate::core::Span;
 use sluicegate_sim::report::{Report, Tried};
-use sluicegate_sim::simulate::crowd::Crowd;
 
 #[derive(Serialize)]
 struct Everything<'a> {
@@ -15,9 +14,9 @@ struct Everything<'a> {
     from_us: u64,
     to_us: u64,
     broken_lines: u64,
-    late_lines: u64,
-    focus: String,
-    offered: Bars<'a>,
+    out_of_order: u64,
+    focus_key: String,
+    over_time: Bars<'a>,
     limits: Vec<One<'a>>,
 }
 
@@ -26,7 +25,7 @@ struct Everything<'a> {
 struct Bars<'a> {
     from_us: u64,
     width_us: u64,
-    cost: &'a [u64],
+    offered_cost: &'a [u64],
 }
 
 /// One limit that was tried, or several that must all agree.
@@ -38,20 +37,21 @@ struct One<'a> {
     denied: u64,
     never: u64,
     allowed_cost: u64,
-    longest_denials: Longest,
-    longest_wait: LongestWait,
+    longest_run: Option<LongestRun>,
+    longest_wait: Option<LongestWait>,
+    peak: Option<Peak>,
     worst: Vec<Worst>,
     deciles: Vec<Decile>,
     above_p99: Option<Above>,
     keys_affected: usize,
     most_affected: Vec<Affected>,
     allowed_cost_over_time: &'a [u64],
-    denied_calls_over_time: &'a [u64],
-    focus: Focus<'a>,
+    denied_over_time: &'a [u64],
+    curves: Curves<'a>,
 }
 
 #[derive(Serialize)]
-struct Longest {
+struct LongestRun {
     calls: u64,
     key: String,
     until_us: u64,
@@ -64,26 +64,33 @@ struct LongestWait {
     at_us: u64,
 }
 
+/// When most calls of all keys together were denied within a period of the limit.
+#[derive(Serialize)]
+struct Peak {
+    denied: u64,
+    until_us: u64,
+}
+
 #[derive(Serialize)]
 struct Worst {
     limit: String,
     period_us: u64,
-    admits: u32,
+    of: u32,
     count: u64,
-    key: String,
-    until_us: u64,
+    key: Option<String>,
+    until_us: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct Decile {
     keys: usize,
-    offered_share: f64,
-    allowed_share: f64,
+    offered_cost: u64,
+    allowed_cost: u64,
 }
 
 #[derive(Serialize)]
 struct Above {
-    calls: u64,
+    more_than_calls: u64,
     keys: usize,
     denied: u64,
 }
@@ -98,7 +105,7 @@ struct Affected {
 }
 
 #[derive(Serialize)]
-struct Focus<'a> {
+struct Curves<'a> {
     from_us: u64,
     width_us: u64,
     window: &'a [u64],
@@ -109,7 +116,6 @@ struct Focus<'a> {
 pub(super) fn of(report: &Report<'_>, top: usize) -> Result<String, Problem> {
     let simulation = &report.simulation;
     let traffic = simulation.traffic();
-    let crowd = Crowd::new(simulation);
     let timeline = simulation.timeline();
     let everything = Everything {
         source: &report.source,
@@ -118,17 +124,18 @@ pub(super) fn of(report: &Report<'_>, top: usize) -> Result<String, Problem> {
         from_us: traffic.first().as_micros(),
         to_us: traffic.last().as_micros(),
         broken_lines: traffic.broken().count,
-        late_lines: traffic.sorted(),
-        focus: name(report, simulation.focus()),
-        offered: Bars {
+        out_of_order: traffic.sorted(),
+        focus_key: name(report, simulation.focus()),
+        over_time: Bars {
             from_us: timeline.start().as_micros(),
             width_us: timeline.width().as_micros(),
-            cost: simulation.offered(),
+            offered_cost: simulation.offered(),
         },
-        limits: report.tried.iter().map(|tried| one(report, tried, &crowd, top)).collect(),
+        limits: report.tried.iter().map(|tried| one(report, tried, top)).collect(),
     };
     let text = serde_json::to_string_pretty(&everything);
-    text.map(|text| text + "\n").map_err(|error| format!("the JSON cannot be made: {error}"))
+    text.map(|text| text + "\n")
+        .map_err(|error| format!("the JSON cannot be made: {error}; please report it"))
 }
 
 /// Keys are any bytes, JSON is text.
@@ -136,19 +143,19 @@ fn name(report: &Report<'_>, key: u32) -> String {
     String::from_utf8_lossy(report.simulation.traffic().key(key)).into_owned()
 }
 
-fn one<'a>(report: &Report<'_>, tried: &'a Tried, crowd: &Crowd, top: usize) -> One<'a> {
+fn one<'a>(report: &Report<'_>, tried: &'a Tried, top: usize) -> One<'a> {
     let outcome = &tried.outcome;
     let offered = report.simulation.keys();
     let worst = tried.limits.iter().zip(&outcome.worst).map(|(limit, worst)| Worst {
         limit: limit.to_string(),
         period_us: worst.length.as_micros(),
-        admits: limit.count(),
+        of: limit.count(),
         count: worst.count,
-        key: name(report, worst.key),
-        until_us: worst.at.as_micros(),
+        key: (worst.count > 0).then(|| name(report, worst.key)),
+        until_us: (worst.count > 0).then(|| worst.at.as_micros()),
     });
-    let deciles = crowd.deciles(offered, outcome).into_iter();
-    let affected = crowd.most_affected(outcome, top).into_iter().filter_map(|place| {
+    let deciles = report.crowd.deciles(offered, outcome).into_iter();
+    let affected = report.crowd.most_affected(outcome, top).into_iter().filter_map(|place| {
         let (offered, fared) = (offered.get(place as usize)?, outcome.keys.get(place as usize)?);
         Some(Affected {
             key: name(report, place),
@@ -160,39 +167,41 @@ fn one<'a>(report: &Report<'_>, tried: &'a Tried, crowd: &Crowd, top: usize) -> 
     });
     One {
         label: &tried.label,
-        limit: limits(tried),
+        limit: tried.limits_text(),
         allowed: outcome.allowed,
         denied: outcome.denied,
         never: outcome.never,
         allowed_cost: outcome.allowed_cost,
-        longest_denials: Longest {
+        longest_run: (outcome.denied > 0).then(|| LongestRun {
             calls: outcome.longest_denials.most,
             key: name(report, outcome.longest_denials.key),
             until_us: outcome.longest_denials.at.as_micros(),
-        },
-        longest_wait: LongestWait {
+        }),
+        longest_wait: (outcome.longest_wait.most > Span::ZERO).then(|| LongestWait {
             wait_us: outcome.longest_wait.most.as_micros(),
             key: name(report, outcome.longest_wait.key),
             at_us: outcome.longest_wait.at.as_micros(),
-        },
+        }),
+        peak: (outcome.denied > 0)
+            .then(|| Peak { denied: outcome.peak.most, until_us: outcome.peak.at.as_micros() }),
         worst: worst.collect(),
         deciles: deciles
             .map(|decile| Decile {
                 keys: decile.keys,
-                offered_share: decile.offered,
-                allowed_share: decile.allowed,
+                offered_cost: decile.offered,
+                allowed_cost: decile.allowed,
             })
             .collect(),
-        above_p99: crowd.above_p99(offered, outcome).map(|above| Above {
-            calls: above.calls,
+        above_p99: report.crowd.above_p99(offered, outcome).map(|above| Above {
+            more_than_calls: above.calls,
             keys: above.keys,
             denied: above.denied,
         }),
         keys_affected: outcome.keys.iter().filter(|key| key.denied > 0).count(),
         most_affected: affected.collect(),
         allowed_cost_over_time: &outcome.allowed_bars,
-        denied_calls_over_time: &outcome.denied_bars,
-        focus: Focus {
+        denied_over_time: &outcome.denied_bars,
+        curves: Curves {
             from_us: outcome.focus.start.as_micros(),
             width_us: outcome.focus.width.as_micros(),
             window: &outcome.focus.window,

@@ -4,6 +4,7 @@
 use super::{csv, json, picture};
 use crate::Problem;
 use crate::args::SimulateArgs;
+use sluicegate_sim::human::printable;
 use sluicegate_sim::report::Report;
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, ErrorKind, Write as _};
@@ -16,6 +17,7 @@ pub(super) struct Outputs(Vec<(Kind, Output)>);
 enum Kind {
     Csv,
     Series,
+    Keys,
     Json,
     Svg,
     Png,
@@ -36,7 +38,12 @@ struct OutputFile {
 impl Outputs {
     pub(super) fn open(args: &SimulateArgs) -> Result<Outputs, Problem> {
         let mut wanted = Vec::new();
-        for (kind, path) in [(Kind::Csv, &args.csv), (Kind::Series, &args.series), (Kind::Json, &args.json)] {
+        for (kind, path) in [
+            (Kind::Csv, &args.csv),
+            (Kind::Series, &args.series),
+            (Kind::Keys, &args.keys),
+            (Kind::Json, &args.json),
+        ] {
             wanted.extend(path.iter().map(|path| (kind, path)));
         }
         for path in &args.plots {
@@ -46,20 +53,29 @@ impl Outputs {
                 _ => {
                     return Err(format!(
                         "--plot {}: what kind of picture is not clear; name it FILE.svg or FILE.png",
-                        path.display()
+                        shown(path)
                     ));
                 }
             };
             wanted.push((kind, path));
         }
-        let mut seen: Vec<&Path> = Vec::new();
+        // By what they really are: a link or ./ makes no other file.
+        let inputs = [&args.trace, &args.log].into_iter().flatten();
+        let mut seen: Vec<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
         let mut outputs = Vec::new();
         for (kind, path) in wanted {
-            if seen.contains(&path.as_path()) {
-                return Err(format!("{} is asked for twice; write to two places", path.display()));
-            }
-            seen.push(path);
             outputs.push((kind, Output::open(path)?));
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            if seen.contains(&real) {
+                return Err(format!(
+                    "{} is asked for twice; read and write at different places",
+                    shown(path)
+                ));
+            }
+            // Devices swallow whatever is written, as often as one likes.
+            if real.is_file() || path == Path::new("-") {
+                seen.push(real);
+            }
         }
         Ok(Outputs(outputs))
     }
@@ -74,6 +90,7 @@ impl Outputs {
             let bytes = match kind {
                 Kind::Csv => csv::table(report).into_bytes(),
                 Kind::Series => csv::series(report).into_bytes(),
+                Kind::Keys => csv::keys(report).into_bytes(),
                 Kind::Json => json::of(report, args.top)?.into_bytes(),
                 Kind::Svg => picture::svg(report, args).into_bytes(),
                 Kind::Png => picture::png(report, args)?,
@@ -89,8 +106,12 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
         }
-        let is_new = !path.exists();
-        match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+        // Made here only if there is nothing at all, not even a link to nowhere, which is then somebody's.
+        let (is_new, opened) = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => (true, Ok(file)),
+            Err(_) => (false, OpenOptions::new().write(true).create(true).truncate(false).open(path)),
+        };
+        match opened {
             Ok(file) => {
                 Ok(Output::File(OutputFile { path: path.to_owned(), file, is_empty_and_ours: is_new }))
             }
@@ -104,21 +125,32 @@ impl Output {
                 let path = file.path.clone();
                 file.write(bytes).map_err(|error| cannot_write(&path, &error))
             }
-            Output::Stdout => match io::stdout().lock().write_all(bytes) {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                    Err(cannot_write(Path::new("standard output"), &error))
-                }
-                _ => Ok(()),
-            },
+            Output::Stdout => print(bytes),
         }
     }
 }
 
+/// A name that is safe to print in one line.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> Problem {
-    format!(
-        "{} cannot be written: {error}; choose a folder that is there and that you may write to",
-        path.display()
-    )
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or choose another disk",
+        _ => "choose a folder that is there and that you may write to",
+    };
+    format!("{} cannot be written: {error}; {advice}", shown(path))
+}
+
+/// Writes to standard output; whoever reads it may have seen enough.
+pub(super) fn print(bytes: &[u8]) -> Result<(), Problem> {
+    match io::stdout().lock().write_all(bytes) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}; check where it goes"))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl OutputFile {

@@ -2,10 +2,12 @@
 
 use crate::Problem;
 use crate::args::{SimulateArgs, ThemeName, View as ViewName};
+use sluicegate_plot::font::covers;
 use sluicegate_plot::terminal::{self, Colours};
 use sluicegate_plot::{Figure, Scene, Shade, Theme, View};
+use sluicegate_sim::human::printable;
 use sluicegate_sim::report::Report;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 /// A PNG has so many pixels for each unit of length: sharp on today's screens.
 const PNG_SCALE: f64 = 2.0;
@@ -23,7 +25,22 @@ pub(super) fn svg(report: &Report<'_>, args: &SimulateArgs) -> String {
 
 pub(super) fn png(report: &Report<'_>, args: &SimulateArgs) -> Result<Vec<u8>, Problem> {
     let shade = if args.theme == ThemeName::Dark { Shade::Dark } else { Shade::Light };
-    sluicegate_plot::png(&scene(report, args), shade, PNG_SCALE).map_err(|error| error.to_string())
+    warn_of_boxes(report, args);
+    let picture = sluicegate_plot::png(&scene(report, args), shade, PNG_SCALE);
+    picture.map_err(|error| format!("the PNG cannot be drawn: {error}; compare fewer limits, or draw an SVG"))
+}
+
+/// A PNG has only the letters of its own font; an SVG leaves the others to the reader's.
+fn warn_of_boxes(report: &Report<'_>, args: &SimulateArgs) {
+    let labels = report.tried.iter().map(|tried| tried.label.as_str());
+    for words in labels.chain(args.title.as_deref()).filter(|words| !covers(words, true)) {
+        let words = printable(words);
+        // If this cannot be written there is nobody left to tell.
+        let _ = writeln!(
+            io::stderr(),
+            "sluice: the PNG shows boxes in {words:?}, as its font lacks letters; draw an SVG"
+        );
+    }
 }
 
 pub(super) fn in_terminal(report: &Report<'_>, args: &SimulateArgs) -> String {
@@ -43,5 +60,8 @@ fn views(args: &SimulateArgs) -> Vec<View> {
         ViewName::Window => View::Window,
         ViewName::Room => View::Room,
     };
-    args.show.iter().map(view).collect()
+    match args.show.as_slice() {
+        [] => vec![View::Traffic, View::Window, View::Room],
+        some => some.iter().map(view).collect(),
+    }
 }

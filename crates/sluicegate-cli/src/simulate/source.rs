@@ -5,16 +5,20 @@ use super::progress;
 use crate::Problem;
 use crate::args::SimulateArgs;
 use sluicegate::Limit;
-use sluicegate::core::{Span, Time};
+use sluicegate::core::Span;
+use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate_sim::Traffic;
-use sluicegate_sim::traffic::workload::{Workload, generate};
-use sluicegate_sim::traffic::{Reading, csv, log};
+use sluicegate_sim::human::printable;
+use sluicegate_sim::traffic::workload::{LASTS_MAX, Workload, generate};
+use sluicegate_sim::traffic::{Reading, TrafficError, csv, log};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// A workload that does not say how long lasts for so many of the longest period of the limits.
 const PERIODS: u64 = 10;
+/// The most workloads at the same time.
+const WORKLOADS_MAX: usize = 32;
 
 /// The calls, and in a few words where they come from.
 pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(String, Traffic), Problem> {
@@ -22,7 +26,7 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
     if let Some(path) = &args.log {
         let format = args.format.as_deref().map(str::parse).transpose();
         let format = format.map_err(|error: log::FormatError| format!("--format: {error}"))?;
-        let key = args.key.as_deref().unwrap_or_default();
+        let key = args.key.as_deref().unwrap_or("ip");
         let fields = log::Fields::new(key, args.time.as_deref(), args.cost.as_deref());
         let read = |input: Box<dyn Read>| log::read(input, format, &fields, reading);
         return from_file(path, read).map(|traffic| (format!("{} by {key}", name(path)), traffic));
@@ -35,10 +39,20 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
         [] => vec![usual(candidates)],
         given => given.to_vec(),
     };
+    if texts.len() > WORKLOADS_MAX {
+        let many = texts.len();
+        return Err(format!("{many} workloads are above the most, {WORKLOADS_MAX}; leave some out"));
+    }
     let workloads = texts.iter().map(|text| text.parse::<Workload>()).collect::<Result<Vec<_>, _>>();
     let workloads = workloads.map_err(|error| error.to_string())?;
     let traffic = generate(&workloads, args.seed, lasts(candidates), reading);
-    let traffic = traffic.map_err(|error| error.to_string())?;
+    let traffic = traffic.map_err(|error| match error {
+        TrafficError::TooMany(most) => {
+            let said = texts.join(" and ");
+            format!("{said} makes more than {most} calls; shorten it with for=, or raise --max-calls")
+        }
+        error => error.to_string(),
+    })?;
     let texts: Vec<String> =
         texts.iter().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let seed = if workloads.iter().any(Workload::is_random) {
@@ -50,40 +64,44 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
 }
 
 fn name(path: &Path) -> String {
-    if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
+    if is_stdin(path) { "standard input".to_owned() } else { printable(&path.display().to_string()) }
 }
 
 fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn from_file<E: std::fmt::Display>(
+fn from_file(
     path: &Path,
-    read: impl FnOnce(Box<dyn Read>) -> Result<Traffic, E>,
+    read: impl FnOnce(Box<dyn Read>) -> Result<Traffic, TrafficError>,
 ) -> Result<Traffic, Problem> {
-    let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", name(path));
+    let problem = |error: TrafficError| match error {
+        TrafficError::TooMany(most) => {
+            format!("{} has more than {most} calls; take a part of them, or raise --max-calls", name(path))
+        }
+        error => format!("{}: {error}", name(path)),
+    };
     if is_stdin(path) {
-        return read(Box::new(io::stdin().lock())).map_err(|error| problem(&error));
+        return read(Box::new(io::stdin().lock())).map_err(problem);
     }
     let file = File::open(path)
         .map_err(|error| format!("{} cannot be read: {error}; check the name", name(path)))?;
     let length = file.metadata().map_or(0, |about| about.len());
     let bar = progress::of_bytes(length);
-    let traffic = read(Box::new(bar.wrap_read(file))).map_err(|error| problem(&error));
+    let traffic = read(Box::new(bar.wrap_read(file))).map_err(problem);
     bar.finish_and_clear();
     traffic
 }
 
 /// Twice the rate of the first limit, at random.
 fn usual(candidates: &[Candidate]) -> String {
-    let first = candidates.first().and_then(|candidate| candidate.limits.first());
+    let first = candidates.first().and_then(|(_, limits)| limits.first());
     let (count, period) = first.map_or((1, Span::from_micros(1)), |limit| (limit.count(), limit.period()));
-    format!("poisson {}/{period}", u64::from(count).saturating_mul(2).min(1_000_000_000))
+    format!("poisson {}/{period}", u64::from(count).saturating_mul(2).min(COUNT_MAX.into()))
 }
 
 fn lasts(candidates: &[Candidate]) -> Span {
-    let periods = candidates.iter().flat_map(|candidate| &candidate.limits).map(Limit::period);
+    let periods = candidates.iter().flat_map(|(_, limits)| limits).map(Limit::period);
     let longest = periods.max().unwrap_or_default().as_micros();
-    // Within what is left of time, and within ten years as the grammar asks.
-    Span::from_micros(longest.saturating_mul(PERIODS).min(Time::MAX.as_micros() / 100))
+    Span::from_micros(longest.saturating_mul(PERIODS)).min(LASTS_MAX)
 }

@@ -2,13 +2,9 @@
 
 use super::columns::align;
 use sluicegate::core::Span;
-use sluicegate_sim::human::{TIE, about, count, percent, printable, span};
+use sluicegate_sim::human::{TIE, about, count, many, percent, printable, span};
 use sluicegate_sim::report::{Report, Tried};
-use sluicegate_sim::simulate::crowd::Crowd;
 use sluicegate_sim::traffic::Clock;
-
-/// Labels are not cut to less, in columns.
-const LABEL_MIN: usize = 16;
 
 pub(super) fn of(report: &Report<'_>) -> String {
     headline(report) + &outcomes(report) + &deciles(report)
@@ -18,22 +14,15 @@ pub(super) fn of(report: &Report<'_>) -> String {
 fn headline(report: &Report<'_>) -> String {
     let traffic = report.simulation.traffic();
     let when = match traffic.clock() {
-        Clock::Since(start) => format!("in {}", about(report.simulation.timeline().end().since(start))),
+        Clock::Since(_) => format!("in {}", span(traffic.length())),
         Clock::Utc => format!("from {} to {} UTC", report.time(traffic.first()), report.time(traffic.last())),
     };
-    let calls = many(traffic.calls().len() as u64, "call");
-    let keys = many(traffic.keys() as u64, "key");
-    let mut text = format!("{}: {calls} of {keys} {when}\n", report.source);
+    let mut text = format!("{}: {} {when}\n", printable(&report.source), report.calls_and_keys());
     if traffic.sorted() > 0 {
-        let late = many(traffic.sorted(), "call");
-        text += &format!("{late} stood behind a later one in the log and came in order of time\n");
+        text += &format!("{} out of order in the log, sorted by time\n", many(traffic.sorted(), "call"));
     }
     text.push('\n');
     text.replace(TIE, " ")
-}
-
-fn many(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 fn outcomes(report: &Report<'_>) -> String {
@@ -43,7 +32,7 @@ fn outcomes(report: &Report<'_>) -> String {
     ];
     rows.extend(report.tried.iter().map(outcome));
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.to_vec()).collect();
-    align(&rows, LABEL_MIN)
+    align(&rows)
 }
 
 fn outcome(tried: &Tried) -> [String; 6] {
@@ -75,25 +64,31 @@ fn worst(tried: &Tried) -> String {
 
 /// What each tenth of the keys offers, and what comes through of that.
 fn deciles(report: &Report<'_>) -> String {
-    let simulation = &report.simulation;
-    let crowd = Crowd::new(simulation);
-    let of = |tried: &Tried| crowd.deciles(simulation.keys(), &tried.outcome);
+    let keys = report.simulation.keys();
+    let of = |tried: &Tried| report.crowd.deciles(keys, &tried.outcome);
+    let all: u64 = keys.iter().map(|key| key.cost).sum();
     let Some(first) = report.tried.first().map(of).filter(|deciles| !deciles.is_empty()) else {
         return String::new();
     };
     let row = |head: &str, cells: Vec<String>| [vec![printable(head)], cells].concat();
     let mut rows = vec![row("tenth of the keys", (1..=10).map(|tenth| format!("{tenth}.")).collect())];
-    rows.push(row("offered", first.iter().map(|decile| bare(decile.offered)).collect()));
+    rows.push(row("offered", first.iter().map(|decile| bare(decile.offered, all)).collect()));
     for tried in &report.tried {
-        rows.push(row(&tried.label, of(tried).iter().map(|decile| bare(decile.allowed)).collect()));
+        rows.push(row(
+            &tried.label,
+            of(tried).iter().map(|decile| bare(decile.allowed, decile.offered)).collect(),
+        ));
     }
     format!(
         "\nBy tenths of the keys, the busiest first, in per cent: the part of all load that\nthey offer, and the part of that which each limit allows.\n{}",
-        align(&rows, LABEL_MIN)
+        align(&rows)
     )
 }
 
 /// Without the sign, as there is a column of them.
-fn bare(part: f64) -> String {
-    percent(part).replace(&format!("{TIE}%"), "")
+fn bare(some: u64, all: u64) -> String {
+    if all == 0 {
+        return "-".to_owned();
+    }
+    percent(some, all).replace(&format!("{TIE}%"), "")
 }

@@ -83,6 +83,7 @@ fn the_terminal_drawing_shows_the_doubled_burst() {
         drawing,
         "\
 in the last 1 min: ░ within the limit █ above it
+Calls: ● allowed · denied ◐ some of both
 
 fixed-window 12/m
      24 ┤            ████████████           ▄███████████            ████████████
@@ -115,7 +116,7 @@ fn every_view_is_drawn_in_80_columns() {
     let crowd = ["--workload", "poisson 50/s keys=30 zipf=1 for=1m"];
     let limits = ["simulate", "--limit", "token-bucket 2/s burst=10", "--limit", "pacer 2/s queue=3"];
     let drawing = said(&[&limits[..], &crowd, &["--terminal"]].concat(), "");
-    for heading in ["Calls each 500 ms:", "Used in the last 1 s by caller-1:", "Left to use by caller-1"] {
+    for heading in ["Calls each 1 s:", "Used in the last 1 s by caller-1:", "Left to use by caller-1"] {
         assert!(drawing.contains(heading), "{heading} in\n{drawing}");
     }
     let widest = drawing.lines().map(|line| line.chars().count()).max();
@@ -157,7 +158,7 @@ fn several_limits_in_one_must_all_allow() {
         &["simulate", "--limit", "token-bucket 10/s + fixed-window 15/m", "--workload", "steady 1/s for=60s"],
         "",
     );
-    assert!(said.contains("token-bucket 10/s + fixed…       15      45 "), "{said}");
+    assert!(said.contains("token-bucket 10/s + fixed-window 15/m       15      45 "), "{said}");
 }
 
 #[test]
@@ -173,8 +174,8 @@ fn a_trace_is_decided_as_replay_decides_it() {
         assert_eq!(
             csv,
             format!(
-                "label,limit,allowed,denied,never,allowed_cost,longest_denials,longest_wait_us,worst_count,worst_limit,worst_period_us,worst_at_us,worst_key\n\
-                 token-bucket 1/s,token-bucket 1/s,{allowed},3,1,2,1,2000000,1,1,1000000,0,a\n"
+                "label,limit,allowed,denied,never,allowed_cost,longest_run,longest_wait_us,worst,worst_of,worst_period_us,worst_until_us,worst_until,worst_key\n\
+                 token-bucket 1/s,token-bucket 1/s,{allowed},3,1,2,1,2000000,1,1,1000000,0,1970-01-01T00:00:00Z,a\n"
             )
         );
     }
@@ -213,7 +214,7 @@ min-interval 1s        5       0        0        -    1 of 1 in 1 s
 
 sliding-log 1/m
   3 of 5 calls denied (60 %), 1 of 2 keys affected
-  1 of them at the peak, from Nov 10 14:05:01 to Nov 10 14:05:01.5
+  3 of them at the peak, within 1 min up to Nov 10 14:05:59
   key          calls  denied  share     first denied      last denied
   203.0.113.9      4       3   75 %  Nov 10 14:05:01  Nov 10 14:05:59
 
@@ -224,7 +225,7 @@ min-interval 1s
     let passed_over = stderr(&output);
     assert!(
         passed_over.starts_with(
-            "sluice: 1 line is no call and was passed over (--strict stops instead)\n  line 4: "
+            "sluice: 1 line (17 %) is no call and was passed over (--strict stops instead)\n  line 4: "
         ),
         "{passed_over}"
     );
@@ -248,7 +249,7 @@ fn a_few_broken_lines_among_many_are_counted() {
         sluice(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m", "--json", "-"], &log);
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&json["calls"], &json["broken_lines"]), (&19_995.into(), &5.into()));
-    assert!(stderr(&output).starts_with("sluice: 5 lines are no calls"), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("sluice: 5 lines (<0.1 %) are no calls"), "{}", stderr(&output));
 }
 
 #[test]
@@ -271,10 +272,10 @@ fn everything_is_in_the_json() {
     assert_eq!(number(&limit["allowed"]) + number(&limit["denied"]), number(&json["calls"]));
     assert_eq!((&limit["label"], &limit["limit"]), (&"bucket".into(), &"token-bucket 1/s burst=5".into()));
     assert_eq!(limit["deciles"].as_array().unwrap().len(), 10);
-    assert_eq!(limit["worst"][0]["admits"], 1);
+    assert_eq!(limit["worst"][0]["of"], 1);
     assert!(number(&limit["above_p99"]["denied"]) <= number(&limit["denied"]));
     assert_eq!(limit["most_affected"][0]["key"], "caller-1");
-    let offered: u64 = json["offered"]["cost"].as_array().unwrap().iter().map(number).sum();
+    let offered: u64 = json["over_time"]["offered_cost"].as_array().unwrap().iter().map(number).sum();
     assert_eq!(offered, number(&json["calls"]));
     let allowed: u64 = limit["allowed_cost_over_time"].as_array().unwrap().iter().map(number).sum();
     assert_eq!(allowed, number(&limit["allowed_cost"]));
@@ -301,10 +302,10 @@ fn files_are_written_and_pictures_are_what_they_are_called() {
     assert!(serde_json::from_str::<Value>(&fs::read_to_string(&json).unwrap()).is_ok());
     let series = fs::read_to_string(&series).unwrap();
     let mut rows = series.lines();
-    assert_eq!(rows.next(), Some("label,from_us,to_us,offered_cost,allowed_cost,denied_calls"));
+    assert_eq!(rows.next(), Some("label,from_us,from,to_us,to,offered_cost,allowed_cost,denied"));
     let offered: u64 = rows
         .filter(|row| row.starts_with("fixed"))
-        .map(|row| row.split(',').nth(3).unwrap().parse::<u64>().unwrap())
+        .map(|row| row.split(',').nth(5).unwrap().parse::<u64>().unwrap())
         .sum();
     assert_eq!(offered, 72);
 }
@@ -325,6 +326,163 @@ fn an_output_that_cannot_be_written_is_told_before_the_work_and_leaves_nothing_b
     fs::write(&good, "a picture").unwrap();
     refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--plot", &good], "not a trace\n");
     assert_eq!(fs::read_to_string(&good).unwrap(), "a picture");
+}
+
+#[test]
+fn each_bound_has_a_name_and_is_told() {
+    let many = |flag: &'static str, text: &str, count: usize| -> Vec<String> {
+        (0..count)
+            .flat_map(|number| [flag.to_owned(), text.replace('N', &(number + 1).to_string())])
+            .collect()
+    };
+    let run = |arguments: Vec<String>| {
+        let all: Vec<&str> = ["simulate"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+        sluice(&all, "")
+    };
+    let limit = || many("--limit", "sliding-log N/m", 1);
+    let long = |length: usize| "x".repeat(length);
+    for (within, beyond, said) in [
+        (
+            many("--limit", "sliding-log N/m", 32),
+            many("--limit", "sliding-log N/m", 33),
+            "33 limits are above the most, 32",
+        ),
+        (
+            [limit(), many("--workload", "steady N/m for=1m", 32)].concat(),
+            [limit(), many("--workload", "steady N/m for=1m", 33)].concat(),
+            "33 workloads are above the most, 32",
+        ),
+        (
+            vec!["--limit".to_owned(), ["sliding-log 5/m"; 8].join(" + ")],
+            vec!["--limit".to_owned(), ["sliding-log 5/m"; 9].join(" + ")],
+            "9 limits in one are above the most, 8",
+        ),
+        (
+            [limit(), vec!["--label".to_owned(), long(60)]].concat(),
+            [limit(), vec!["--label".to_owned(), long(61)]].concat(),
+            "is longer than 60 letters",
+        ),
+        (
+            [limit(), ["--plot", "/dev/null.svg", "--title"].map(str::to_owned).to_vec(), vec![long(120)]]
+                .concat(),
+            [limit(), ["--plot", "/dev/null.svg", "--title"].map(str::to_owned).to_vec(), vec![long(121)]]
+                .concat(),
+            "a title of 121 letters is above the most, 120",
+        ),
+    ] {
+        let output = run(beyond);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        // A title within its bound comes as far as the file, which is none.
+        let error = stderr(&run(within));
+        assert!(error.is_empty() || error.contains("/dev/null.svg"), "{error}");
+    }
+}
+
+/// The rows of a spreadsheet: every key that was denied anything, under each limit.
+#[test]
+fn all_affected_keys_are_in_a_file() {
+    let arguments = [
+        "simulate",
+        "--limit",
+        "fixed-window 1/m",
+        "--limit",
+        "sliding-log 2/m",
+        "--trace",
+        "-",
+        "--keys",
+        "-",
+    ];
+    let trace = "at_us,key,cost\n0,\"a,b\",1\n1,c,1\n2,\"a,b\",1\n3,\"a,b\",1\n4,c,1\n5,d,1\n";
+    assert_eq!(
+        said(&arguments, trace),
+        "\
+label,key,calls,offered_cost,allowed_cost,denied,first_denied_us,first_denied,last_denied_us,last_denied
+fixed-window 1/m,\"a,b\",3,3,1,2,2,1970-01-01T00:00:00.000002Z,3,1970-01-01T00:00:00.000003Z
+fixed-window 1/m,c,2,2,1,1,4,1970-01-01T00:00:00.000004Z,4,1970-01-01T00:00:00.000004Z
+sliding-log 2/m,\"a,b\",3,3,2,1,3,1970-01-01T00:00:00.000003Z,3,1970-01-01T00:00:00.000003Z
+"
+    );
+}
+
+#[test]
+fn lengths_and_moments_are_told_as_they_are() {
+    let told = |workload| said(&["simulate", "--limit", "min-interval 1s", "--workload", workload], "");
+    assert!(told("steady 1/s for=125s").contains(" in 2 min 5 s\n"));
+    let crowd =
+        said(&["simulate", "--limit", "fixed-window 1/d", "--workload", "steady 2/1h keys=2 for=50h"], "");
+    assert!(crowd.contains("  2 d 1 h 30 min\n"), "{crowd}");
+}
+
+/// Whoever waits for a turn at the end of the traffic is still shown.
+#[test]
+fn what_acts_after_the_traffic_is_over_is_in_the_series() {
+    let series = said(
+        &[
+            "simulate",
+            "--limit",
+            "pacer 1/s queue=100",
+            "--workload",
+            "burst 50/60s for=10s",
+            "--series",
+            "-",
+        ],
+        "",
+    );
+    let allowed: u64 =
+        series.lines().skip(1).map(|row| row.split(',').nth(6).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(allowed, 50);
+}
+
+#[test]
+fn a_link_to_nowhere_is_left_alone_when_it_comes_to_nothing() {
+    let folder = Folder::new("link");
+    let link = folder.path("link.svg");
+    std::os::unix::fs::symlink(folder.path("nowhere.svg"), &link).unwrap();
+    refused(&["simulate", "--limit", "sliding-log 1/m", "--workload", "wave 1/s", "--plot", &link], "");
+    assert!(fs::symlink_metadata(&link).is_ok());
+}
+
+#[test]
+fn nothing_that_is_given_moves_the_cursor() {
+    let wild = "\x1b]0;title\x07\nx";
+    let table = said(
+        &[
+            "simulate",
+            "--limit",
+            "sliding-log 1/m",
+            "--label",
+            wild,
+            "--workload",
+            "steady 1/s keys=3",
+            "--terminal",
+        ],
+        "",
+    );
+    assert!(!table.contains(['\x1b', '\x07']), "{table}");
+    let error = refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", wild], "");
+    assert!(!error.contains('\x1b') && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn traces_before_dates_began_are_as_long_as_they_are() {
+    let trace = "at_us,key,cost\n300000000000000,a,1\n300000001000000,a,1\n";
+    let told = said(&["simulate", "--limit", "sliding-log 1/s", "--trace", "-"], trace);
+    assert!(told.starts_with("standard input: 2 calls of 1 key in 1 s\n"), "{told}");
+}
+
+#[test]
+fn a_compressed_log_is_recognised() {
+    let bytes: Vec<u8> = [0x1f, 0x8b, 8, 0].to_vec();
+    let folder = Folder::new("gzip");
+    fs::write(folder.path("a.gz"), bytes).unwrap();
+    let error = refused(&["simulate", "--limit", "sliding-log 1/m", "--log", &folder.path("a.gz")], "");
+    assert!(
+        error.ends_with(
+            "line 1: this is compressed; hand it in as zcat access.log.gz | sluice simulate --log -\n"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -360,7 +518,10 @@ fn mistakes_are_answered_with_what_to_do() {
             &["--plot", "picture.gif"],
             "--plot picture.gif: what kind of picture is not clear; name it FILE.svg or FILE.png",
         ),
-        (&["--plot", "x.svg", "--plot", "x.svg"], "x.svg is asked for twice; write to two places"),
+        (
+            &["--plot", "x.svg", "--plot", "x.svg"],
+            "x.svg is asked for twice; read and write at different places",
+        ),
         (
             &["--focus", "nobody"],
             "--focus \"nobody\": no call has this key; leave it out for the one that offers most",
@@ -383,7 +544,7 @@ fn mistakes_are_answered_with_what_to_do() {
         ),
         (
             &["--workload", "steady 1000/s", "--max-calls", "10"],
-            "there are more than 10 calls; take a part of them, or raise --max-calls",
+            "steady 1000/s makes more than 10 calls; shorten it with for=, or raise --max-calls",
         ),
         (
             &["--limit", "sliding-log 5/m count=all + min-interval 1s"],
@@ -397,7 +558,8 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(!PathBuf::from("x.svg").exists());
     // clap's own: two sources, a log without a key.
     assert!(with(&["--workload", "steady 1/s", "--trace", "-"]).contains("cannot be used with"));
-    assert!(with(&["--log", "-"]).contains("--key <FIELD>"));
+    assert!(with(&["--workload", "steady 1/s", "--key", "ip"]).contains("cannot be used with"));
+    assert!(with(&["--title", "t"]).contains("--plot <FILE>"));
 }
 
 /// Long enough for a bar on a terminal; here there is none.

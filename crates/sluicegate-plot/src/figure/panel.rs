@@ -3,7 +3,7 @@
 use crate::ink::Ink;
 use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
-use sluicegate_sim::human::count;
+use sluicegate_sim::human::short;
 
 /// The top of a panel is so many times the most that is drawn in it.
 const AIR: f64 = 1.28;
@@ -56,24 +56,6 @@ impl Scale {
     pub(super) fn draw_number(&self, scene: &mut Scene, amount: u64) {
         let at = (self.panel.x - 7.0, self.y(amount) + 4.0);
         scene.text(Text::new(at, short(amount), 11.5).anchor(Anchor::End).ink(Ink::Faint));
-    }
-}
-
-/// An amount that fits beside a panel: `12`, `9500`, `120 k`, `3.4 M`.
-fn short(amount: u64) -> String {
-    let tenths = |unit: u64, name: &str| {
-        let tenths = amount * 10 / unit;
-        match tenths % 10 {
-            0 => format!("{} {name}", tenths / 10),
-            tenth => format!("{}.{tenth} {name}", tenths / 10),
-        }
-    };
-    match amount {
-        0..10_000 => count(amount),
-        10_000..1_000_000 => tenths(1_000, "k"),
-        1_000_000..1_000_000_000 => tenths(1_000_000, "M"),
-        // Cannot wrap: sums of costs stay far below 2^60.
-        _ => tenths(1_000_000_000, "G"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a column of a picture shows.
 
 use super::axis::TimeAxis;
-use super::key;
+use super::legend;
 use super::panel::{Panel, Scale, round_below};
 use crate::ink::Ink;
 use crate::path::Path;
@@ -12,6 +12,9 @@ use sluicegate_sim::report::{Report, Tried};
 
 /// Longer periods are cut in headings, so that these stay within their column.
 const PERIOD_MAX: usize = 16;
+
+/// How wide and high the mark of a call is.
+const MARK: (f64, f64) = (1.3, 6.0);
 
 /// One way of looking at a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +31,7 @@ impl View {
     /// What it shows.
     pub(crate) fn title(self, report: &Report<'_>) -> String {
         match self {
-            View::Traffic => format!("Calls each {}", span(report.simulation.timeline().width())),
+            View::Traffic => View::traffic_title(report, report.simulation.timeline().width()),
             View::Window => {
                 let period = one_period(report).map_or_else(|| "period".to_owned(), span);
                 format!("Used in the last {}", cut(&period, PERIOD_MAX))
@@ -37,18 +40,40 @@ impl View {
         }
     }
 
+    /// What bars of that width show.
+    pub(crate) fn traffic_title(report: &Report<'_>, width: Span) -> String {
+        let what = if report.simulation.has_costs() { "Cost" } else { "Calls" };
+        format!("{what} each {}", cut(&span(width), PERIOD_MAX))
+    }
+
+    /// The limit that the window of one is measured against.
+    pub(crate) fn limit(tried: &Tried) -> u64 {
+        tried.limits.first().map_or(0, |limit| u64::from(limit.count()))
+    }
+
+    /// The most that the window of one has to show: of all, if they have one period and are there to be compared.
+    pub(crate) fn most_used(report: &Report<'_>, tried: &Tried) -> u64 {
+        let most = |tried: &Tried| {
+            tried.outcome.focus.window.iter().copied().max().unwrap_or(0).max(View::limit(tried))
+        };
+        match one_period(report) {
+            Some(_) => report.tried.iter().map(most).max().unwrap_or(0),
+            None => most(tried),
+        }
+    }
+
     /// What the column shows, and what its colours mean.
     pub(super) fn heading(self, scene: &mut Scene, report: &Report<'_>, x: f64, y: f64) {
         let words = Text::new((x, y), self.title(report), 12.5).bold();
         let mut end = x + words.width() + 16.0;
         scene.text(words);
-        let keys: &[(Ink, &str)] = match self {
+        let inks: &[(Ink, &str)] = match self {
             View::Traffic => &[(Ink::Offered, "offered"), (Ink::Allowed, "allowed")],
             View::Window => &[(Ink::AllowedSoft, "within"), (Ink::Over, "above")],
             View::Room => &[],
         };
-        for (ink, words) in keys {
-            end = key(scene, end, y, *ink, words);
+        for (ink, words) in inks {
+            end = legend(scene, end, y, *ink, words);
         }
         if self == View::Window {
             scene.dashed(Path::polyline([(end, y - 4.0), (end + 22.0, y - 4.0)]), Ink::Limit, 1.3);
@@ -116,17 +141,8 @@ fn traffic(scene: &mut Scene, report: &Report<'_>, tried: &Tried, panel: &Panel,
 /// The count of the period before as a curve, the limit as a dashed line, what is above it filled; below the panel a mark
 /// for each call.
 fn window(scene: &mut Scene, report: &Report<'_>, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
-    let Some(limit) = tried.limits.first().map(|limit| u64::from(limit.count())) else { return };
-    let most_of = |tried: &Tried| {
-        let limit = tried.limits.first().map_or(0, |limit| u64::from(limit.count()));
-        tried.outcome.focus.window.iter().copied().max().unwrap_or(0).max(limit)
-    };
-    // One scale for limits of one period, which are there to be compared.
-    let most = match one_period(report) {
-        Some(_) => report.tried.iter().map(most_of).max().unwrap_or(0),
-        None => most_of(tried),
-    };
-    let scale = panel.scale(most);
+    let limit = View::limit(tried);
+    let scale = panel.scale(View::most_used(report, tried));
     let focus = &tried.outcome.focus;
     let runs = runs(&focus.window, |place| piece_at(focus.start, focus.width, place), axis);
     draw_area(scene, &runs, &scale, panel);
@@ -162,26 +178,22 @@ fn window(scene: &mut Scene, report: &Report<'_>, tried: &Tried, panel: &Panel, 
 
 /// What the marks below the panels mean.
 pub(super) fn explain_marks(scene: &mut Scene, x: f64, y: f64) {
-    scene.fill(mark(x + 1.0, y - 9.0, true), Ink::Allowed);
+    scene.fill(Path::rect(x, y - 8.0, MARK.0, MARK.1), Ink::Allowed);
     let allowed = Text::new((x + 8.0, y), "a call that was allowed", 12.0).ink(Ink::Faint);
     let end = x + 8.0 + allowed.width() + 18.0;
     scene.text(allowed);
-    scene.fill(mark(end, y - 6.0, false), Ink::Denied);
-    scene.text(Text::new((end + 7.0, y), "one that was denied", 12.0).ink(Ink::Faint));
+    scene.fill(Path::rect(end, y - 6.0, MARK.0, MARK.1), Ink::Denied);
+    scene.text(Text::new((end + 8.0, y), "one that was denied", 12.0).ink(Ink::Faint));
 }
 
-/// A tall mark for a call that was allowed, a short one for one that was denied.
-fn mark(x: f64, y: f64, allowed: bool) -> Path {
-    if allowed { Path::rect(x - 0.75, y, 1.5, 10.0) } else { Path::rect(x - 0.5, y, 1.0, 4.0) }
-}
-
-/// The calls one by one, below a panel.
+/// The calls one by one, below a panel: those allowed in one lane, those denied in another, so that none hides another.
 fn marks(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
     let (mut allowed_marks, mut denied_marks) = (Path::new(), Path::new());
     for &(at, allowed) in &tried.outcome.focus.marks {
-        let (x, y) = (axis.x(at), panel.bottom() + 3.0);
-        let marks = if allowed { &mut allowed_marks } else { &mut denied_marks };
-        marks.extend(mark(x, y, allowed));
+        let x = axis.x(at) - MARK.0 / 2.0;
+        let (marks, lane) =
+            if allowed { (&mut allowed_marks, 0.0) } else { (&mut denied_marks, MARK.1 + 1.0) };
+        marks.extend(Path::rect(x, panel.bottom() + 3.0 + lane, MARK.0, MARK.1));
     }
     scene.fill(denied_marks, Ink::Denied);
     scene.fill(allowed_marks, Ink::Allowed);

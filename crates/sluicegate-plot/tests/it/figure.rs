@@ -6,7 +6,7 @@ use sluicegate_plot::terminal::{self, Colours};
 use sluicegate_plot::{Figure, Ink, Item, Scene, Step, Text, View};
 use sluicegate_sim::Traffic;
 use sluicegate_sim::human::columns;
-use sluicegate_sim::report::{Report, Tried};
+use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Simulation;
 use sluicegate_sim::traffic::workload::generate;
 use sluicegate_sim::traffic::{Reading, csv};
@@ -20,12 +20,13 @@ fn workload(text: &str) -> Traffic {
 /// Each limit under a label of its own.
 fn report<'a>(traffic: &'a Traffic, source: &str, limits: &[(&str, &str)]) -> Report<'a> {
     let simulation = Simulation::new(traffic, None);
-    let tried = limits.iter().map(|(label, text)| {
-        let limits: Vec<Limit> = vec![text.parse().unwrap()];
-        let outcome = simulation.run(&limits, |_| {}).unwrap();
-        Tried { label: (*label).to_owned(), limits, outcome }
-    });
-    Report { source: source.to_owned(), tried: tried.collect(), simulation }
+    let mut report = Report::new(source.to_owned(), simulation);
+    let limits_of =
+        |text: &str| text.split(" + ").map(|limit| limit.parse().unwrap()).collect::<Vec<Limit>>();
+    let candidates: Vec<_> =
+        limits.iter().map(|(label, text)| ((*label).to_owned(), limits_of(text))).collect();
+    report.run(&candidates, |_| {}).unwrap();
+    report
 }
 
 fn texts(scene: &Scene) -> Vec<&Text> {
@@ -82,6 +83,9 @@ fn no_words_lie_over_others_or_leave_the_paper() {
         "edge 12/60s for=6m",
         "steady 1/d for=400d",
         "steady 9/us for=50us cost=1000000000",
+        "steady 1/us for=6us",
+        "burst 5000000/1s cost=1000000000 for=1s",
+        "poisson 1/1d for=3650d",
     ];
     for text in workloads {
         let traffic = workload(text);
@@ -142,7 +146,7 @@ fn what_the_picture_shows_is_said_for_those_who_do_not_see_it() {
     assert_eq!(scene.title, "An attack");
     assert_eq!(
         scene.description,
-        "edge 12/60s: 72 calls. fixed: 72 allowed, 0 denied, at most 24 of 12 in any 1 min."
+        "edge 12/60s: 72 calls of 1 key. fixed: 72 allowed, 0 denied, at most 24 of 12 in any 1 min."
     );
 }
 
@@ -170,4 +174,48 @@ fn the_terminal_drawing_keeps_to_its_width_whatever_is_drawn() {
         let plain: String = coloured.replace("\x1b[34m", "").replace("\x1b[33m", "").replace("\x1b[0m", "");
         assert_eq!(plain, terminal::draw(&report, &ALL, 80, Colours::None), "colours change nothing else");
     }
+}
+
+/// What is within the limit is never drawn as above it, however far above others are.
+#[test]
+fn the_terminal_tells_within_from_above_at_every_height() {
+    let traffic = workload("steady 1/s for=300s");
+    for (limit, most) in
+        [("token-bucket 12/m burst=30", 41), ("token-bucket 3/m burst=60", 60), ("sliding-log 12/m", 12)]
+    {
+        let report = report(&traffic, "", &[("", limit)]);
+        let drawing = terminal::draw(&report, &[View::Window], 80, Colours::None);
+        let count = u64::from(report.tried[0].limits[0].count());
+        assert_eq!(report.tried[0].outcome.focus.window.iter().copied().max(), Some(most), "{limit}");
+        let rows: Vec<&str> = drawing.lines().filter(|line| line.contains(['┤', '│'])).collect();
+        let limit_row =
+            rows.iter().position(|row| row.trim_start().starts_with(&format!("{count} ┤"))).unwrap();
+        // Full blocks are above the limit only; and there are some if anything is.
+        assert!(rows[limit_row + 1..].iter().all(|row| !row.contains('█')), "{limit}\n{drawing}");
+        let is_above =
+            rows[..limit_row].iter().any(|row| row.contains(['█', '▁', '▂', '▃', '▄', '▅', '▆', '▇']));
+        assert_eq!(is_above, most > count, "{limit}\n{drawing}");
+    }
+}
+
+/// What leaves a pacer later than it came is allowed, not offered.
+#[test]
+fn the_terminal_shows_when_the_calls_of_a_pacer_act() {
+    let traffic = workload("burst 5/20s for=20s");
+    let report = report(&traffic, "", &[("", "pacer 1/s queue=9")]);
+    let drawing = terminal::draw(&report, &[View::Traffic], 80, Colours::None);
+    let lowest = drawing.lines().rfind(|line| line.contains('│')).unwrap();
+    let blocks = lowest.chars().filter(|letter| !" │".contains(*letter)).count();
+    assert!(!lowest.contains('░') && blocks >= 5, "{drawing}");
+}
+
+/// However many bars make a column, each call is in one of them.
+#[test]
+fn the_terminal_shows_all_that_was_denied() {
+    let traffic = workload("edge 100/60s for=10m");
+    let report = report(&traffic, "", &[("", "sliding-log 100/m")]);
+    let drawing = terminal::draw(&report, &[View::Traffic], 80, Colours::None);
+    let top = drawing.lines().find(|line| line.contains('┤')).unwrap();
+    assert_eq!(top.matches('░').count() % 5, 0, "{drawing}");
+    assert!(top.contains('░'), "half of each of the five attacks is denied\n{drawing}");
 }

@@ -105,7 +105,7 @@ fn what_is_compared_stays_apart_for_every_eye() {
         (Ink::Over, Ink::Denied),
         (Ink::Allowed, Ink::Limit),
         (Ink::Over, Ink::Limit),
-        (Ink::AllowedSoft, Ink::OverSoft),
+        (Ink::AllowedSoft, Ink::Over),
     ];
     for shade in SHADES {
         for (name, eyes) in

@@ -12,7 +12,7 @@ pub struct KeyOutcome {
     pub first_denied: Time,
     /// When its last denial was.
     pub last_denied: Time,
-    /// How many of its calls were denied. There are never more calls than fit in 32 bits.
+    /// How many of its calls were denied. All calls together fit in 32 bits ([`CALLS_MAX`](crate::traffic::CALLS_MAX)).
     pub denied: u32,
     /// How many calls have now been denied in a row.
     in_a_row: u32,
@@ -45,14 +45,14 @@ pub struct Crowd {
 }
 
 /// A tenth of the keys.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decile {
     /// How many keys.
     pub keys: usize,
-    /// Their part of all that is offered, from 0 to 1.
-    pub offered: f64,
-    /// The part of what they offer that is allowed, from 0 to 1.
-    pub allowed: f64,
+    /// The cost that they offer.
+    pub offered: u64,
+    /// The cost of that which is allowed.
+    pub allowed: u64,
 }
 
 /// What the keys above the 99th percentile did.
@@ -67,9 +67,9 @@ pub struct Above {
 }
 
 /// Fewer keys have no tenths.
-pub const DECILES_FROM: usize = 10;
+const DECILES_FROM: usize = 10;
 /// Fewer keys have no 99th percentile.
-pub const P99_FROM: usize = 100;
+const P99_FROM: usize = 100;
 
 impl Crowd {
     /// Ranks the keys of a traffic.
@@ -91,15 +91,16 @@ impl Crowd {
         if self.ranked.len() < DECILES_FROM {
             return Vec::new();
         }
-        let all: u64 = offered.iter().map(|key| key.cost).sum();
         let many = self.ranked.len();
         let tenth = |place: usize| {
             let keys = self.ranked.get(place * many / 10..(place + 1) * many / 10).unwrap_or_default();
             let of = |key: &u32| offered.get(*key as usize).map_or(0, |key| key.cost);
             let allowed = |key: &u32| outcome.keys.get(*key as usize).map_or(0, |key| key.allowed_cost);
-            let load: u64 = keys.iter().map(of).sum();
-            let allowed: u64 = keys.iter().map(allowed).sum();
-            Decile { keys: keys.len(), offered: part(load, all), allowed: part(allowed, load) }
+            Decile {
+                keys: keys.len(),
+                offered: keys.iter().map(of).sum(),
+                allowed: keys.iter().map(allowed).sum(),
+            }
         };
         (0..10).map(tenth).collect()
     }
@@ -124,10 +125,4 @@ impl Crowd {
         affected.truncate(top);
         affected
     }
-}
-
-/// `some / all`; nothing out of nothing is all of it.
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn part(some: u64, all: u64) -> f64 {
-    if all == 0 { 1.0 } else { some as f64 / all as f64 }
 }

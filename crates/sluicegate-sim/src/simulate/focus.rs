@@ -3,15 +3,16 @@
 //! Keys do not touch each other, so the one key's calls are decided once more on their own, and between them the core is
 //! asked what is left.
 
-use super::{Act, Simulation, Timeline};
+use super::{Simulation, Timeline};
+use crate::traffic::Call;
 use sluicegate::Limit;
 use sluicegate::core::several::{check_list, peek_list};
-use sluicegate::core::{AnyLimit, AnyState, Span, Time};
+use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.
 const PIECES: u64 = 600;
 /// More calls than this would be a blur, and are not kept one by one.
-pub const MARKS_MAX: usize = 1500;
+const MARKS_MAX: usize = 1500;
 
 /// One key, looked at closely.
 #[derive(Clone, Default, Debug)]
@@ -36,7 +37,7 @@ impl Focus {
         simulation: &Simulation<'_>,
         made: &[AnyLimit],
         limits: &[Limit],
-        acts: &[Act],
+        acts: &[Call],
     ) -> Focus {
         let timeline = simulation.timeline().in_pieces(PIECES);
         let period = limits.first().map_or(Span::ZERO, Limit::period);
@@ -45,7 +46,9 @@ impl Focus {
             width: timeline.width(),
             window: window(acts, period, timeline),
             room: Vec::with_capacity(timeline.len()),
-            ..Focus::default()
+            // Of several limits the strictest says how much an idle key could take at once.
+            room_max: made.iter().map(AnyLimit::limit).min().unwrap_or(0),
+            marks: Vec::new(),
         };
         focus.live_through(simulation, made, timeline);
         focus
@@ -60,11 +63,9 @@ impl Focus {
         let mut calls = simulation.traffic().calls().iter().filter(|call| call.key == key).peekable();
         for piece in 0..timeline.len() {
             let (begin, end) = (timeline.begin_of(piece), timeline.begin_of(piece + 1));
-            let at_first = peek_list(made, &states, begin, 0);
-            self.room_max = at_first.limit();
-            let mut least = at_first.remaining();
+            let mut least = peek_list(made, &states, begin, 0).remaining();
             // A call whose clock stepped back belongs to the piece in which it came.
-            while let Some(call) = calls.next_if(|call| call.at < end) {
+            while let Some(call) = calls.next_if(|call| is_before(call.at, end)) {
                 let decision = check_list(made, &mut states, call.at, call.cost);
                 least = least.min(decision.remaining());
                 if keeps_marks {
@@ -76,8 +77,14 @@ impl Focus {
     }
 }
 
+/// Whether something belongs to the piece of time that ends then. There is nothing after the end of time, so that is
+/// part of the last piece.
+fn is_before(at: Time, end: Time) -> bool {
+    at < end || end == Time::MAX
+}
+
 /// The largest count in each piece of time: of the stretches that end within it.
-fn window(acts: &[Act], length: Span, timeline: Timeline) -> Vec<u64> {
+fn window(acts: &[Call], length: Span, timeline: Timeline) -> Vec<u64> {
     let mut count = 0;
     let mut oldest = acts.iter().peekable();
     let mut next = acts.iter().peekable();
@@ -88,7 +95,7 @@ fn window(acts: &[Act], length: Span, timeline: Timeline) -> Vec<u64> {
             count -= u64::from(left.cost);
         }
         let mut most = count;
-        while let Some(act) = next.next_if(|act| act.at < end) {
+        while let Some(act) = next.next_if(|act| is_before(act.at, end)) {
             count += u64::from(act.cost);
             while let Some(left) = oldest.next_if(|old| act.at.since(old.at) >= length) {
                 count -= u64::from(left.cost);

@@ -1,5 +1,6 @@
 //! Time cut into equal pieces, for bars and curves.
 
+use crate::traffic::Clock;
 use sluicegate::core::time::{DAY, SECOND};
 use sluicegate::core::{Span, Time};
 
@@ -37,10 +38,15 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Pieces of a round width, at most about `most` of them, whose edges are round times too.
-    pub fn round(first: Time, last: Time, most: u64) -> Timeline {
-        let width = round_width(last.since(first).as_micros() / most.max(1));
-        let start = first.as_micros() - first.as_micros() % width;
+    /// Pieces of a round width whose edges are round times too, as `clock` tells them: at most `most` of them, and one
+    /// more for the edges.
+    pub fn round(clock: Clock, first: Time, last: Time, most: u64) -> Timeline {
+        let width = round_width(last.since(first).as_micros().div_ceil(most.max(1)).max(1));
+        let origin = match clock {
+            Clock::Since(start) => start.min(first),
+            Clock::Utc => Time::EPOCH,
+        };
+        let start = first.as_micros() - first.since(origin).as_micros() % width;
         let len = (last.as_micros() - start) / width + 1;
         Timeline {
             start: Time::saturating_from_micros(start),

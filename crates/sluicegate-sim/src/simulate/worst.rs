@@ -3,16 +3,9 @@
 //! A stretch counts one of its two ends: it is `(t - length, t]`, so that what lies exactly one length apart is not in
 //! the same stretch. Only stretches that end with a call need looking at, as the count grows nowhere else.
 
+use crate::traffic::Call;
 use sluicegate::core::{Span, Time};
-
-/// An allowed call that acts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Act {
-    /// When.
-    pub at: Time,
-    /// How much.
-    pub cost: u32,
-}
+use std::collections::VecDeque;
 
 /// The most that one key was allowed in any stretch.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -28,7 +21,7 @@ pub struct Worst {
 }
 
 /// The largest cost in any stretch of acts that are in the order of their times, and when the first such stretch ends.
-pub fn worst_window(acts: &[Act], length: Span) -> (u64, Time) {
+fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
     let mut worst = (0, Time::EPOCH);
     let mut oldest = acts.iter().peekable();
     let mut count = 0;
@@ -46,19 +39,19 @@ pub fn worst_window(acts: &[Act], length: Span) -> (u64, Time) {
 
 /// What each key did, key after key in one piece of memory.
 pub(super) struct Acts {
-    all: Vec<Act>,
+    all: Vec<Call>,
     /// Where each key's acts end; they begin where those of the key before end.
     ends: Vec<usize>,
 }
 
 impl Acts {
-    /// Takes acts as they came, each with the place of its key, below `keys`.
+    /// Takes acts as they came, of so many keys.
     ///
     /// Sorted by counting, in a loop of its own: it writes all over the memory, and would slow down the decisions.
-    pub(super) fn group(came: &[(u32, Act)], keys: usize) -> Acts {
+    pub(super) fn group(came: Vec<Call>, keys: usize) -> Acts {
         let mut ends = vec![0; keys];
-        for (key, _) in came {
-            if let Some(count) = ends.get_mut(*key as usize) {
+        for act in &came {
+            if let Some(count) = ends.get_mut(act.key as usize) {
                 *count += 1;
             }
         }
@@ -66,11 +59,11 @@ impl Acts {
         for place in &mut ends {
             begin += std::mem::replace(place, begin);
         }
-        let mut all = vec![Act { at: Time::EPOCH, cost: 0 }; came.len()];
-        for (key, act) in came {
-            let Some(place) = ends.get_mut(*key as usize) else { continue };
+        let mut all = vec![Call { at: Time::EPOCH, key: 0, cost: 0 }; came.len()];
+        for act in came {
+            let Some(place) = ends.get_mut(act.key as usize) else { continue };
             if let Some(free) = all.get_mut(*place) {
-                *free = *act;
+                *free = act;
                 *place += 1;
             }
         }
@@ -96,7 +89,7 @@ impl Acts {
     }
 
     /// The acts of one key.
-    pub(super) fn of(&self, key: u32) -> &[Act] {
+    pub(super) fn of(&self, key: u32) -> &[Call] {
         self.all.get(self.place(key as usize)).unwrap_or_default()
     }
 
@@ -110,5 +103,63 @@ impl Acts {
             }
         }
         worst
+    }
+}
+
+/// Counts things as they come, those of the last stretch.
+pub(super) struct Lately {
+    length: Span,
+    times: VecDeque<Time>,
+}
+
+impl Lately {
+    pub(super) fn new(length: Span) -> Lately {
+        Lately { length, times: VecDeque::new() }
+    }
+
+    /// How many have come lately, this one included. One that comes late, as a clock stepped back, counts as if it came
+    /// with the one before it.
+    pub(super) fn count(&mut self, at: Time) -> u64 {
+        let at = self.times.back().map_or(at, |last| at.max(*last));
+        while self.times.front().is_some_and(|first| at.since(*first) >= self.length) {
+            self.times.pop_front();
+        }
+        self.times.push_back(at);
+        self.times.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::saturating_from_micros(micros)
+    }
+
+    /// Every stretch there is, whether or not it ends with an act.
+    #[test]
+    fn no_stretch_holds_more_than_the_worst() {
+        let mut random = fastrand::Rng::with_seed(11);
+        for _ in 0..300 {
+            let many = random.usize(0..20);
+            let mut acts: Vec<Call> = (0..many)
+                .map(|_| Call { at: at(random.u64(0..60)), key: 0, cost: random.u32(0..4) })
+                .collect();
+            acts.sort_by_key(|act| act.at);
+            let length = random.u64(1..30);
+            let count = |begin: u64| -> u64 {
+                let is_in = |act: &&Call| (begin..begin + length).contains(&act.at.as_micros());
+                acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
+            };
+            let most = (0..60).map(count).max().unwrap_or(0);
+            assert_eq!(worst_window(&acts, Span::from_micros(length)).0, most);
+            let mut lately = Lately::new(Span::from_micros(length));
+            let counted = acts.iter().map(|act| lately.count(act.at)).max().unwrap_or(0);
+            let calls = |begin: u64| {
+                acts.iter().filter(|act| (begin..begin + length).contains(&act.at.as_micros())).count() as u64
+            };
+            assert_eq!(counted, (0..60).map(calls).max().unwrap_or(0));
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! Times in words.
 
 use crate::human;
+use crate::values::MONTHS;
 use sluicegate::core::Time;
 use sluicegate::core::time::DAY;
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// How the times of a traffic are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,19 +15,27 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A moment in full: `2026-11-11 12:00:00` in UTC; or about, `1 min 30 s`.
+    /// A moment in full: `2026-11-11 12:00:00` in UTC; or to the second, `1 min 30 s`.
     pub fn tell(self, at: Time) -> String {
         match self {
-            Clock::Since(start) => human::about(at.since(start)),
+            Clock::Since(start) => human::moment(at.since(start)),
             Clock::Utc => format!("{} {}", date(at), hours(at)),
         }
     }
 
-    /// A moment without its year: `Nov 11 12:00:00`, or about, `1 min 30 s`.
+    /// A moment without its year: `Nov 11 12:00:00`; or to the second, `1 min 30 s`.
     pub fn tell_briefly(self, at: Time) -> String {
         match self {
-            Clock::Since(start) => human::about(at.since(start)),
+            Clock::Since(start) => human::moment(at.since(start)),
             Clock::Utc => format!("{} {}", day(at), hours(at)),
+        }
+    }
+
+    /// A moment on a long axis: `2026-11-11`; or exactly, `400 d`.
+    pub fn tell_date(self, at: Time) -> String {
+        match self {
+            Clock::Since(_) => self.tell_on_axis(at),
+            Clock::Utc => date(at),
         }
     }
 
@@ -85,6 +91,6 @@ mod tests {
         assert_eq!(told(Clock::Utc, 5_500_000), ["2026-11-11 12:00:05.5", "Nov 11 12:00:05.5", "12:00:05.5"]);
         assert_eq!(told(Clock::Utc, 43_200_000_000), ["2026-11-12 00:00:00", "Nov 12 00:00:00", "Nov 12"]);
         assert_eq!(told(since, 90_000_000), ["1 min 30 s"; 3]);
-        assert_eq!(told(since, 90_000_001), ["1 min 31 s", "1 min 31 s", "90.000001 s"]);
+        assert_eq!(told(since, 90_000_001), ["1 min 30 s", "1 min 30 s", "90.000001 s"]);
     }
 }

@@ -25,6 +25,9 @@ use std::str::FromStr;
 /// So many lines are looked at to find out the format. The first ones may be broken, or what a server said at its start.
 const DETECT_LINES: usize = 20;
 
+/// How a file begins that gzip has compressed.
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// How the lines of a log are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
@@ -245,6 +248,11 @@ fn detect<R: Read>(lines: &mut Lines<R>) -> Result<(Option<Format>, FirstLines),
     }
     let Some((line, text)) = first.first() else { return Ok((None, first)) };
     let problem = match text {
+        Some(text) if text.starts_with(GZIP) => {
+            let problem = "this is compressed".to_owned();
+            let advice = "hand it in as zcat access.log.gz | sluice simulate --log -".to_owned();
+            return Err(TrafficError::Line(BrokenLine { line: *line, problem, advice }));
+        }
         Some(text) => format!("{} is in no format of logs that is known", shown(text)),
         None => too_long().what,
     };

@@ -12,14 +12,14 @@
 //! Each takes `for=10m after=30s cost=3 key=NAME keys=1000 zipf=1.1`. The rate is that of all keys together; `zipf=S`
 //! makes the key of rank r call in proportion to 1/r^S, otherwise all keys call equally often.
 //!
-//! Times are whole microseconds, rounded down (those of a ramp to the nearest); all but the random ones are exact. The
-//! same text and seed give the same calls on every machine.
+//! Times are whole microseconds: exact and rounded down, but for a ramp's, to the nearest, and random ones. The same
+//! text and seed give the same calls on every machine.
 
 mod parse;
 mod popularity;
 mod shape;
 
-pub use parse::WorkloadError;
+pub use parse::{LASTS_MAX, WorkloadError};
 
 use super::{Call, Clock, Collector, Reading, Traffic, TrafficError};
 use popularity::Popularity;
@@ -28,12 +28,24 @@ use rand::{Rng, RngExt as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sluicegate::core::{Rate, Span, Time};
 
+/// How workloads are written, for people.
+pub const HELP: &str = "\
+steady 10/s                  evenly, one each 100 ms
+burst 50/10s                 50 at once, every 10 s
+poisson 20/s                 at random, 20 a second on average
+on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; both are the rate's period if not said
+ramp 100/s from=10/s         evenly, from 10 a second (0 if not said) up to 100 at the end
+edge 12/60s spread=1s        against windows of 60 s: 12 right before every other edge and 12 right after it,
+                             each within 1 s (a twentieth of the window if not said)
+Each takes for=10m (ten periods of the limits or its own if not said), after=30s, cost=3, key=NAME, keys=1000
+and zipf=1.1: the rate is that of all keys together, and a few of them call far more often than the rest.";
+
 /// The names of the workloads.
-pub const NAMES: [&str; 6] = ["steady", "burst", "poisson", "on-off", "ramp", "edge"];
+const NAMES: [&str; 6] = ["steady", "burst", "poisson", "on-off", "ramp", "edge"];
 /// The most keys of a workload.
 pub const KEYS_MAX: u32 = 10_000_000;
 /// The steepest popularity.
-pub const ZIPF_MAX: f64 = 10.0;
+const ZIPF_MAX: f64 = 10.0;
 /// 2026-01-01T00:00:00Z, when workloads begin: an edge of seconds, minutes, hours and days.
 pub const START: Time = Time::saturating_from_micros(1_767_225_600_000_000);
 
@@ -64,7 +76,7 @@ enum Shape {
 }
 
 /// The calls of several workloads together, in the order of their times. A workload that does not say how long lasts for
-/// `lasts`.
+/// ten of its own periods, and at least `lasts`.
 ///
 /// # Errors
 /// When there are too many calls, or none.
@@ -76,7 +88,7 @@ pub fn generate(
 ) -> Result<Traffic, TrafficError> {
     let mut collector = Collector::new(Clock::Since(START), reading);
     for (number, workload) in (0..).zip(workloads) {
-        // Each has random numbers of its own, so that another one beside it changes nothing.
+        // Each has random numbers of its own, so that another one behind it changes nothing.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..number).for_each(|_| random.long_jump());
         workload.generate(&mut collector, random, lasts)?;
@@ -98,13 +110,13 @@ impl Workload {
         lasts: Span,
     ) -> Result<(), TrafficError> {
         let begin = START.after(self.after);
-        let lasts = self.lasts.unwrap_or(lasts);
+        let lasts = self.lasts.unwrap_or_else(|| lasts.max(self.shape.usual_length()));
         collector.lasts(START, begin.after(lasts.less(Span::from_micros(1))));
         // When and who are drawn apart, so that the times stay the same when the keys become more.
         let (mut when, mut who) = (random.clone(), random);
         who.jump();
         let mut callers = Callers::new(self);
-        self.shape.times(lasts, &mut when, &mut |offset| {
+        self.shape.times(begin, lasts, &mut when, &mut |offset| {
             let key = callers.next(collector, &mut who)?;
             collector.push(Call { at: begin.after(Span::from_micros(offset)), key, cost: self.cost })
         })
@@ -136,15 +148,16 @@ impl<'a> Callers<'a> {
             None => random.random_range(0..keys) as usize,
         };
         let name = &self.workload.name;
-        let Some(place) = self.places.get_mut(rank) else { return collector.key(name.as_bytes()) };
-        if let Some(place) = *place {
+        if let Some(place) = self.places.get(rank).copied().flatten() {
             return Ok(place);
         }
         let made = match keys {
             1 => collector.key(name.as_bytes())?,
             _ => collector.key(format!("{name}-{}", rank + 1).as_bytes())?,
         };
-        *place = Some(made);
+        if let Some(place) = self.places.get_mut(rank) {
+            *place = Some(made);
+        }
         Ok(made)
     }
 }

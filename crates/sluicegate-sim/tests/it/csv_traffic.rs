@@ -122,7 +122,7 @@ fn a_trace_without_a_single_call_or_with_too_many_is_refused() {
     assert!(said("0,a\n0,b\n", 9).starts_with("line 2: the row has 2 fields, not 3; "));
     assert_eq!(
         said("0,a,1\n0,b,1\n", 1),
-        "there are more than 1 calls; take a part of them, or raise --max-calls"
+        "there are more than 1 calls; take a part of them, or allow for more"
     );
 }
 

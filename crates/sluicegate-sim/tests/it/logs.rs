@@ -515,7 +515,7 @@ fn more_calls_than_wanted_are_refused() {
     assert_eq!(read(3).unwrap().calls().len(), 3);
     assert_eq!(
         read(2).unwrap_err().to_string(),
-        "there are more than 2 calls; take a part of them, or raise --max-calls"
+        "there are more than 2 calls; take a part of them, or allow for more"
     );
 }
 

@@ -73,14 +73,3 @@ fn a_reservation_borrows_and_a_cancel_returns_it() {
     assert!(!account.cancel(&limits, now, receipt.unwrap()), "a receipt is good for one cancel");
     assert_eq!(account.peek(&limits, now, 0).reset_after(), Span::from_micros(2_000_000));
 }
-
-/// What the example `scenarios` shows first: twice the count around the full minute under the fixed window alone.
-#[test]
-fn the_strips_show_what_the_limits_do() {
-    let picture = sluicegate_sim::strip::comparison().unwrap();
-    assert!(picture.contains("fixed-window 12/60s    ●●●●●●●●●●●●············●●●●●●●●●●●●····"), "{picture}");
-    assert!(
-        picture.contains("sliding-log 12/60s     ●●●●●●●●●●●●····································●"),
-        "{picture}"
-    );
-}

@@ -4,9 +4,9 @@ use sluicegate::Limit;
 use sluicegate::core::{Span, Time};
 use sluicegate_conformance::random;
 use sluicegate_sim::simulate::crowd::Crowd;
-use sluicegate_sim::simulate::{Act, Outcome, Simulation, worst_window};
+use sluicegate_sim::simulate::{Outcome, Simulation};
 use sluicegate_sim::traffic::workload::generate;
-use sluicegate_sim::traffic::{Reading, csv};
+use sluicegate_sim::traffic::{Call, Reading, csv};
 use sluicegate_sim::{Replay, Traffic};
 
 /// A traffic from rows of `at_us,key,cost`.
@@ -32,7 +32,7 @@ fn run(traffic: &Traffic, text: &str) -> Outcome {
 
 /// What [`Replay`], which `sluice replay` is made of, allows, and when it acts; and the measures by definition.
 struct Plain {
-    acts: Vec<Vec<Act>>,
+    acts: Vec<Vec<Call>>,
     allowed: u64,
     denied: u64,
     longest_denials: u64,
@@ -49,7 +49,7 @@ fn replay(traffic: &Traffic, limits: &[Limit]) -> Plain {
         if decision.allowed() {
             plain.allowed += 1;
             in_a_row[key] = 0;
-            plain.acts[key].push(Act { at: call.at.after(decision.delay()), cost: call.cost });
+            plain.acts[key].push(Call { at: call.at.after(decision.delay()), ..*call });
         } else {
             plain.denied += 1;
             in_a_row[key] += 1;
@@ -60,9 +60,9 @@ fn replay(traffic: &Traffic, limits: &[Limit]) -> Plain {
 }
 
 /// Every stretch that ends with an act, counted by looking at all acts.
-fn brute_force(acts: &[Vec<Act>], length: Span) -> u64 {
-    let count = |acts: &Vec<Act>, end: Time| -> u64 {
-        let is_in = |act: &&Act| act.at <= end && end.since(act.at) < length;
+fn brute_force(acts: &[Vec<Call>], length: Span) -> u64 {
+    let count = |acts: &Vec<Call>, end: Time| -> u64 {
+        let is_in = |act: &&Call| act.at <= end && end.since(act.at) < length;
         acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
     };
     acts.iter().flat_map(|acts| acts.iter().map(|act| count(acts, act.at))).max().unwrap_or(0)
@@ -127,27 +127,6 @@ fn workloads_are_measured_as_brute_force_does() {
                 assert_eq!(worst.count, brute_force(&plain.acts, limit.period()), "{shape} {text}");
             }
         }
-    }
-}
-
-/// Every stretch there is, whether or not it ends with an act.
-#[test]
-fn no_stretch_holds_more_than_the_worst() {
-    let mut random = fastrand::Rng::with_seed(11);
-    for _ in 0..300 {
-        let mut acts: Vec<Act> = (0..random.usize(0..20))
-            .map(|_| Act { at: Time::saturating_from_micros(random.u64(0..60)), cost: random.u32(0..4) })
-            .collect();
-        acts.sort_by_key(|act| act.at);
-        let length = random.u64(1..30);
-        let count = |begin: u64| -> u64 {
-            acts.iter()
-                .filter(|act| (begin..begin + length).contains(&act.at.as_micros()))
-                .map(|act| u64::from(act.cost))
-                .sum()
-        };
-        let most = (0..60).map(count).max().unwrap_or(0);
-        assert_eq!(worst_window(&acts, Span::from_micros(length)).0, most);
     }
 }
 
@@ -225,12 +204,11 @@ fn the_crowd_is_divided_by_what_it_offers() {
     let crowd = Crowd::new(&simulation);
     let deciles = crowd.deciles(simulation.keys(), &outcome);
     assert_eq!(deciles.iter().map(|decile| decile.keys).collect::<Vec<_>>(), [20; 10]);
-    let busiest: u32 = (181..=200).sum();
-    let all: u32 = (1..=200).sum();
-    assert!((deciles[0].offered - f64::from(busiest) / f64::from(all)).abs() < 1e-12);
-    assert!((deciles[0].allowed - 1000.0 / f64::from(busiest)).abs() < 1e-12);
-    assert!((deciles[9].allowed - 1.0).abs() < 1e-12, "the quiet ones are not touched");
-    assert!((deciles.iter().map(|decile| decile.offered).sum::<f64>() - 1.0).abs() < 1e-12);
+    let busiest: u64 = (181..=200).sum();
+    let all: u64 = (1..=200).sum();
+    assert_eq!((deciles[0].offered, deciles[0].allowed), (busiest, 20 * 50));
+    assert_eq!((deciles[9].offered, deciles[9].allowed), (210, 210), "the quiet ones are not touched");
+    assert_eq!(deciles.iter().map(|decile| decile.offered).sum::<u64>(), all);
     let above = crowd.above_p99(simulation.keys(), &outcome).unwrap();
     assert_eq!((above.calls, above.keys, above.denied), (198, 2, 149 + 150));
     let affected = crowd.most_affected(&outcome, 3);
@@ -247,4 +225,61 @@ fn a_small_crowd_has_no_tenths_and_no_percentile() {
     assert!(crowd.deciles(simulation.keys(), &outcome).is_empty());
     assert_eq!(crowd.above_p99(simulation.keys(), &outcome), None);
     assert!(crowd.most_affected(&outcome, 5).is_empty(), "nobody was turned away");
+}
+
+/// What the curves say, by definition: for each piece of time, at its beginning and at each act or call within it.
+#[test]
+fn the_curves_of_the_focus_are_those_of_brute_force() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let algorithm = Limit::ALGORITHMS[random.usize(..Limit::ALGORITHMS.len())];
+        let limits = vec![random::small_limit(&mut random, algorithm)];
+        let calls = random::trace(&mut random, &limits, 60, false);
+        let traffic = traffic(calls.iter().map(|call| (call.at.as_micros(), "k".to_owned(), call.cost)));
+        let simulation = Simulation::new(&traffic, None);
+        let focus = simulation.run(&limits, |_| {}).unwrap().focus;
+        let acts = &replay(&traffic, &limits).acts[0];
+        let count = |end: Time| -> u64 {
+            let is_in = |act: &&Call| act.at <= end && end.since(act.at) < limits[0].period();
+            acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
+        };
+        let begin_of =
+            |piece: usize| focus.start.after(Span::from_micros(focus.width.as_micros() * piece as u64));
+        for (piece, said) in focus.window.iter().enumerate() {
+            let (begin, end) = (begin_of(piece), begin_of(piece + 1));
+            let within = acts.iter().map(|act| act.at).filter(|at| (begin..end).contains(at));
+            // At the beginning of a piece, what acts in that very microsecond is within it.
+            let most = within.chain([begin]).map(count).max();
+            assert_eq!(Some(*said), most, "seed {seed}: {} at piece {piece}", limits[0]);
+        }
+        let mut again = Replay::new(limits.clone()).unwrap();
+        // A cost of 0 changes nothing, and tells what is left. The first call is when the limiter starts.
+        let mut calls = traffic.calls().iter().peekable();
+        for (piece, said) in focus.room.iter().enumerate().skip(1) {
+            let (begin, end) = (begin_of(piece), begin_of(piece + 1));
+            while let Some(call) = calls.next_if(|call| call.at < begin) {
+                let _ = again.check(call.at, b"k", call.cost);
+            }
+            let mut least = again.check(begin, b"k", 0).remaining();
+            while let Some(call) = calls.next_if(|call| call.at < end) {
+                least = least.min(again.check(call.at, b"k", call.cost).remaining());
+            }
+            assert_eq!(*said, least, "seed {seed}: {} at piece {piece}", limits[0]);
+        }
+    }
+}
+
+#[test]
+fn of_several_limits_the_strictest_says_what_an_idle_key_can_take() {
+    let outcome = run(&workload("steady 2/s for=60s"), "token-bucket 10/s burst=50 + fixed-window 70/day");
+    assert_eq!((outcome.focus.room_max, outcome.focus.room[0]), (50, 49));
+    assert_eq!(outcome.focus.room.last(), Some(&0), "the day's are used up");
+}
+
+#[test]
+fn the_peak_of_denials_is_counted_over_all_keys() {
+    let rows =
+        [(0, "a"), (0, "b"), (10, "a"), (20, "b"), (59_999_999, "a"), (61_000_000, "a"), (61_000_000, "a")];
+    let outcome = run(&traffic(rows.map(|(at, key)| (at, key.to_owned(), 1))), "fixed-window 1/60s");
+    assert_eq!((outcome.denied, outcome.peak.most, outcome.peak.at.as_micros()), (4, 3, 59_999_999));
 }

@@ -23,7 +23,8 @@ fn millis(text: &str) -> Vec<u64> {
 fn steady_calls_are_evenly_apart_and_stop_in_time() {
     assert_eq!(millis("steady 4/s for=1s"), [0, 250, 500, 750]);
     assert_eq!(millis("steady 3/s for=1s after=2s"), [2000, 2333, 2666]);
-    assert_eq!(millis("steady 1/m").len(), 1, "a minute unless it says otherwise");
+    assert_eq!(millis("steady 1/m").len(), 10, "ten of its periods unless it says otherwise");
+    assert_eq!(millis("steady 1/s").len(), 60, "and at least as long as it is told");
     // Exact over a long time: the last of 7 a second does not drift.
     assert_eq!(millis("steady 7/s for=1h").last(), Some(&3_599_857));
 }
@@ -43,13 +44,13 @@ fn on_and_off_take_turns() {
 fn a_ramp_goes_from_slow_to_fast_and_back() {
     // From 0 to 10 a second in 10 s are 50 calls; by time t there have been t^2 / 2.
     let up = millis("ramp 10/s for=10s");
-    assert_eq!(up.len(), 49, "the fiftieth would come when it is over");
-    assert_eq!(up[7], 4000);
-    assert_eq!(up[17], 6000);
+    assert_eq!(up.len(), 50);
+    assert_eq!((up[0], up[8], up[18]), (0, 4000, 6000));
+    assert_eq!(millis("ramp 10/s from=10/s for=1s"), millis("steady 10/s for=1s"));
     let down = millis("ramp 1/s from=9/s for=10s");
-    assert_eq!(down.len(), 49);
+    assert_eq!(down.len(), 50);
     let first_half = down.iter().filter(|at| **at <= 5000).count();
-    assert_eq!(first_half, 35, "9 to 5 a second for 5 s");
+    assert_eq!(first_half, 36, "9 to 5 a second for 5 s");
 }
 
 #[test]
@@ -62,6 +63,33 @@ fn an_edge_is_met_from_both_sides() {
             182_000, 297_000, 298_000, 299_000
         ]
     );
+}
+
+/// Windows begin with the epoch, wherever the workload does: in each of two windows that meet, all of the count.
+#[test]
+fn an_edge_is_one_of_the_clock() {
+    for text in ["edge 5/11s", "edge 5/60s after=10s", "edge 5/7s after=3s spread=7s"] {
+        let (traffic, period) = (traffic(&[text], 1), text.parse::<Workload>().map(|_| text).unwrap());
+        let micros: u64 = period.split(['/', 's']).nth(1).unwrap().parse::<u64>().unwrap() * 1_000_000;
+        let mut windows: BTreeMap<u64, u32> = BTreeMap::new();
+        for call in traffic.calls() {
+            *windows.entry(call.at.as_micros() / micros).or_default() += 1;
+        }
+        let full = windows.values().filter(|count| **count == 5).count();
+        assert!(full >= 8 && windows.values().all(|count| *count <= 5), "{text}: {windows:?}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_help_are_workloads() {
+    let mut read = 0;
+    for line in sluicegate_sim::traffic::workload::HELP.lines() {
+        if let Some((workload, _)) = line.split_once("  ").filter(|(words, _)| words.contains('/')) {
+            assert!(workload.parse::<Workload>().is_ok(), "{workload}");
+            read += 1;
+        }
+    }
+    assert_eq!(read, 6);
 }
 
 #[test]
@@ -132,10 +160,7 @@ fn too_many_calls_and_none_are_refused() {
     };
     let error = refuse("steady 1000000000/us", 1000);
     assert!(matches!(error, TrafficError::TooMany(1000)));
-    assert_eq!(
-        error.to_string(),
-        "there are more than 1000 calls; take a part of them, or raise --max-calls"
-    );
+    assert_eq!(error.to_string(), "there are more than 1000 calls; take a part of them, or allow for more");
     assert!(
         generate(
             &["steady 10/s for=1s".parse().unwrap()],
@@ -155,6 +180,11 @@ fn too_many_calls_and_none_are_refused() {
 fn mistakes_are_answered_with_the_word_and_what_to_write() {
     let refuse = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
     for (text, said) in [
+        ("steady 0/s", r#"workload "steady 0/s": a rate of 0 makes no calls; use at least 1, such as 1/s"#),
+        (
+            "steady 5/s zipf=1",
+            r#"workload "steady 5/s zipf=1": zipf= says how busy each of several keys is; add keys=1000, or leave zipf= out"#,
+        ),
         ("", r#"workload "": it is empty; write one, such as poisson 20/s"#),
         ("poison 20/s", r#"workload "poison 20/s": unknown workload "poison"; did you mean poisson?"#),
         (
@@ -175,12 +205,12 @@ fn mistakes_are_answered_with_the_word_and_what_to_write() {
             r#"workload "steady 5/s on=3s": unknown option "on"; steady, burst and poisson take for=10m after=10s cost=N key=NAME keys=N zipf=1.1"#,
         ),
         (
-            "steady 5/s zipf=x",
-            r#"workload "steady 5/s zipf=x": zipf="x" is not a number from 0 to 10; write zipf=1.1: 0 makes all keys alike, 1 is usual on the web, more is steeper"#,
+            "steady 5/s keys=2 zipf=x",
+            r#"workload "steady 5/s keys=2 zipf=x": zipf="x" is not a number from 0 to 10; write zipf=1.1: 0 makes all keys alike, 1 is usual on the web, more is steeper"#,
         ),
         (
             "steady 5/s keys=0",
-            r#"workload "steady 5/s keys=0": keys=0 is not from 1 to 10000000; write how many callers there are, such as keys=1000"#,
+            r#"workload "steady 5/s keys=0": keys="0" is not a number from 1 to 10000000; write how many callers there are, such as keys=1000"#,
         ),
         (
             "steady 5/s for=0s",
@@ -195,14 +225,14 @@ fn mistakes_are_answered_with_the_word_and_what_to_write() {
             r#"workload "edge 5/1s spread=2s": spread=2s is longer than the window, 1s; use a part of the window"#,
         ),
         (
-            "steady 5/s zipf=NaN",
-            r#"workload "steady 5/s zipf=NaN": zipf="NaN" is not a number from 0 to 10; write zipf=1.1: 0 makes all keys alike, 1 is usual on the web, more is steeper"#,
+            "steady 5/s keys=2 zipf=NaN",
+            r#"workload "steady 5/s keys=2 zipf=NaN": zipf="NaN" is not a number from 0 to 10; write zipf=1.1: 0 makes all keys alike, 1 is usual on the web, more is steeper"#,
         ),
     ] {
         assert_eq!(refuse(text), said);
     }
     let too_many = format!("steady 5/s keys={}", KEYS_MAX + 1);
-    assert!(refuse(&too_many).contains("keys=10000001 is not from 1 to 10000000"));
+    assert!(refuse(&too_many).contains("keys=\"10000001\" is not a number from 1 to 10000000"));
     assert!(refuse(&"x".repeat(300)).contains("its 300 bytes are above the most, 256"));
 }
 

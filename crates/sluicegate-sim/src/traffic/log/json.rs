@@ -160,7 +160,10 @@ impl Source {
             let top = found.get(place.top).copied().flatten()?;
             place.below.iter().try_fold(top, |value, name| member(value, name))
         };
-        self.places.iter().find_map(value).ok_or(Fault::Missing)
+        let mut found = self.places.iter().filter_map(value);
+        // Null is as good as missing as long as there is another place to look at.
+        let first = found.next().ok_or(Fault::Missing)?;
+        Ok(if first == "null" { found.find(|value| *value != "null").unwrap_or(first) } else { first })
     }
 }
 

@@ -8,15 +8,12 @@
 //! A time without an offset is taken as UTC, and what is finer than a microsecond is cut off.
 
 use super::Problem;
-use crate::values::shown;
+use crate::values::{MONTHS, shown};
 use jiff::civil::Date;
 use jiff::tz::Offset;
 use sluicegate::core::Time;
 
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-
-/// From so much on a number is not in seconds but in a finer unit, of which so many powers of ten are a microsecond.
+/// From so much on a number is not in seconds but in a finer unit, and the power of ten that makes microseconds of it.
 const UNITS: [(u128, i32); 3] = [(10_u128.pow(17), -3), (10_u128.pow(14), 0), (10_u128.pow(11), 3)];
 /// Powers of ten that make microseconds out of seconds.
 const SECONDS: i32 = 6;
@@ -82,7 +79,7 @@ fn moment(text: &[u8]) -> Result<Time, Fault> {
 fn common(text: &[u8]) -> Option<i128> {
     let (day, rest) = digits(text, 2)?;
     let (month, rest) = rest.strip_prefix(b"/")?.split_first_chunk::<3>()?;
-    let month = (1..).zip(MONTHS).find(|(_, name)| *name == month)?.0;
+    let month = (1..).zip(MONTHS).find(|(_, name)| name.as_bytes() == month)?.0;
     let (year, rest) = digits(rest.strip_prefix(b"/")?, 4)?;
     clock(Date::new(year, month, i8::try_from(day).ok()?).ok()?, rest.strip_prefix(b":")?)
 }
@@ -106,7 +103,8 @@ fn clock(date: Date, text: &[u8]) -> Option<i128> {
     let [hour, minute, second] = [hour, minute, second].map(i8::try_from);
     let local = date.to_datetime(jiff::civil::Time::new(hour.ok()?, minute.ok()?, second.ok()?, 0).ok()?);
     let (fraction, rest) = fraction(rest)?;
-    let whole = Offset::UTC.to_timestamp(local).ok()?.as_microsecond();
+    // The last days of the year 9999 have no timestamp, and are too late anyway.
+    let whole = Offset::UTC.to_timestamp(local).map_or(i64::MAX, jiff::Timestamp::as_microsecond);
     Some(i128::from(whole) + i128::from(fraction) - i128::from(offset(rest)?) * 1_000_000)
 }
 
@@ -119,7 +117,7 @@ fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     Some(((0..6).fold(0, |micros, place| micros * 10 + decimal(place)), rest))
 }
 
-/// The seconds that `Z`, `+02:00`, `+0200` or `+02` is before UTC. Nothing is UTC.
+/// The seconds that `Z`, `+02:00`, `+0200` or `+02` is ahead of UTC. Nothing is UTC.
 fn offset(text: &[u8]) -> Option<i32> {
     let (sign, text) = match text.strip_prefix(b" ").unwrap_or(text) {
         [] | [b'Z' | b'z'] => return Some(0),

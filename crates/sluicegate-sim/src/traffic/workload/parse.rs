@@ -13,7 +13,7 @@ const KEY_DEFAULT: &str = "caller";
 /// The calls at an edge come within this part of the window, before it and again after it.
 const EDGE_PART: u64 = 20;
 /// The longest that a workload can last.
-const LASTS_MAX: Span = Span::from_micros(10 * YEAR);
+pub const LASTS_MAX: Span = Span::from_micros(10 * YEAR);
 
 /// Why a text is not a workload, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +54,13 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
         let problem = format!("{name} needs its rate right after it");
         return Err(Mistake::new(problem, format!("write {name} 20/s")));
     }
+    if measure
+        .split('/')
+        .next()
+        .is_some_and(|count| !count.is_empty() && count.bytes().all(|digit| digit == b'0'))
+    {
+        return Err(Mistake::new("a rate of 0 makes no calls", "use at least 1, such as 1/s"));
+    }
     let rate = grammar::rate(measure)?;
     let mut options = Options::read(takes(name), words)?;
     let shape = match name {
@@ -85,6 +92,12 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
         zipf: zipf(&mut options)?,
     };
     options.refuse_the_rest()?;
+    if workload.zipf.is_some() && workload.keys == 1 {
+        return Err(Mistake::new(
+            "zipf= says how busy each of several keys is",
+            "add keys=1000, or leave zipf= out",
+        ));
+    }
     Ok(workload)
 }
 
@@ -99,12 +112,14 @@ fn length(options: &mut Options<'_>, name: &'static str) -> Result<Option<Span>,
 }
 
 fn keys(options: &mut Options<'_>) -> Result<u32, Mistake> {
-    let keys = options.number("keys", 0)?.unwrap_or(1);
-    if keys == 0 || keys > KEYS_MAX {
-        let problem = format!("keys={keys} is not from 1 to {KEYS_MAX}");
-        return Err(Mistake::new(problem, "write how many callers there are, such as keys=1000"));
+    let Some(word) = options.take("keys") else { return Ok(1) };
+    match word.parse::<u32>() {
+        Ok(keys @ 1..=KEYS_MAX) => Ok(keys),
+        _ => Err(Mistake::new(
+            format!("keys={} is not a number from 1 to {KEYS_MAX}", quoted(word)),
+            "write how many callers there are, such as keys=1000",
+        )),
     }
-    Ok(keys)
 }
 
 fn zipf(options: &mut Options<'_>) -> Result<Option<f64>, Mistake> {

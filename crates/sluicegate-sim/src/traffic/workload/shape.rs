@@ -1,14 +1,31 @@
 //! When the calls of a workload come, in microseconds from its beginning.
 
-use super::Shape;
+use super::{LASTS_MAX, Shape};
 use rand::Rng;
 use rand_distr::{Distribution as _, Exp};
-use sluicegate::core::{Rate, Span};
+use sluicegate::core::{Rate, Span, Time};
+
+/// A workload that does not say how long lasts for so many of its periods.
+const PERIODS: u64 = 10;
 
 impl Shape {
-    /// Tells each time in order, up to but not including `lasts`.
+    /// How long a workload lasts that does not say so: long enough for its own rhythm to be seen.
+    pub(super) fn usual_length(self) -> Span {
+        let rhythm = match self {
+            Shape::Steady(rate)
+            | Shape::Burst(rate)
+            | Shape::Poisson(rate)
+            | Shape::Ramp { to: rate, .. }
+            | Shape::Edge { rate, .. } => rate.period().as_micros(),
+            Shape::OnOff { on, off, .. } => on.as_micros().saturating_add(off.as_micros()),
+        };
+        Span::from_micros(rhythm.saturating_mul(PERIODS)).min(LASTS_MAX)
+    }
+
+    /// Tells each time in order, counted from `begin`, up to but not including `lasts`.
     pub(super) fn times<E>(
         self,
+        begin: Time,
         lasts: Span,
         random: &mut impl Rng,
         tell: &mut impl FnMut(u64) -> Result<(), E>,
@@ -35,8 +52,10 @@ impl Shape {
                 // Every other edge: silent in between, so that a window has all of its count left both times.
                 let period = rate.period().as_micros();
                 let (count, spread) = (u64::from(rate.count()), spread.as_micros());
-                for begin in step_by(Span::from_micros(period.saturating_mul(2)), end) {
-                    let edge = begin.saturating_add(period);
+                // Windows are aligned to the epoch, wherever the workload begins.
+                let first = (begin.as_micros() + spread).next_multiple_of(period) - begin.as_micros();
+                for more in step_by(Span::from_micros(period.saturating_mul(2)), end) {
+                    let edge = first.saturating_add(more);
                     for time in (0..2 * count).map(|call| edge - spread + share(spread, call, count)) {
                         if time >= end {
                             break;
@@ -109,11 +128,12 @@ fn poisson<E>(
 )]
 fn ramp<E>(from: f64, to: f64, end: u64, tell: &mut impl FnMut(u64) -> Result<(), E>) -> Result<(), E> {
     let slope = (to - from) / end as f64;
-    for call in 1..=u32::MAX {
+    for call in 0..=u32::MAX {
         let call = f64::from(call);
         // Below 0 when the rate has gone down to nothing and there are no more.
         let under_root = from * from + 2.0 * slope * call;
-        let time = (2.0 * call / (from + under_root.max(0.0).sqrt())).round();
+        // The first comes at once, also when the rate begins at nothing.
+        let time = if call > 0.0 { (2.0 * call / (from + under_root.max(0.0).sqrt())).round() } else { 0.0 };
         if under_root < 0.0 || time >= end as f64 {
             break;
         }
