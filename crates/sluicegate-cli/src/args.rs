@@ -170,7 +170,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, help_heading = "Traffic")]
     pub(crate) strict: bool,
 
-    /// The most calls, which are held in memory at 48 bytes each
+    /// The most calls, which are held in memory at 36 bytes each
     #[arg(long, value_name = "N", default_value_t = sluicegate_sim::traffic::CALLS_MAX_DEFAULT,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=sluicegate_sim::traffic::CALLS_MAX as u64),
           help_heading = "Traffic")]

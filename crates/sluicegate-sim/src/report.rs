@@ -75,8 +75,7 @@ impl<'a> Report<'a> {
         let last_act = self.tried.iter().map(|tried| tried.outcome.last_act).max().unwrap_or_default();
         if last_act >= self.simulation.timeline().end() {
             // Calls act after the traffic is over: once more, with all of that time in view.
-            let (traffic, focus) = (self.simulation.traffic(), self.simulation.focus());
-            self.simulation = Simulation::lasting_until(traffic, Some(focus), last_act);
+            self.simulation.show_until(last_act);
             self.tried = try_all(&self.simulation)?;
         }
         Ok(())

@@ -3,8 +3,10 @@
 //! A [`Simulation`] looks at the traffic once; each [`run`](Simulation::run) then tries one limit, or several that must
 //! all agree, on the same calls. An allowed call counts when it acts, which for a pacer is after its delay.
 
+mod by_key;
 pub mod crowd;
 pub mod focus;
+mod run;
 mod timeline;
 mod worst;
 
@@ -12,23 +14,23 @@ pub use timeline::Timeline;
 pub use worst::Worst;
 
 use crate::traffic::{Call, Traffic};
+use by_key::ByKey;
 use crowd::KeyOutcome;
 use focus::Focus;
-use sluicegate::core::several::check_list;
-use sluicegate::core::{AnyLimit, AnyState, RetryAfter, Span, Time};
+use run::Run;
+use sluicegate::core::{AnyLimit, Span, Time};
 use sluicegate::{Limit, ListError};
-use smallvec::SmallVec;
-use worst::{Acts, Lately};
 
 /// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
 const BARS_MAX: u64 = 120;
 /// Progress is told each time so many calls are decided.
-const TELL_EACH: usize = 1 << 16;
+const TELL_EACH: u64 = 1 << 16;
 
 /// A traffic, and what all limits tried on it have in common.
 #[derive(Debug)]
 pub struct Simulation<'a> {
     traffic: &'a Traffic,
+    by_key: ByKey,
     timeline: Timeline,
     /// The cost offered in each bar of the timeline.
     offered: Vec<u64>,
@@ -47,8 +49,14 @@ pub struct Offered {
     pub cost: u64,
 }
 
+impl Offered {
+    fn by(calls: &[Call]) -> Offered {
+        Offered { calls: calls.len() as u64, cost: calls.iter().map(|call| u64::from(call.cost)).sum() }
+    }
+}
+
 /// What limits did to a traffic.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Outcome {
     /// How many calls were allowed.
     pub allowed: u64,
@@ -78,7 +86,7 @@ pub struct Outcome {
     pub focus: Focus,
 }
 
-/// The most of something, and where it was.
+/// The most of something, and where it was: of equals with the key that called first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Longest<T> {
     /// How much.
@@ -90,7 +98,7 @@ pub struct Longest<T> {
 }
 
 impl<T: Ord> Longest<T> {
-    /// Keeps the larger one, the first of equals.
+    /// Keeps the larger one, of equals the one that was seen first.
     fn see(&mut self, most: T, key: u32, at: Time) {
         if most > self.most {
             *self = Longest { most, key, at };
@@ -101,28 +109,28 @@ impl<T: Ord> Longest<T> {
 impl<'a> Simulation<'a> {
     /// Looks at the traffic. `focus` is the key to look at closely, the one that offers most unless said.
     pub fn new(traffic: &'a Traffic, focus: Option<u32>) -> Simulation<'a> {
-        Simulation::lasting_until(traffic, focus, traffic.last())
-    }
-
-    /// The same, for pictures that go on after the traffic until `end`: calls may still be waiting for their turn.
-    pub fn lasting_until(traffic: &'a Traffic, focus: Option<u32>, end: Time) -> Simulation<'a> {
-        let end = end.max(traffic.last());
-        let timeline = Timeline::round(traffic.clock(), traffic.first(), end, BARS_MAX);
-        let mut offered = vec![0; timeline.len()];
-        let mut keys = vec![Offered::default(); traffic.keys()];
-        for call in traffic.calls() {
-            add(&mut offered, timeline.place(call.at), u64::from(call.cost));
-            if let Some(key) = keys.get_mut(call.key as usize) {
-                key.calls += 1;
-                key.cost += u64::from(call.cost);
-            }
-        }
+        let by_key = ByKey::new(traffic.calls(), traffic.keys());
+        let keys: Vec<Offered> =
+            (0..).zip(0..traffic.keys()).map(|(key, _)| Offered::by(by_key.of(key).0)).collect();
         let busiest = || {
             let most = (0..).zip(&keys).max_by_key(|&(place, key)| (key.cost, u32::MAX - place));
             most.map_or(0, |(place, _)| place)
         };
         let focus = focus.unwrap_or_else(busiest);
-        Simulation { traffic, timeline, offered, keys, focus }
+        let timeline = Timeline::round(traffic.clock(), traffic.first(), traffic.last(), BARS_MAX);
+        let mut simulation = Simulation { traffic, by_key, keys, focus, timeline, offered: Vec::new() };
+        simulation.show_until(traffic.last());
+        simulation
+    }
+
+    /// Lets pictures go on after the traffic until `end`: calls may still be waiting for their turn.
+    pub fn show_until(&mut self, end: Time) {
+        let traffic = self.traffic;
+        self.timeline = Timeline::round(traffic.clock(), traffic.first(), end.max(traffic.last()), BARS_MAX);
+        self.offered = vec![0; self.timeline.len()];
+        for call in traffic.calls() {
+            add(&mut self.offered, self.timeline.place(call.at), u64::from(call.cost));
+        }
     }
 
     /// The traffic.
@@ -164,91 +172,28 @@ impl<'a> Simulation<'a> {
         ListError::check(limits)?;
         let calls = self.traffic.calls();
         let began = calls.first().map_or(Time::EPOCH, |call| call.at);
-        let none = || limits.iter().map(|_| AnyState::default()).collect();
-        let mut run = Run {
-            made: limits.iter().map(|limit| limit.made_at(began)).collect(),
-            keys: (0..self.keys.len())
-                .map(|_| Key { states: none(), fared: KeyOutcome::default() })
-                .collect(),
-            acts: Vec::with_capacity(calls.len()),
-            denials: Lately::new(limits.first().map_or(Span::ZERO, Limit::period)),
-            timeline: self.timeline,
-            outcome: Outcome {
-                allowed: 0,
-                denied: 0,
-                never: 0,
-                allowed_cost: 0,
-                longest_denials: Longest::default(),
-                longest_wait: Longest::default(),
-                peak: Longest::default(),
-                last_act: Time::EPOCH,
-                worst: Vec::new(),
-                allowed_bars: vec![0; self.timeline.len()],
-                denied_bars: vec![0; self.timeline.len()],
-                keys: Vec::new(),
-                focus: Focus::default(),
-            },
-        };
-        for some in calls.chunks(TELL_EACH) {
-            for call in some {
-                run.decide(call);
+        let made: Vec<AnyLimit> = limits.iter().map(|limit| limit.made_at(began)).collect();
+        let mut run = Run::new(self, limits, &made);
+        let mut focus = Focus::default();
+        let mut untold = 0;
+        for (key, offered) in (0..).zip(&self.keys) {
+            let (calls, came) = self.by_key.of(key);
+            let acts = run.decide(key, calls, came);
+            if key == self.focus {
+                focus = Focus::look(self, &made, limits, acts);
             }
-            tell(some.len() as u64);
+            untold += offered.calls;
+            if untold >= TELL_EACH {
+                tell(std::mem::take(&mut untold));
+            }
         }
-        let Run { mut outcome, acts, made, keys, .. } = run;
-        outcome.keys = keys.into_iter().map(|key| key.fared).collect();
-        let acts = Acts::group(acts, self.keys.len());
-        outcome.worst = limits.iter().map(|limit| acts.worst(limit.period())).collect();
-        outcome.focus = Focus::look(self, &made, limits, acts.of(self.focus));
-        Ok(outcome)
+        tell(untold);
+        Ok(Outcome { focus, ..run.finish(calls) })
     }
-}
 
-/// A traffic on its way through limits.
-struct Run {
-    made: Vec<AnyLimit>,
-    keys: Vec<Key>,
-    /// What was allowed, as it came, at the time when it acts.
-    acts: Vec<Call>,
-    /// The denials of the last period.
-    denials: Lately,
-    timeline: Timeline,
-    outcome: Outcome,
-}
-
-/// All that a decision needs of a key in one place: with many keys, each place is a wait for memory.
-struct Key {
-    /// A state for each limit.
-    states: SmallVec<[AnyState; 1]>,
-    fared: KeyOutcome,
-}
-
-impl Run {
-    fn decide(&mut self, call: &Call) {
-        let outcome = &mut self.outcome;
-        let Some(key) = self.keys.get_mut(call.key as usize) else { return };
-        let decision = check_list(&self.made, &mut key.states, call.at, call.cost);
-        if decision.allowed() {
-            let acts_at = call.at.after(decision.delay());
-            outcome.allowed += 1;
-            outcome.last_act = outcome.last_act.max(acts_at);
-            outcome.allowed_cost += u64::from(call.cost);
-            outcome.longest_wait.see(decision.delay(), call.key, call.at);
-            key.fared.allow(call.cost);
-            self.acts.push(Call { at: acts_at, ..*call });
-            add(&mut outcome.allowed_bars, self.timeline.place(acts_at), u64::from(call.cost));
-        } else {
-            outcome.denied += 1;
-            match decision.retry_after() {
-                Some(RetryAfter::After(wait)) => outcome.longest_wait.see(wait, call.key, call.at),
-                _ => outcome.never += 1,
-            }
-            let denials = key.fared.deny(call.at);
-            outcome.longest_denials.see(u64::from(denials), call.key, call.at);
-            let at_once = self.denials.count(call.at);
-            outcome.peak.see(at_once, call.key, call.at);
-            add(&mut outcome.denied_bars, self.timeline.place(call.at), 1);
-        }
+    /// The calls of the key that is looked at closely.
+    fn focus_calls(&self) -> &[Call] {
+        self.by_key.of(self.focus).0
     }
 }
 

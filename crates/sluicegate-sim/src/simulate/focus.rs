@@ -56,11 +56,9 @@ impl Focus {
 
     /// Decides the key's calls once more, looking at what is left.
     fn live_through(&mut self, simulation: &Simulation<'_>, made: &[AnyLimit], timeline: Timeline) {
-        let key = simulation.focus();
-        let keeps_marks =
-            simulation.keys().get(key as usize).is_some_and(|key| key.calls <= MARKS_MAX as u64);
+        let keeps_marks = simulation.focus_calls().len() <= MARKS_MAX;
         let mut states = vec![AnyState::default(); made.len()];
-        let mut calls = simulation.traffic().calls().iter().filter(|call| call.key == key).peekable();
+        let mut calls = simulation.focus_calls().iter().peekable();
         for piece in 0..timeline.len() {
             let (begin, end) = (timeline.begin_of(piece), timeline.begin_of(piece + 1));
             let mut least = peek_list(made, &states, begin, 0).remaining();

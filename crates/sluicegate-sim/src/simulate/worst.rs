@@ -21,7 +21,7 @@ pub struct Worst {
 }
 
 /// The largest cost in any stretch of acts that are in the order of their times, and when the first such stretch ends.
-fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
+pub(super) fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
     let mut worst = (0, Time::EPOCH);
     let mut oldest = acts.iter().peekable();
     let mut count = 0;
@@ -37,72 +37,10 @@ fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
     worst
 }
 
-/// What each key did, key after key in one piece of memory.
-pub(super) struct Acts {
-    all: Vec<Call>,
-    /// Where each key's acts end; they begin where those of the key before end.
-    ends: Vec<usize>,
-}
-
-impl Acts {
-    /// Takes acts as they came, of so many keys.
-    ///
-    /// Sorted by counting, in a loop of its own: it writes all over the memory, and would slow down the decisions.
-    pub(super) fn group(came: Vec<Call>, keys: usize) -> Acts {
-        let mut ends = vec![0; keys];
-        for act in &came {
-            if let Some(count) = ends.get_mut(act.key as usize) {
-                *count += 1;
-            }
-        }
-        let mut begin = 0;
-        for place in &mut ends {
-            begin += std::mem::replace(place, begin);
-        }
-        let mut all = vec![Call { at: Time::EPOCH, key: 0, cost: 0 }; came.len()];
-        for act in came {
-            let Some(place) = ends.get_mut(act.key as usize) else { continue };
-            if let Some(free) = all.get_mut(*place) {
-                *free = act;
-                *place += 1;
-            }
-        }
-        let mut acts = Acts { all, ends };
-        acts.sort();
-        acts
-    }
-
-    /// Puts each key's acts in the order of their times, which they are not if a clock stepped back.
-    fn sort(&mut self) {
-        for key in 0..self.ends.len() {
-            let place = self.place(key);
-            let acts = self.all.get_mut(place).unwrap_or_default();
-            if !acts.is_sorted_by_key(|act| act.at) {
-                acts.sort_by_key(|act| act.at);
-            }
-        }
-    }
-
-    fn place(&self, key: usize) -> std::ops::Range<usize> {
-        let end_of = |key: usize| self.ends.get(key).copied().unwrap_or_default();
-        key.checked_sub(1).map_or(0, end_of)..end_of(key)
-    }
-
-    /// The acts of one key.
-    pub(super) fn of(&self, key: u32) -> &[Call] {
-        self.all.get(self.place(key as usize)).unwrap_or_default()
-    }
-
-    /// The worst of all keys, the first of equals.
-    pub(super) fn worst(&self, length: Span) -> Worst {
-        let mut worst = Worst { length, ..Worst::default() };
-        for (key, _) in (0..).zip(&self.ends) {
-            let (count, at) = worst_window(self.of(key), length);
-            if count > worst.count {
-                worst = Worst { length, count, key, at };
-            }
-        }
-        worst
+impl Worst {
+    /// Nothing yet, in stretches of that length.
+    pub(super) fn of(length: Span) -> Worst {
+        Worst { length, ..Worst::default() }
     }
 }
 
