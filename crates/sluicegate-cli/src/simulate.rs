@@ -32,7 +32,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     tell_of_broken_lines(&traffic);
     let simulation = Simulation::new(&traffic, focus(args, &traffic)?);
     let mut report = Report::new(source, simulation);
-    let bar = progress::of_calls(traffic.calls().len() as u64 * candidates.len() as u64);
+    // Whoever paces may have to be tried twice.
+    let is_paced = candidates.iter().flat_map(|(_, limits)| limits).any(|limit| limit.algorithm() == "pacer");
+    let times = candidates.len() as u64 * if is_paced { 2 } else { 1 };
+    let bar = progress::of_calls(traffic.calls().len() as u64 * times);
     report.run(&candidates, |calls| bar.inc(calls)).map_err(|error| error.to_string())?;
     bar.finish_and_clear();
     if !outputs.use_stdout() {

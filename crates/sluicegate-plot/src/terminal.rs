@@ -275,10 +275,12 @@ fn marks(report: &Report<'_>, tried: &Tried, grid: &Grid) -> String {
     if marks.is_empty() {
         return String::new();
     }
-    let pieces = report.simulation.timeline().in_pieces(grid.columns as u64);
+    let start = report.simulation.timeline().start();
+    let length = u128::from(grid.end.since(start).as_micros()).max(1);
     let mut row = vec![(false, false); grid.columns];
     for (at, allowed) in marks {
-        if let Some(place) = pieces.place(*at).and_then(|place| row.get_mut(place)) {
+        let column = u128::from(at.since(start).as_micros()) * grid.columns as u128 / length;
+        if let Some(place) = usize::try_from(column).ok().and_then(|column| row.get_mut(column)) {
             if *allowed { place.0 = true } else { place.1 = true }
         }
     }
@@ -292,12 +294,18 @@ fn marks(report: &Report<'_>, tried: &Tried, grid: &Grid) -> String {
     format!("{:>NUMBERS$}  {}\n", "calls", row.trim_end())
 }
 
-/// The beginning, the middle and the end.
+/// The beginning, the middle and the end, as far as there is room.
 fn times(report: &Report<'_>, grid: &Grid) -> String {
     let start = report.simulation.timeline().start();
     let middle = start.after(Span::from_micros(grid.end.since(start).as_micros() / 2));
-    let tell = |at: Time| report.simulation.traffic().clock().tell_briefly(at);
-    let [first, middle, last] = [start, middle, grid.end].map(tell);
-    let room = grid.columns.saturating_sub(first.chars().count() + last.chars().count());
-    format!("{}{first}{middle:^room$}{last}\n", " ".repeat(LEFT))
+    let [first, middle, last] = [start, middle, grid.end].map(|at| report.brief_time(at));
+    let [first_columns, middle_columns, last_columns] =
+        [&first, &middle, &last].map(|text| human::columns(text));
+    let room = grid.columns.saturating_sub(first_columns + last_columns);
+    let rest = match room {
+        0..2 => String::new(),
+        _ if room < middle_columns + 4 => " ".repeat(room) + &last,
+        _ => format!("{middle:^room$}{last}"),
+    };
+    format!("{}{first}{rest}\n", " ".repeat(LEFT))
 }

@@ -52,10 +52,13 @@ pub fn about(length: Span) -> String {
     }
 }
 
-/// A moment, as a length from the beginning, rounded **down** to the second, below a minute to the millisecond:
-/// `1 d 1 h 4 min 9 s`, `4.071 s`.
+/// A moment, as a length from the beginning, rounded **down** to the second; below a minute to the millisecond, and below
+/// that not at all: `1 d 1 h 4 min 9 s`, `4.071 s`, `20 µs`.
 pub fn moment(length: Span) -> String {
     let seconds = length.as_micros() / 1_000_000;
+    if length.as_micros() < 1_000 {
+        return span(length);
+    }
     if seconds < 60 {
         return format!("{}{TIE}s", decimal(length.as_micros() / 1_000, 1_000));
     }
@@ -203,6 +206,7 @@ mod tests {
     fn moments_round_down() {
         let told = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
         assert_eq!(told(0), "0 s");
+        assert_eq!(told(20), "20 µs");
         assert_eq!(told(4_071_999), "4.071 s");
         assert_eq!(told(61_999_999), "1 min 1 s");
         assert_eq!(told(90_249_000_000), "1 d 1 h 4 min 9 s");

@@ -3,8 +3,12 @@
 use crate::human;
 use crate::simulate::crowd::Crowd;
 use crate::simulate::{Outcome, Simulation, Worst};
-use sluicegate::core::Time;
+use sluicegate::core::time::DAY;
+use sluicegate::core::{Span, Time};
 use sluicegate::{Limit, ListError};
+
+/// A traffic as long as this tells the year.
+const YEAR_FROM: Span = Span::from_micros(300 * DAY);
 
 /// What was simulated.
 #[derive(Debug)]
@@ -88,8 +92,14 @@ impl<'a> Report<'a> {
         format!("{calls} of {}", human::many(traffic.keys() as u64, "key"))
     }
 
-    /// A time as this traffic tells it: by the calendar, or from its beginning.
+    /// A time in full, as this traffic tells it: by the calendar, or from its beginning.
     pub fn time(&self, at: Time) -> String {
         self.simulation.traffic().clock().tell(at)
+    }
+
+    /// The same without the year, unless it takes one to tell times apart.
+    pub fn brief_time(&self, at: Time) -> String {
+        let traffic = self.simulation.traffic();
+        if traffic.length() > YEAR_FROM { self.time(at) } else { traffic.clock().tell_briefly(at) }
     }
 }

@@ -17,14 +17,12 @@ use crate::traffic::{Call, Traffic};
 use by_key::ByKey;
 use crowd::KeyOutcome;
 use focus::Focus;
-use run::Run;
+use run::{Progress, Run};
 use sluicegate::core::{AnyLimit, Span, Time};
 use sluicegate::{Limit, ListError};
 
 /// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
 const BARS_MAX: u64 = 120;
-/// Progress is told each time so many calls are decided.
-const TELL_EACH: u64 = 1 << 16;
 
 /// A traffic, and what all limits tried on it have in common.
 #[derive(Debug)]
@@ -168,26 +166,21 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     /// When there is no limit, or one that has no place in a list.
-    pub fn run(&self, limits: &[Limit], mut tell: impl FnMut(u64)) -> Result<Outcome, ListError> {
+    pub fn run(&self, limits: &[Limit], tell: impl FnMut(u64)) -> Result<Outcome, ListError> {
         ListError::check(limits)?;
         let calls = self.traffic.calls();
         let began = calls.first().map_or(Time::EPOCH, |call| call.at);
         let made: Vec<AnyLimit> = limits.iter().map(|limit| limit.made_at(began)).collect();
         let mut run = Run::new(self, limits, &made);
         let mut focus = Focus::default();
-        let mut untold = 0;
-        for (key, offered) in (0..).zip(&self.keys) {
-            let (calls, came) = self.by_key.of(key);
-            let acts = run.decide(key, calls, came);
+        let mut progress = Progress::new(tell);
+        for (key, _) in (0..).zip(&self.keys) {
+            let acts = run.decide(key, self.by_key.of(key), &mut progress);
             if key == self.focus {
                 focus = Focus::look(self, &made, limits, acts);
             }
-            untold += offered.calls;
-            if untold >= TELL_EACH {
-                tell(std::mem::take(&mut untold));
-            }
         }
-        tell(untold);
+        progress.finish();
         Ok(Outcome { focus, ..run.finish(calls) })
     }
 

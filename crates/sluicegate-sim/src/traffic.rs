@@ -184,7 +184,7 @@ impl Collector {
             latest = latest.max(call.at);
         }
         if self.traffic.sorted > 0 {
-            self.traffic.calls.sort_by_key(|call| call.at);
+            self.merge();
         }
     }
 
@@ -196,8 +196,25 @@ impl Collector {
 
     /// Puts the calls of several sources in the order of their times, those of one time in the order of the sources.
     pub(crate) fn merge(&mut self) {
-        // Takes little more than a look if they are in order already.
         self.traffic.calls.sort_by_key(|call| call.at);
+        self.number_keys();
+    }
+
+    /// Numbers the keys in the order of their first calls.
+    fn number_keys(&mut self) {
+        let traffic = &mut self.traffic;
+        let mut numbers = vec![None; traffic.keys.len()];
+        let mut keys = IndexSet::with_capacity_and_hasher(traffic.keys.len(), traffic.keys.hasher().clone());
+        for call in &mut traffic.calls {
+            let Some(number) = numbers.get_mut(call.key as usize) else { continue };
+            let fresh = || {
+                let name = traffic.keys.get_index(call.key as usize).cloned().unwrap_or_default();
+                // Cannot fail: there are no more keys than before.
+                u32::try_from(keys.insert_full(name).0).unwrap_or(call.key)
+            };
+            call.key = *number.get_or_insert_with(fresh);
+        }
+        traffic.keys = keys;
     }
 
     /// The traffic, unless there is none: then `hint` says what to do.
@@ -224,7 +241,7 @@ impl Traffic {
         self.keys.len()
     }
 
-    /// The name of the key at that place.
+    /// The name of the key at that place. They are in the order of their first calls.
     pub fn key(&self, place: u32) -> &[u8] {
         usize::try_from(place).ok().and_then(|place| self.keys.get_index(place)).map_or(&[], |key| key)
     }

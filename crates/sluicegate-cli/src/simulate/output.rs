@@ -4,6 +4,7 @@
 use super::{csv, json, picture};
 use crate::Problem;
 use crate::args::SimulateArgs;
+use same_file::Handle;
 use sluicegate_sim::human::printable;
 use sluicegate_sim::report::Report;
 use std::fs::{File, OpenOptions, remove_file};
@@ -59,22 +60,25 @@ impl Outputs {
             };
             wanted.push((kind, path));
         }
-        // By what they really are: a link or ./ makes no other file.
-        let inputs = [&args.trace, &args.log].into_iter().flatten();
-        let mut seen: Vec<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
+        let mut seen = inputs(args);
         let mut outputs = Vec::new();
         for (kind, path) in wanted {
             outputs.push((kind, Output::open(path)?));
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            if seen.contains(&real) {
+            // Devices and pipes swallow whatever is written, as often as one likes.
+            let is_taken = match path == Path::new("-") {
+                true => outputs.iter().filter(|(_, output)| matches!(output, Output::Stdout)).count() > 1,
+                false if path.is_file() => Handle::from_path(path).is_ok_and(|file| {
+                    let is_taken = seen.contains(&file);
+                    seen.push(file);
+                    is_taken
+                }),
+                false => false,
+            };
+            if is_taken {
                 return Err(format!(
                     "{} is asked for twice; read and write at different places",
                     shown(path)
                 ));
-            }
-            // Devices swallow whatever is written, as often as one likes.
-            if real.is_file() || path == Path::new("-") {
-                seen.push(real);
             }
         }
         Ok(Outputs(outputs))
@@ -106,14 +110,12 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
         }
-        // Made here only if there is nothing at all, not even a link to nowhere, which is then somebody's.
-        let (is_new, opened) = match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => (true, Ok(file)),
-            Err(_) => (false, OpenOptions::new().write(true).create(true).truncate(false).open(path)),
-        };
-        match opened {
+        let is_new = !path.exists();
+        match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
             Ok(file) => {
-                Ok(Output::File(OutputFile { path: path.to_owned(), file, is_empty_and_ours: is_new }))
+                // Where a link leads to, so that the link stays if this is taken away.
+                let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                Ok(Output::File(OutputFile { path, file, is_empty_and_ours: is_new }))
             }
             Err(error) => Err(cannot_write(path, &error)),
         }
@@ -128,6 +130,20 @@ impl Output {
             Output::Stdout => print(bytes),
         }
     }
+}
+
+/// The files that are read, whatever their names, so that none of them is written.
+fn inputs(args: &SimulateArgs) -> Vec<Handle> {
+    let mut inputs = Vec::new();
+    for path in [&args.trace, &args.log].into_iter().flatten() {
+        if path == Path::new("-") {
+            inputs.extend(Handle::stdin());
+        } else if path.is_file() {
+            // A pipe is not opened: nobody may be at its other end yet, and it cannot be overwritten.
+            inputs.extend(Handle::from_path(path));
+        }
+    }
+    inputs
 }
 
 /// A name that is safe to print in one line.

@@ -48,7 +48,7 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
     let traffic = generate(&workloads, args.seed, lasts(candidates), reading);
     let traffic = traffic.map_err(|error| match error {
         TrafficError::TooMany(most) => {
-            let said = texts.join(" and ");
+            let said = printable(&texts.join(" and "));
             format!("{said} makes more than {most} calls; shorten it with for=, or raise --max-calls")
         }
         error => error.to_string(),

@@ -49,13 +49,12 @@ fn under(report: &Report<'_>, tried: &Tried, top: usize) -> String {
 fn peak(report: &Report<'_>, tried: &Tried) -> String {
     let Some(limit) = tried.limits.first() else { return String::new() };
     let peak = tried.outcome.peak;
-    let at = report.simulation.traffic().clock().tell_briefly(peak.at);
+    let at = report.brief_time(peak.at);
     format!("  {} of them at the peak, within {} up to {at}\n", count(peak.most), span(limit.period()))
 }
 
 fn most_affected(report: &Report<'_>, tried: &Tried, top: usize) -> String {
     let simulation = &report.simulation;
-    let clock = simulation.traffic().clock();
     let heads = ["key", "calls", "denied", "share", "first denied", "last denied"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for place in report.crowd.most_affected(&tried.outcome, top) {
@@ -66,8 +65,8 @@ fn most_affected(report: &Report<'_>, tried: &Tried, top: usize) -> String {
             count(offered.calls),
             count(u64::from(fared.denied)),
             percent(u64::from(fared.denied), offered.calls),
-            clock.tell_briefly(fared.first_denied),
-            clock.tell_briefly(fared.last_denied),
+            report.brief_time(fared.first_denied),
+            report.brief_time(fared.last_denied),
         ]);
     }
     if rows.len() == 1 {

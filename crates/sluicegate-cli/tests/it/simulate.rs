@@ -441,6 +441,7 @@ fn a_link_to_nowhere_is_left_alone_when_it_comes_to_nothing() {
     std::os::unix::fs::symlink(folder.path("nowhere.svg"), &link).unwrap();
     refused(&["simulate", "--limit", "sliding-log 1/m", "--workload", "wave 1/s", "--plot", &link], "");
     assert!(fs::symlink_metadata(&link).is_ok());
+    assert!(!PathBuf::from(folder.path("nowhere.svg")).exists());
 }
 
 #[test]
@@ -460,6 +461,10 @@ fn nothing_that_is_given_moves_the_cursor() {
         "",
     );
     assert!(!table.contains(['\x1b', '\x07']), "{table}");
+    let many = format!("steady 1000000/us key=a{}", "\x1b[31m");
+    let error =
+        refused(&["simulate", "--limit", "sliding-log 1/m", "--workload", &many, "--max-calls", "10"], "");
+    assert!(!error.contains('\x1b'), "{error}");
     let error = refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", wild], "");
     assert!(!error.contains('\x1b') && error.lines().count() == 1, "{error}");
 }
@@ -483,6 +488,48 @@ fn a_compressed_log_is_recognised() {
         ),
         "{error}"
     );
+}
+
+/// Under whatever name: a link of either kind, or standard input.
+#[test]
+fn no_input_is_overwritten() {
+    let folder = Folder::new("input");
+    let (trace, hard, soft) = (folder.path("t.csv"), folder.path("hard.csv"), folder.path("soft.csv"));
+    let text = "at_us,key,cost\n0,a,1\n";
+    fs::write(&trace, text).unwrap();
+    fs::hard_link(&trace, &hard).unwrap();
+    std::os::unix::fs::symlink(&trace, &soft).unwrap();
+    for output in [&trace, &hard, &soft] {
+        for flag in ["--csv", "--series", "--keys", "--json"] {
+            let error =
+                refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", &trace, flag, output], "");
+            assert!(error.contains("is asked for twice"), "{error}");
+        }
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .args(["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--csv", output])
+            .stdin(fs::File::open(&trace).unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(status.status.code(), Some(2));
+        assert_eq!(fs::read_to_string(&trace).unwrap(), text);
+    }
+}
+
+#[test]
+fn times_in_the_terminal_stay_apart_and_tell_the_year_if_it_takes_one() {
+    for seconds in [10_u64, 40, 80, 100, 4000, 90_000, 900_000_000] {
+        let trace = format!(
+            "at_us,key,cost\n1794398400000000,k,1\n{},k,1\n",
+            1_794_398_400_000_000 + seconds * 1_000_000
+        );
+        let drawing = said(&["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--terminal"], &trace);
+        for line in drawing.lines().filter(|line| line.trim_start().starts_with("Nov 11 ")) {
+            assert!(line.trim().split("  ").all(|time| time.trim().len() <= 21), "{line}");
+            assert!(line.matches("Nov").count() <= 1 + line.matches("  Nov").count(), "{line}");
+        }
+        let tells_the_year = drawing.lines().any(|line| line.starts_with("         20"));
+        assert_eq!(tells_the_year, seconds == 900_000_000, "{drawing}");
+    }
 }
 
 #[test]

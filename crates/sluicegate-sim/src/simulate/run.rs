@@ -8,6 +8,33 @@ use sluicegate::Limit;
 use sluicegate::core::several::check_list;
 use sluicegate::core::{AnyLimit, AnyState, RetryAfter, Span, Time};
 
+/// Progress is told each time so many calls are decided.
+const TELL_EACH: usize = 1 << 16;
+
+/// Tells from time to time how many more calls are decided.
+pub(super) struct Progress<T: FnMut(u64)> {
+    tell: T,
+    untold: usize,
+}
+
+impl<T: FnMut(u64)> Progress<T> {
+    pub(super) fn new(tell: T) -> Progress<T> {
+        Progress { tell, untold: 0 }
+    }
+
+    fn add(&mut self, calls: usize) {
+        self.untold += calls;
+        if self.untold >= TELL_EACH {
+            self.finish();
+        }
+    }
+
+    /// Tells what is left to be told.
+    pub(super) fn finish(&mut self) {
+        (self.tell)(std::mem::take(&mut self.untold) as u64);
+    }
+}
+
 /// What is measured on the way.
 pub(super) struct Run<'a> {
     limits: &'a [Limit],
@@ -44,13 +71,21 @@ impl<'a> Run<'a> {
 
     /// Decides the calls of the next key, each of which came at that place, and hands out what acts, in the order of
     /// time.
-    pub(super) fn decide(&mut self, key: u32, calls: &[Call], came: &[u32]) -> &[Call] {
+    pub(super) fn decide(
+        &mut self,
+        key: u32,
+        (calls, came): (&[Call], &[u32]),
+        progress: &mut Progress<impl FnMut(u64)>,
+    ) -> &[Call] {
         self.acts.clear();
         self.states.clear();
         self.states.resize(self.made.len(), AnyState::default());
         let mut fared = KeyOutcome::default();
-        for (call, came) in calls.iter().zip(came) {
-            self.decide_one(call, *came, &mut fared);
+        for (calls, came) in calls.chunks(TELL_EACH).zip(came.chunks(TELL_EACH)) {
+            for (call, came) in calls.iter().zip(came) {
+                self.decide_one(call, *came, &mut fared);
+            }
+            progress.add(calls.len());
         }
         self.outcome.keys.push(fared);
         // They are not in order if the clock stepped back.
@@ -108,7 +143,8 @@ impl<'a> Run<'a> {
         for (bits, some) in self.denied.iter().zip(calls.chunks(64)) {
             for (place, call) in some.iter().enumerate() {
                 if bits >> place & 1 == 1 {
-                    peak.see(lately.count(call.at), call.key, call.at);
+                    let (count, at) = lately.count(call.at);
+                    peak.see(count, call.key, at);
                 }
             }
         }

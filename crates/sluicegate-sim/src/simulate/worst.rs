@@ -55,15 +55,15 @@ impl Lately {
         Lately { length, times: VecDeque::new() }
     }
 
-    /// How many have come lately, this one included. One that comes late, as a clock stepped back, counts as if it came
-    /// with the one before it.
-    pub(super) fn count(&mut self, at: Time) -> u64 {
+    /// How many have come lately, this one included, and when: one that comes late, as a clock stepped back, counts as
+    /// if it came with the one before it.
+    pub(super) fn count(&mut self, at: Time) -> (u64, Time) {
         let at = self.times.back().map_or(at, |last| at.max(*last));
         while self.times.front().is_some_and(|first| at.since(*first) >= self.length) {
             self.times.pop_front();
         }
         self.times.push_back(at);
-        self.times.len() as u64
+        (self.times.len() as u64, at)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
             let most = (0..60).map(count).max().unwrap_or(0);
             assert_eq!(worst_window(&acts, Span::from_micros(length)).0, most);
             let mut lately = Lately::new(Span::from_micros(length));
-            let counted = acts.iter().map(|act| lately.count(act.at)).max().unwrap_or(0);
+            let counted = acts.iter().map(|act| lately.count(act.at).0).max().unwrap_or(0);
             let calls = |begin: u64| {
                 acts.iter().filter(|act| (begin..begin + length).contains(&act.at.as_micros())).count() as u64
             };

@@ -93,7 +93,9 @@ pub fn generate(
         (0..number).for_each(|_| random.long_jump());
         workload.generate(&mut collector, random, lasts)?;
     }
-    collector.merge();
+    if workloads.len() > 1 {
+        collector.merge();
+    }
     collector.finish("let it last longer with for=, or raise the rate")
 }
 

@@ -283,3 +283,11 @@ fn the_peak_of_denials_is_counted_over_all_keys() {
     let outcome = run(&traffic(rows.map(|(at, key)| (at, key.to_owned(), 1))), "fixed-window 1/60s");
     assert_eq!((outcome.denied, outcome.peak.most, outcome.peak.at.as_micros()), (4, 3, 59_999_999));
 }
+
+#[test]
+fn the_peak_is_not_before_the_denials_that_it_counts() {
+    let rows =
+        [(100_000_000, "a", 5), (100_000_000, "a", 1), (100_000_000, "a", 1), (0, "b", 5), (0, "b", 1)];
+    let outcome = run(&traffic(rows.map(|(at, key, cost)| (at, key.to_owned(), cost))), "sliding-log 5/60s");
+    assert_eq!((outcome.peak.most, outcome.peak.at.as_micros()), (3, 100_000_000));
+}

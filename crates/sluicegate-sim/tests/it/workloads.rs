@@ -280,3 +280,24 @@ fn no_text_makes_it_panic() {
     }
     assert!(made > 200, "{made}");
 }
+
+/// Also of windows so short that a part of them is less than a microsecond.
+#[test]
+fn an_edge_of_a_short_window_is_met_from_both_sides() {
+    let micros: Vec<u64> = traffic(&["edge 2/8us for=16us"], 1)
+        .calls()
+        .iter()
+        .map(|call| call.at.since(START).as_micros())
+        .collect();
+    assert_eq!(micros, [7, 7, 8, 8]);
+}
+
+/// Keys are numbered as they call, whichever workload or line they come from.
+#[test]
+fn keys_are_in_the_order_of_their_first_calls() {
+    let both = traffic(&["burst 3/100s key=late after=30s for=100s", "burst 3/100s key=early for=100s"], 1);
+    assert_eq!((both.key(0), both.key(1)), (&b"early"[..], &b"late"[..]));
+    assert_eq!((both.calls()[0].key, both.calls()[3].key), (0, 1));
+    assert_eq!(both.key_named(b"late"), Some(1));
+    assert_eq!(both.keys(), 2);
+}

@@ -73,7 +73,8 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
         }
         "ramp" => Shape::Ramp { from: options.take("from").map(grammar::rate).transpose()?, to: rate },
         _ => {
-            let usual = Span::from_micros(rate.period().as_micros() / EDGE_PART);
+            // At least a microsecond, as otherwise none would come before the edge.
+            let usual = Span::from_micros((rate.period().as_micros() / EDGE_PART).max(1));
             let spread = length(&mut options, "spread")?.unwrap_or(usual);
             if spread > rate.period() {
                 let problem = format!("spread={spread} is longer than the window, {}", rate.period());
