@@ -180,36 +180,35 @@ impl Limit {
 
     /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`.
     pub fn count(&self) -> u32 {
-        match &self.spec {
-            Spec::TokenBucket { rate, .. }
-            | Spec::LeakyBucket { rate, .. }
-            | Spec::Pacer { rate, .. }
-            | Spec::SlidingLog { rate, .. }
-            | Spec::SlidingWindow { rate } => rate.count(),
-            Spec::FixedWindow { count, .. } => *count,
-            Spec::MinInterval { .. } => 1,
-        }
+        self.measure().0
     }
 
     /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
     /// days, a year 365.
     pub fn period(&self) -> Span {
+        self.measure().1
+    }
+
+    fn measure(&self) -> (u32, Span) {
         match &self.spec {
             Spec::TokenBucket { rate, .. }
             | Spec::LeakyBucket { rate, .. }
             | Spec::Pacer { rate, .. }
             | Spec::SlidingLog { rate, .. }
-            | Spec::SlidingWindow { rate } => rate.period(),
-            Spec::FixedWindow { windows, .. } => match windows {
-                WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => *period,
-                WindowSpec::Calendar { unit, .. } => Span::from_micros(match unit {
-                    CalendarUnit::Day => DAY,
-                    CalendarUnit::Week => 7 * DAY,
-                    CalendarUnit::Month => 30 * DAY,
-                    CalendarUnit::Year => YEAR,
-                }),
-            },
-            Spec::MinInterval { interval } => *interval,
+            | Spec::SlidingWindow { rate } => (rate.count(), rate.period()),
+            Spec::MinInterval { interval } => (1, *interval),
+            Spec::FixedWindow { count, windows } => {
+                let period = match windows {
+                    WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => *period,
+                    WindowSpec::Calendar { unit, .. } => Span::from_micros(match unit {
+                        CalendarUnit::Day => DAY,
+                        CalendarUnit::Week => 7 * DAY,
+                        CalendarUnit::Month => 30 * DAY,
+                        CalendarUnit::Year => YEAR,
+                    }),
+                };
+                (*count, period)
+            }
         }
     }
 
