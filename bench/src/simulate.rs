@@ -27,7 +27,7 @@ const LIMITS: [&str; 6] = [
 fn made_up(keys: u32) -> Traffic {
     let text = format!("poisson {CALLS}/1m keys={keys} zipf=1.1");
     let workload: Workload = text.parse().expect("a workload");
-    generate(&[workload], 1, Span::from_micros(60_000_000), Reading::default()).expect("calls")
+    generate(&[workload], 1, Span::from_micros(60_000_000), Reading::default(), |_| {}).expect("calls")
 }
 
 pub fn run(rounds: usize) {

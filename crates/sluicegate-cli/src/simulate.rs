@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     bar.finish_and_clear();
     if !outputs.use_stdout() {
         print(table::of(&report).as_bytes())?;
-        if traffic.keys() > 1 {
+        if traffic.keys() > 1 || args.log.is_some() {
             print(what_if::of(&report, args.top).as_bytes())?;
         }
         if args.terminal {

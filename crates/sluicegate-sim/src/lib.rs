@@ -10,6 +10,7 @@
 
 mod buffer;
 pub mod human;
+mod progress;
 mod records;
 pub mod replay;
 pub mod report;

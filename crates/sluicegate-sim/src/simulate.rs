@@ -13,11 +13,12 @@ mod worst;
 pub use timeline::Timeline;
 pub use worst::Worst;
 
+use crate::progress::Progress;
 use crate::traffic::{Call, Traffic};
 use by_key::ByKey;
 use crowd::KeyOutcome;
 use focus::Focus;
-use run::{Progress, Run};
+use run::Run;
 use sluicegate::core::{AnyLimit, Span, Time};
 use sluicegate::{Limit, ListError};
 
@@ -36,6 +37,7 @@ pub struct Simulation<'a> {
     keys: Vec<Offered>,
     /// The key that is looked at closely.
     focus: u32,
+    has_costs: bool,
 }
 
 /// What a key has offered.
@@ -116,19 +118,16 @@ impl<'a> Simulation<'a> {
         };
         let focus = focus.unwrap_or_else(busiest);
         let timeline = Timeline::round(traffic.clock(), traffic.first(), traffic.last(), BARS_MAX);
-        let mut simulation = Simulation { traffic, by_key, keys, focus, timeline, offered: Vec::new() };
-        simulation.show_until(traffic.last());
-        simulation
+        let has_costs = traffic.calls().iter().any(|call| call.cost != 1);
+        let offered = offered(traffic, timeline);
+        Simulation { traffic, by_key, timeline, offered, keys, focus, has_costs }
     }
 
     /// Lets pictures go on after the traffic until `end`: calls may still be waiting for their turn.
     pub fn show_until(&mut self, end: Time) {
         let traffic = self.traffic;
         self.timeline = Timeline::round(traffic.clock(), traffic.first(), end.max(traffic.last()), BARS_MAX);
-        self.offered = vec![0; self.timeline.len()];
-        for call in traffic.calls() {
-            add(&mut self.offered, self.timeline.place(call.at), u64::from(call.cost));
-        }
+        self.offered = offered(traffic, self.timeline);
     }
 
     /// The traffic.
@@ -153,8 +152,7 @@ impl<'a> Simulation<'a> {
 
     /// Whether any call costs something else than 1.
     pub fn has_costs(&self) -> bool {
-        self.keys.iter().any(|key| key.cost != key.calls)
-            || self.traffic.calls().iter().any(|call| call.cost != 1)
+        self.has_costs
     }
 
     /// The key that is looked at closely.
@@ -188,6 +186,15 @@ impl<'a> Simulation<'a> {
     fn focus_calls(&self) -> &[Call] {
         self.by_key.of(self.focus).0
     }
+}
+
+/// The cost offered in each bar.
+fn offered(traffic: &Traffic, timeline: Timeline) -> Vec<u64> {
+    let mut bars = vec![0; timeline.len()];
+    for call in traffic.calls() {
+        add(&mut bars, timeline.place(call.at), u64::from(call.cost));
+    }
+    bars
 }
 
 /// Adds to a bar; what lies outside the timeline is not shown.

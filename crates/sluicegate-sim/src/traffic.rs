@@ -23,7 +23,7 @@ pub const CALLS_MAX: usize = 4_000_000_000;
 /// What a call takes while limits are tried on it, as `--help` and the docs say.
 pub const BYTES_A_CALL: usize = 36;
 /// So many broken lines are kept with what is wrong with them; the others are only counted.
-pub const BROKEN_KEPT: usize = 5;
+const BROKEN_KEPT: usize = 5;
 
 /// Earlier times are counted from zero rather than by the calendar: 1980.
 const DATES_FROM: Time = Time::saturating_from_micros(315_532_800_000_000);
@@ -47,8 +47,9 @@ pub struct Traffic {
     clock: Clock,
     broken: Broken,
     sorted: u64,
-    /// From when to when it lasts, if that is more than from the first call to the last.
-    extent: Option<(Time, Time)>,
+    first: Time,
+    last: Time,
+    length: Span,
 }
 
 /// Most keys are this short and lie in the table itself.
@@ -129,14 +130,24 @@ impl Default for Reading {
 pub(crate) struct Collector {
     traffic: Traffic,
     reading: Reading,
+    /// From when to when it lasts, if that is more than from the first call to the last.
+    extent: Option<(Time, Time)>,
 }
 
 impl Collector {
     pub(crate) fn new(clock: Clock, reading: Reading) -> Collector {
-        let (calls, keys) = (Vec::new(), IndexSet::default());
-        let broken = Broken::default();
+        let traffic = Traffic {
+            calls: Vec::new(),
+            keys: IndexSet::default(),
+            clock,
+            broken: Broken::default(),
+            sorted: 0,
+            first: Time::EPOCH,
+            last: Time::EPOCH,
+            length: Span::ZERO,
+        };
         let reading = Reading { calls_max: reading.calls_max.min(CALLS_MAX), ..reading };
-        Collector { traffic: Traffic { calls, keys, clock, broken, sorted: 0, extent: None }, reading }
+        Collector { traffic, reading, extent: None }
     }
 
     /// The place of a key, which is made if it is new.
@@ -171,7 +182,7 @@ impl Collector {
 
     /// Tells times from the beginning of time if they are too close to it to be dates.
     pub(crate) fn guess_clock(&mut self) {
-        if self.traffic.last() < DATES_FROM {
+        if self.traffic.calls.iter().all(|call| call.at < DATES_FROM) {
             self.traffic.clock = Clock::Since(Time::EPOCH);
         }
     }
@@ -188,10 +199,10 @@ impl Collector {
         }
     }
 
-    /// The traffic lasts at least from `from` to `to`, even if nobody calls all that time.
-    pub(crate) fn lasts(&mut self, from: Time, to: Time) {
-        let (earliest, latest) = self.traffic.extent.unwrap_or((from, to));
-        self.traffic.extent = Some((earliest.min(from), latest.max(to)));
+    /// The traffic lasts at least from `from` up to but not including `end`, even if nobody calls all that time.
+    pub(crate) fn lasts(&mut self, from: Time, end: Time) {
+        let (earliest, latest) = self.extent.unwrap_or((from, end));
+        self.extent = Some((earliest.min(from), latest.max(end)));
     }
 
     /// Puts the calls of several sources in the order of their times, those of one time in the order of the sources.
@@ -218,8 +229,13 @@ impl Collector {
     }
 
     /// The traffic, unless there is none: then `hint` says what to do.
-    pub(crate) fn finish(self, hint: &str) -> Result<Traffic, TrafficError> {
-        if !self.traffic.calls.is_empty() {
+    pub(crate) fn finish(mut self, hint: &str) -> Result<Traffic, TrafficError> {
+        let times = || self.traffic.calls.iter().map(|call| call.at);
+        if let (Some(first), Some(last)) = (times().min(), times().max()) {
+            let (begin, end) = self.extent.unwrap_or((first, last));
+            let before_the_end = Time::saturating_from_micros(end.as_micros().saturating_sub(1));
+            let last = if self.extent.is_some() { before_the_end.max(begin) } else { last };
+            self.traffic = Traffic { first: begin, last, length: end.since(begin), ..self.traffic };
             return Ok(self.traffic);
         }
         Err(match self.traffic.broken.first.into_iter().next() {
@@ -268,20 +284,16 @@ impl Traffic {
 
     /// How long it lasts.
     pub fn length(&self) -> Span {
-        // The moment before the end of a workload, or that of the last call.
-        let last_tick = Span::from_micros(u64::from(self.extent.is_some()));
-        self.last().after(last_tick).since(self.first())
+        self.length
     }
 
     /// When it begins: with the first call, or when a workload does.
     pub fn first(&self) -> Time {
-        let first = || self.calls.iter().map(|call| call.at).min().unwrap_or(Time::EPOCH);
-        self.extent.map_or_else(first, |extent| extent.0)
+        self.first
     }
 
     /// When it ends: with the last call, or a microsecond before a workload does.
     pub fn last(&self) -> Time {
-        let last = || self.calls.iter().map(|call| call.at).max().unwrap_or(Time::EPOCH);
-        self.extent.map_or_else(last, |extent| extent.1)
+        self.last
     }
 }

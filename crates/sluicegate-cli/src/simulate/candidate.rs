@@ -2,6 +2,7 @@
 
 use crate::Problem;
 use sluicegate::{Limit, ListError};
+use sluicegate_sim::report::limits_text;
 
 /// The most limits that are compared: more would not fit on a picture.
 const CANDIDATES_MAX: usize = 32;
@@ -55,7 +56,6 @@ fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
     let limits = text.split(" + ").map(str::parse).collect::<Result<Vec<Limit>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
     ListError::check(&limits).map_err(|error| error.to_string())?;
-    let canonical = || limits.iter().map(Limit::to_string).collect::<Vec<_>>().join(" + ");
-    let label = label.cloned().unwrap_or_else(canonical);
+    let label = label.cloned().unwrap_or_else(|| limits_text(&limits));
     Ok((label, limits))
 }

@@ -27,7 +27,7 @@ pub(super) fn png(report: &Report<'_>, args: &SimulateArgs) -> Result<Vec<u8>, P
     let shade = if args.theme == ThemeName::Dark { Shade::Dark } else { Shade::Light };
     warn_of_boxes(report, args);
     let picture = sluicegate_plot::png(&scene(report, args), shade, PNG_SCALE);
-    picture.map_err(|error| format!("the PNG cannot be drawn: {error}; compare fewer limits, or draw an SVG"))
+    picture.map_err(|error| error.to_string())
 }
 
 /// A PNG has only the letters of its own font; an SVG leaves the others to the reader's.

@@ -1,26 +1,47 @@
 //! A bar for long work, on standard error and only if that is a terminal; it is gone when the work is done.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 /// Less is done before anyone could read a bar.
 const BYTES_WORTH_A_BAR: u64 = 50_000_000;
 /// The same in decisions.
 const CALLS_WORTH_A_BAR: u64 = 5_000_000;
 
-pub(super) fn of_bytes(bytes: u64) -> ProgressBar {
-    bar(bytes, bytes >= BYTES_WORTH_A_BAR, "reading  {wide_bar} {bytes} of {total_bytes}, {eta} left")
+/// Of a file that is so long, or of a pipe whose length nobody knows.
+pub(super) fn of_bytes(bytes: Option<u64>) -> ProgressBar {
+    match bytes {
+        None => bar(None, "reading  {bytes}, {bytes_per_sec}"),
+        Some(bytes) if bytes >= BYTES_WORTH_A_BAR => {
+            bar(Some(bytes), "reading  {wide_bar} {bytes} of {total_bytes}, {eta} left")
+        }
+        Some(_) => ProgressBar::hidden(),
+    }
+}
+
+/// Of calls that are made up, as many as there may be: it hears how many more there are, and is drawn when it takes long.
+pub(super) fn of_making() -> impl FnMut(u64) {
+    let (mut made, mut shown) = (0, ProgressBar::hidden());
+    move |more| {
+        let was_short = made < CALLS_WORTH_A_BAR;
+        made += more;
+        if was_short && made >= CALLS_WORTH_A_BAR {
+            shown = bar(None, "making up {human_pos} calls");
+        }
+        shown.set_position(made);
+    }
 }
 
 pub(super) fn of_calls(calls: u64) -> ProgressBar {
-    bar(calls, calls >= CALLS_WORTH_A_BAR, "deciding {wide_bar} {human_pos} of {human_len}, {eta} left")
-}
-
-fn bar(length: u64, is_worth_it: bool, template: &str) -> ProgressBar {
-    if !is_worth_it {
+    if calls < CALLS_WORTH_A_BAR {
         return ProgressBar::hidden();
     }
-    // Draws nothing unless standard error is a terminal.
-    let bar = ProgressBar::new(length);
+    bar(Some(calls), "deciding {wide_bar} {human_pos} of {human_len}, {eta} left")
+}
+
+/// Draws nothing unless standard error is a terminal, and is gone when it is dropped.
+fn bar(length: Option<u64>, template: &str) -> ProgressBar {
+    let bar =
+        length.map_or_else(ProgressBar::no_length, ProgressBar::new).with_finish(ProgressFinish::AndClear);
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style.progress_chars("█▉▊▋▌▍▎▏ ")),
         Err(_) => bar,

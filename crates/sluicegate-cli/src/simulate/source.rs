@@ -4,6 +4,7 @@ use super::candidate::Candidate;
 use super::progress;
 use crate::Problem;
 use crate::args::SimulateArgs;
+use indicatif::ProgressBar;
 use sluicegate::Limit;
 use sluicegate::core::Span;
 use sluicegate::core::bounds::COUNT_MAX;
@@ -11,8 +12,8 @@ use sluicegate_sim::Traffic;
 use sluicegate_sim::human::printable;
 use sluicegate_sim::traffic::workload::{LASTS_MAX, Workload, generate};
 use sluicegate_sim::traffic::{Reading, TrafficError, csv, log};
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, Metadata};
+use std::io::{self, IsTerminal as _, Read};
 use std::path::Path;
 
 /// A workload that does not say how long lasts for so many of the longest period of the limits.
@@ -45,7 +46,7 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
     }
     let workloads = texts.iter().map(|text| text.parse::<Workload>()).collect::<Result<Vec<_>, _>>();
     let workloads = workloads.map_err(|error| error.to_string())?;
-    let traffic = generate(&workloads, args.seed, lasts(candidates), reading);
+    let traffic = generate(&workloads, args.seed, lasts(candidates), reading, progress::of_making());
     let traffic = traffic.map_err(|error| match error {
         TrafficError::TooMany(most) => {
             let said = printable(&texts.join(" and "));
@@ -82,15 +83,15 @@ fn from_file(
         error => format!("{}: {error}", name(path)),
     };
     if is_stdin(path) {
-        return read(Box::new(io::stdin().lock())).map_err(problem);
+        let stdin = io::stdin().lock();
+        // Whoever types the calls knows how far it is.
+        let bar = if stdin.is_terminal() { ProgressBar::hidden() } else { progress::of_bytes(None) };
+        return read(Box::new(bar.wrap_read(stdin))).map_err(problem);
     }
     let file = File::open(path)
         .map_err(|error| format!("{} cannot be read: {error}; check the name", name(path)))?;
-    let length = file.metadata().map_or(0, |about| about.len());
-    let bar = progress::of_bytes(length);
-    let traffic = read(Box::new(bar.wrap_read(file))).map_err(problem);
-    bar.finish_and_clear();
-    traffic
+    let bar = progress::of_bytes(file.metadata().ok().filter(Metadata::is_file).map(|about| about.len()));
+    read(Box::new(bar.wrap_read(file))).map_err(problem)
 }
 
 /// Twice the rate of the first limit, at random.

@@ -532,6 +532,18 @@ fn times_in_the_terminal_stay_apart_and_tell_the_year_if_it_takes_one() {
     }
 }
 
+/// A log of one caller still says when it would have been limited.
+#[test]
+fn a_log_of_one_key_is_answered_too() {
+    let one = LOG.lines().filter(|line| line.starts_with("203")).collect::<Vec<_>>().join("\n");
+    let told = said(&["simulate", "--log", "-", "--limit", "sliding-log 1/m"], &one);
+    assert!(told.contains("  3 of 4 calls denied (75 %), 1 of 1 keys affected\n"), "{told}");
+    assert!(
+        told.contains("  203.0.113.9      4       3   75 %  Nov 10 14:05:01  Nov 10 14:05:59\n"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_full_disk_is_told() {
     let error = sluice(&[&EDGE[..], &["--json", "/dev/full"]].concat(), "");

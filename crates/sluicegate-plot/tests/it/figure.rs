@@ -14,7 +14,7 @@ use sluicegate_sim::traffic::{Reading, csv};
 const ALL: [View; 3] = [View::Traffic, View::Window, View::Room];
 
 fn workload(text: &str) -> Traffic {
-    generate(&[text.parse().unwrap()], 1, Span::from_micros(600_000_000), Reading::default()).unwrap()
+    generate(&[text.parse().unwrap()], 1, Span::from_micros(600_000_000), Reading::default(), |_| {}).unwrap()
 }
 
 /// Each limit under a label of its own.

@@ -3,37 +3,11 @@
 use super::crowd::KeyOutcome;
 use super::worst::{Lately, worst_window};
 use super::{Longest, Outcome, Simulation, Timeline, Worst, add};
+use crate::progress::{Progress, TELL_EACH};
 use crate::traffic::Call;
 use sluicegate::Limit;
 use sluicegate::core::several::check_list;
 use sluicegate::core::{AnyLimit, AnyState, RetryAfter, Span, Time};
-
-/// Progress is told each time so many calls are decided.
-const TELL_EACH: usize = 1 << 16;
-
-/// Tells from time to time how many more calls are decided.
-pub(super) struct Progress<T: FnMut(u64)> {
-    tell: T,
-    untold: usize,
-}
-
-impl<T: FnMut(u64)> Progress<T> {
-    pub(super) fn new(tell: T) -> Progress<T> {
-        Progress { tell, untold: 0 }
-    }
-
-    fn add(&mut self, calls: usize) {
-        self.untold += calls;
-        if self.untold >= TELL_EACH {
-            self.finish();
-        }
-    }
-
-    /// Tells what is left to be told.
-    pub(super) fn finish(&mut self) {
-        (self.tell)(std::mem::take(&mut self.untold) as u64);
-    }
-}
 
 /// What is measured on the way.
 pub(super) struct Run<'a> {

@@ -1,19 +1,8 @@
-//! Workloads: traffic made up from one line of text and a seed.
+//! Workloads: traffic made up from one line of text and a seed. [`HELP`] says how they are written.
 //!
-//! ```text
-//! steady 10/s                      evenly, one each 100 ms
-//! burst 50/10s                     50 at once, every 10 s
-//! poisson 20/s                     at random, 20 a second on average
-//! on-off 50/s on=5s off=10s        evenly for 5 s, then silent for 10 s
-//! ramp 100/s from=10/s             evenly, from 10 a second up to 100 at the end
-//! edge 12/60s                      against windows of 60 s: 12 right before an edge and 12 right after it
-//! ```
-//!
-//! Each takes `for=10m after=30s cost=3 key=NAME keys=1000 zipf=1.1`. The rate is that of all keys together; `zipf=S`
-//! makes the key of rank r call in proportion to 1/r^S, otherwise all keys call equally often.
-//!
-//! Times are whole microseconds: exact and rounded down, but for a ramp's, to the nearest, and random ones. The same
-//! text and seed give the same calls on every machine.
+//! The rate is that of all keys together; `zipf=S` makes the key of rank r call in proportion to 1/r^S, otherwise all
+//! keys call equally often. Times are whole microseconds: exact and rounded down, but for a ramp's, to the nearest, and
+//! random ones. The same text and seed give the same calls on every machine.
 
 mod parse;
 mod popularity;
@@ -22,6 +11,7 @@ mod shape;
 pub use parse::{LASTS_MAX, WorkloadError};
 
 use super::{Call, Clock, Collector, Reading, Traffic, TrafficError};
+use crate::progress::Progress;
 use popularity::Popularity;
 use rand::SeedableRng as _;
 use rand::{Rng, RngExt as _};
@@ -76,7 +66,7 @@ enum Shape {
 }
 
 /// The calls of several workloads together, in the order of their times. A workload that does not say how long lasts for
-/// ten of its own periods, and at least `lasts`.
+/// ten of its own periods, and at least `lasts`. `tell` hears from time to time how many more calls there are.
 ///
 /// # Errors
 /// When there are too many calls, or none.
@@ -85,13 +75,15 @@ pub fn generate(
     seed: u64,
     lasts: Span,
     reading: Reading,
+    tell: impl FnMut(u64),
 ) -> Result<Traffic, TrafficError> {
     let mut collector = Collector::new(Clock::Since(START), reading);
+    let mut progress = Progress::new(tell);
     for (number, workload) in (0..).zip(workloads) {
         // Each has random numbers of its own, so that another one behind it changes nothing.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..number).for_each(|_| random.long_jump());
-        workload.generate(&mut collector, random, lasts)?;
+        workload.generate(&mut collector, random, lasts, &mut progress)?;
     }
     if workloads.len() > 1 {
         collector.merge();
@@ -110,16 +102,18 @@ impl Workload {
         collector: &mut Collector,
         random: Xoshiro256PlusPlus,
         lasts: Span,
+        progress: &mut Progress<impl FnMut(u64)>,
     ) -> Result<(), TrafficError> {
         let begin = START.after(self.after);
         let lasts = self.lasts.unwrap_or_else(|| lasts.max(self.shape.usual_length()));
-        collector.lasts(START, begin.after(lasts.less(Span::from_micros(1))));
+        collector.lasts(START, begin.after(lasts));
         // When and who are drawn apart, so that the times stay the same when the keys become more.
         let (mut when, mut who) = (random.clone(), random);
         who.jump();
         let mut callers = Callers::new(self);
         self.shape.times(begin, lasts, &mut when, &mut |offset| {
             let key = callers.next(collector, &mut who)?;
+            progress.add(1);
             collector.push(Call { at: begin.after(Span::from_micros(offset)), key, cost: self.cost })
         })
     }

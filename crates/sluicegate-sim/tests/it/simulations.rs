@@ -19,7 +19,7 @@ fn traffic(rows: impl IntoIterator<Item = (u64, String, u32)>) -> Traffic {
 }
 
 fn workload(text: &str) -> Traffic {
-    generate(&[text.parse().unwrap()], 1, Span::from_micros(60_000_000), Reading::default()).unwrap()
+    generate(&[text.parse().unwrap()], 1, Span::from_micros(60_000_000), Reading::default(), |_| {}).unwrap()
 }
 
 fn limits(text: &str) -> Vec<Limit> {

@@ -10,7 +10,7 @@ const MINUTE: Span = Span::from_micros(60_000_000);
 
 fn traffic(texts: &[&str], seed: u64) -> Traffic {
     let workloads: Vec<Workload> = texts.iter().map(|text| text.parse().unwrap()).collect();
-    generate(&workloads, seed, MINUTE, Reading::default()).unwrap()
+    generate(&workloads, seed, MINUTE, Reading::default(), |_| {}).unwrap()
 }
 
 /// The times of the calls in milliseconds from the beginning.
@@ -156,7 +156,7 @@ fn costs_are_as_said() {
 fn too_many_calls_and_none_are_refused() {
     let refuse = |text: &str, calls_max| {
         let workload = text.parse().unwrap();
-        generate(&[workload], 1, MINUTE, Reading { calls_max, strict: false }).unwrap_err()
+        generate(&[workload], 1, MINUTE, Reading { calls_max, strict: false }, |_| {}).unwrap_err()
     };
     let error = refuse("steady 1000000000/us", 1000);
     assert!(matches!(error, TrafficError::TooMany(1000)));
@@ -166,7 +166,8 @@ fn too_many_calls_and_none_are_refused() {
             &["steady 10/s for=1s".parse().unwrap()],
             1,
             MINUTE,
-            Reading { calls_max: 10, strict: false }
+            Reading { calls_max: 10, strict: false },
+            |_| {}
         )
         .is_ok()
     );
@@ -271,7 +272,9 @@ fn no_text_makes_it_panic() {
         let text: Vec<&str> = (0..random.usize(1..6)).map(|_| words[random.usize(..words.len())]).collect();
         let Ok(workload) = text.join(" ").parse::<Workload>() else { continue };
         made += 1;
-        if let Ok(traffic) = generate(&[workload], 1, MINUTE, Reading { calls_max: 200, strict: false }) {
+        if let Ok(traffic) =
+            generate(&[workload], 1, MINUTE, Reading { calls_max: 200, strict: false }, |_| {})
+        {
             assert!(
                 traffic.calls().iter().all(|call| call.at <= traffic.last() && call.at >= traffic.first()),
                 "{text:?}"
@@ -300,4 +303,14 @@ fn keys_are_in_the_order_of_their_first_calls() {
     assert_eq!((both.calls()[0].key, both.calls()[3].key), (0, 1));
     assert_eq!(both.key_named(b"late"), Some(1));
     assert_eq!(both.keys(), 2);
+}
+
+#[test]
+fn progress_is_told_while_calls_are_made_up() {
+    let mut told = 0;
+    let workload = "steady 10000/s for=60s".parse().unwrap();
+    let made = generate(&[workload], 1, MINUTE, Reading::default(), |more| told += more).unwrap();
+    // All but a last piece that is not worth telling.
+    assert!(told <= 600_000 && told > 500_000, "{told}");
+    assert_eq!(made.calls().len(), 600_000);
 }
