@@ -101,7 +101,7 @@ fn compare<S: Subject>(
     let times = times.clone().min().unwrap_or(start)..=times.max().unwrap_or(start);
     let (mut subject, mut oracle) = (make(limits, start), Oracle::new(limits, start, times));
     for (place, call) in trace.iter().enumerate() {
-        let expected = oracle.check(call.at, &call.key(), call.cost);
+        let expected = oracle.check(call.at, &call.key(), call.cost).rounded_up(subject.tick());
         let answered = subject.check(call.at, &call.key(), call.cost);
         if answered != expected {
             return Err(Mismatch {

@@ -4,7 +4,7 @@ use crate::subject::{Answer, Subject};
 use crate::verbs::OneKey;
 use sluicegate::core::verbs::NotOffered;
 use sluicegate::core::{Decision, Span, Time};
-use sluicegate::{Limit, Limiter, ManualClock, Receipt, ReserveError};
+use sluicegate::{Limit, Limiter, ManualClock, Receipt, ReserveError, SharedStore};
 
 /// (Its verbs are compared under a clock that does not step back: what receipts give back after a step depends on the
 /// latest time known, which the store keeps for a whole place.)
@@ -28,6 +28,19 @@ impl InLibrary {
     pub fn new(limits: &[Limit], start: Time) -> InLibrary {
         let builder = Limiter::builder(limits).clock(ManualClock::at(start)).max_keys(MAX_KEYS);
         match builder.build() {
+            Ok(limiter) => InLibrary { limiter },
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl InLibrary {
+    /// A limiter of a scope in a store that others use too.
+    ///
+    /// # Panics
+    /// When the limits do not go together.
+    pub fn in_store(limits: &[Limit], store: &SharedStore, scope: u64) -> InLibrary {
+        match Limiter::builder(limits).in_store(store, scope).build() {
             Ok(limiter) => InLibrary { limiter },
             Err(error) => panic!("{error}"),
         }

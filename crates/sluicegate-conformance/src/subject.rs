@@ -1,12 +1,17 @@
 //! What is asked, and what it answers.
 
-use sluicegate::core::{Decision, RetryAfter, Time};
+use sluicegate::core::{Decision, RetryAfter, Span, Time};
 use std::fmt;
 
 /// Whatever answers one check at a time. It keeps the state of every key; a new one is made for each case.
 pub trait Subject {
     /// Decides a call at a time.
     fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer;
+
+    /// The unit of its durations in microseconds: a protocol may tell them in milliseconds, rounded up.
+    fn tick(&self) -> u64 {
+        1
+    }
 }
 
 /// The six fields of a decision, as they are written in the vectors.
@@ -24,6 +29,42 @@ pub struct Answer {
     pub reset_after: u64,
     /// In microseconds.
     pub delay: u64,
+}
+
+impl Answer {
+    /// The same as a subject tells it whose durations are whole multiples of a tick: rounded up.
+    #[must_use]
+    pub fn rounded_up(self, tick: u64) -> Answer {
+        let up = |micros: u64| micros.div_ceil(tick) * tick;
+        Answer {
+            retry_after: self.retry_after.map(|retry_after| match retry_after {
+                RetryAfter::After(wait) => RetryAfter::After(Span::from_micros(up(wait.as_micros()))),
+                RetryAfter::Never => RetryAfter::Never,
+            }),
+            reset_after: up(self.reset_after),
+            delay: up(self.delay),
+            ..self
+        }
+    }
+
+    /// Reads what [`Answer`] prints.
+    pub(crate) fn read(text: &str) -> Option<Answer> {
+        let mut fields = text.split(',');
+        let mut next = || fields.next();
+        let number = |text: &str| text.parse::<u64>().ok();
+        Some(Answer {
+            allowed: next()? == "1",
+            limit: number(next()?)?,
+            remaining: number(next()?)?,
+            retry_after: match next()? {
+                "" => None,
+                "never" => Some(RetryAfter::Never),
+                wait => Some(RetryAfter::After(Span::from_micros(number(wait)?))),
+            },
+            reset_after: number(next()?)?,
+            delay: number(next()?)?,
+        })
+    }
 }
 
 impl From<Decision> for Answer {

@@ -8,7 +8,7 @@ mod generate;
 pub use generate::generate;
 
 use crate::compare::{Mismatch, Report};
-use crate::subject::Subject;
+use crate::subject::{Answer, Subject};
 use sluicegate::Limit;
 use sluicegate::core::Time;
 
@@ -53,12 +53,13 @@ pub fn run<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Repo
                 report.cases += 1;
             }
             let Some((_, subject)) = &mut current else { continue };
-            let answered = subject.check(row.at, row.key.as_bytes(), row.cost).to_string();
-            if answered != row.answer {
-                return Err(mismatch(row.answer, answered));
+            let expected = row.answer.rounded_up(subject.tick());
+            let answered = subject.check(row.at, row.key.as_bytes(), row.cost);
+            if answered != expected {
+                return Err(mismatch(&expected.to_string(), answered.to_string()));
             }
             report.checks += 1;
-            report.denied += u64::from(row.answer.starts_with('0'));
+            report.denied += u64::from(!expected.allowed);
         }
     }
     Ok(report)
@@ -71,7 +72,7 @@ struct Row<'a> {
     at: Time,
     key: &'a str,
     cost: u32,
-    answer: &'a str,
+    answer: Answer,
 }
 
 impl<'a> Row<'a> {
@@ -83,7 +84,7 @@ impl<'a> Row<'a> {
             at: Time::from_micros(fields.next()?.parse().ok()?)?,
             key: fields.next()?,
             cost: fields.next()?.parse().ok()?,
-            answer: fields.next()?,
+            answer: Answer::read(fields.next()?)?,
         })
     }
 }

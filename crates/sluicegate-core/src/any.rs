@@ -220,3 +220,14 @@ impl Algorithm for AnyLimit {
         }
     }
 }
+
+impl AnyLimit {
+    /// Reads the state that `old` left as the time until it is as good as new, which it keeps: how redis-cell takes new
+    /// numbers for a key. For buckets; under others the key starts afresh.
+    pub fn adopt_time(&self, old: &AnyLimit, state: &mut AnyState) {
+        match (self, old) {
+            (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_time(old, state.cell_mut()),
+            _ => *state = AnyState::default(),
+        }
+    }
+}

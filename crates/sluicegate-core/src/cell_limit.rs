@@ -1,9 +1,10 @@
 //! Any limit whose state is a [`Cell`], when which one is known only at run time: every algorithm but the log.
 
-use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
+use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting};
 use crate::cell::Cell;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
+use crate::gcra::{Bucket as _, Gcra};
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
@@ -67,6 +68,20 @@ impl Algorithm for CellLimit {
             CellLimit::Pacer(limit) => check_apart(limit, state, now, cost),
             CellLimit::FixedWindow(limit) => check_apart(limit, state, now, cost),
             CellLimit::SlidingWindow(limit) => check_apart(limit, state, now, cost),
+        }
+    }
+
+    /// The way of nearly every decision of a server, spelled out for the same reason.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
+        match self {
+            CellLimit::TokenBucket(limit) => limit.try_charge(state, now, cost),
+            CellLimit::LeakyBucket(limit) => limit.try_charge(state, now, cost),
+            CellLimit::MinInterval(limit) => limit.try_charge(state, now, cost),
+            CellLimit::Pacer(limit) => limit.try_charge(state, now, cost),
+            CellLimit::FixedWindow(limit) => limit.try_charge(state, now, cost),
+            CellLimit::SlidingWindow(limit) => limit.try_charge(state, now, cost),
         }
     }
 
@@ -148,6 +163,27 @@ impl Algorithm for CellLimit {
             (CellLimit::FixedWindow(new), CellLimit::FixedWindow(old)) => new.adopt(old, state, times),
             (CellLimit::SlidingWindow(new), CellLimit::SlidingWindow(old)) => new.adopt(old, state, times),
             _ => *state = Cell::UNSEEN,
+        }
+    }
+}
+
+impl CellLimit {
+    /// Reads the state that `old` left as the time until it is as good as new, which it keeps. For buckets; others start
+    /// afresh.
+    pub fn adopt_time(&self, old: &CellLimit, state: &mut Cell) {
+        match (self.bucket(), old.bucket()) {
+            (Some(new), Some(old)) => new.adopt_time(old, state),
+            _ => *state = Cell::UNSEEN,
+        }
+    }
+
+    fn bucket(&self) -> Option<&Gcra> {
+        match self {
+            CellLimit::TokenBucket(limit) => Some(limit.gcra()),
+            CellLimit::LeakyBucket(limit) => Some(limit.gcra()),
+            CellLimit::MinInterval(limit) => Some(limit.gcra()),
+            CellLimit::Pacer(limit) => Some(limit.gcra()),
+            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) => None,
         }
     }
 }

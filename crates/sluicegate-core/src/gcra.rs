@@ -211,6 +211,16 @@ impl Gcra {
         Self::full_in(self.less(Self::ahead(cell, now), give), now)
     }
 
+    /// Keeps the moment at which a bucket of other numbers is full. The part of a microsecond is rounded up to 1/count of one.
+    pub(crate) fn adopt_time(&self, old: &Gcra, state: &mut Cell) {
+        let (count, old_count) = (u64::from(self.rate.count()), u64::from(old.rate.count()));
+        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is at most the new count.
+        let part = (u64::from(state.a) * count).div_ceil(old_count);
+        let carried = part == count;
+        state.at += u64::from(carried);
+        state.a = if carried { 0 } else { u32::try_from(part).unwrap_or(u32::MAX) };
+    }
+
     /// The state of a key that has used `units` by now.
     pub(crate) fn with_used(&self, units: u32, now: Time) -> Cell {
         Self::full_in(self.time_for(units), now)

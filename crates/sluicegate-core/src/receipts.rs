@@ -184,12 +184,20 @@ impl Receipts {
         let Receipts { latest, open } = self;
         open.retain(|open| {
             let mut charges = limits.iter().zip(states).zip(&*latest).zip(&open.charges);
-            let counts = charges.any(|(((limit, state), latest), charge)| {
-                let times = Times { now, latest: *latest };
-                limit.give_back(&mut state.clone(), times, charge, charge.cost()).is_some()
-            });
-            open.made >= made_before || counts
+            let mut counts = || {
+                charges.any(|(((limit, state), latest), charge)| {
+                    let times = Times { now, latest: *latest };
+                    limit.give_back(&mut state.clone(), times, charge, charge.cost()).is_some()
+                })
+            };
+            // The time first: a copy of a long log takes long.
+            open.made >= made_before || counts()
         });
+    }
+
+    /// When the oldest open reservation was made.
+    pub fn oldest(&self) -> Option<Time> {
+        self.open.iter().map(|open| open.made).min()
     }
 
     /// Notes from now on when each of these limits' states changes.

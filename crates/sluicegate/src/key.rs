@@ -1,11 +1,11 @@
-//! Keys: who or what is limited, as a fingerprint of 120 bits.
+//! Keys: who or what is limited, as a fingerprint of 112 bits.
 //!
 //! A key is written as a sequence of parts, each with its kind and length before it, so that two identities never
 //! are one key: `("ab", "c")` is not `("a", "bc")`, and `7` is not `"7"`. Only the fingerprint is kept, so a key of
 //! any length costs the same memory.
 //!
-//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^121 (ten million
-//! keys: below 1 in 10^22), and the hash is seeded with randomness of the operating system for each limiter, so
+//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^113 (ten million
+//! keys: below 1 in 10^19), and the hash is seeded with randomness of the operating system for each limiter, so
 //! that nobody can aim.
 
 use foldhash::SharedSeed;
@@ -146,10 +146,11 @@ fn half(bytes: &[u8], from: usize) -> u32 {
     bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// The byte of a fingerprint in whose place a table keeps the version of the rules.
-pub(crate) const VERSION_BITS: u64 = 0xff;
+/// The bits of a fingerprint in whose place a table keeps a tag: which limits wrote the key's state.
+pub(crate) const TAG_BITS: u64 = 0xffff;
 
-/// The name under which a store keeps a key.
+/// The name under which a store keeps a key. In a store that many limiters share it also carries the tag of the limits that
+/// are to judge the key; elsewhere the tag is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,
@@ -160,11 +161,35 @@ impl Fingerprint {
     /// Of any 128 bits; never one that a free slot could be taken for.
     #[inline]
     pub(crate) const fn new(high: u64, low: u64) -> Fingerprint {
-        Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !VERSION_BITS }
+        Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !TAG_BITS }
+    }
+
+    /// The same key, to be judged by these limits.
+    #[inline]
+    pub(crate) fn with_tag(self, tag: u16) -> Fingerprint {
+        Fingerprint { high: self.high, low: self.low & !TAG_BITS | u64::from(tag) }
+    }
+
+    #[inline]
+    pub(crate) fn tag(self) -> u16 {
+        tag_of(self.low)
+    }
+
+    /// Whether this is the same key, whichever limits are to judge it.
+    #[inline]
+    pub(crate) fn is(self, other: Fingerprint) -> bool {
+        self.high == other.high && self.low ^ other.low <= TAG_BITS
     }
 }
 
-/// What a limiter hashes its keys with. Every limiter has its own.
+/// The tag in a word.
+#[inline]
+pub(crate) fn tag_of(word: u64) -> u16 {
+    let [low, high, ..] = word.to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// What a limiter hashes its keys with. Every limiter, or store that limiters share, has its own.
 pub(crate) struct Seeds {
     first: (u64, SharedSeed),
     second: (u64, SharedSeed),
@@ -184,6 +209,16 @@ impl Seeds {
     pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
         let (first, second) = self.hashers();
         let mut writer = KeyWriter { first, second, seeds: self };
+        key.write(&mut writer);
+        Fingerprint::new(writer.first.finish(), writer.second.finish())
+    }
+
+    /// The same for a key of a scope: equal keys of two scopes differ.
+    #[inline]
+    pub(crate) fn fingerprint_in(&self, scope: Fingerprint, key: &(impl Key + ?Sized)) -> Fingerprint {
+        let (first, second) = self.hashers();
+        let mut writer = KeyWriter { first, second, seeds: self };
+        writer.words(scope.high, scope.low);
         key.write(&mut writer);
         Fingerprint::new(writer.first.finish(), writer.second.finish())
     }

@@ -40,6 +40,8 @@ pub mod grammar;
 mod key;
 mod limit;
 mod limiter;
+mod seal;
+mod shared;
 mod store;
 mod sync;
 
@@ -51,10 +53,11 @@ pub use gate::Gate;
 pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
-    BadReceipt, BuildError, Builder, CALLS_MAX, Call, ChangeError, IntoLimits, Limiter, MAX_KEYS_DEFAULT,
-    MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Receipt, Reservation, ReserveError,
-    Stats, TogetherError, check_all, check_all_at,
+    BadReceipt, BuildError, Builder, CALLS_MAX, Call, ChangeError, HashedKey, IntoLimits, Limiter,
+    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Receipt, Reservation,
+    ReserveError, Stats, TogetherError, check_all, check_all_at, check_all_each_at,
 };
+pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
 
 /// From the problem to the line of code.

@@ -165,6 +165,11 @@ impl Limit {
         &self.spec
     }
 
+    /// Whether it counts from the moment at which its limiter was made.
+    pub(crate) fn counts_from_start(&self) -> bool {
+        matches!(self.spec, Spec::TokenBucket { initial: Some(Initial { start: None, .. }), .. })
+    }
+
     /// The algorithm's name in the grammar.
     pub fn algorithm(&self) -> &'static str {
         match self.spec {

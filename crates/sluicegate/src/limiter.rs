@@ -10,24 +10,28 @@ mod observe;
 mod reservation;
 mod together;
 
+pub(crate) use builder::within;
 pub use builder::{
     Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
 };
+pub(crate) use engine::made;
 pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
 pub use observe::{Observer, Stats};
 pub use reservation::{BadReceipt, Receipt, Reservation};
-pub use together::{CALLS_MAX, Call, check_all, check_all_at};
+pub use together::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
 
 use crate::clock::AnyClock;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
+use crate::seal::Seal;
+use crate::shared::{Kind, Place, SharedStore, Tag};
 use engine::{Engine, on_store};
 use sluicegate_core::several::{next_window_list, peek_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One limit, or several that must all agree, for as many keys as call.
 ///
@@ -55,14 +59,31 @@ pub struct Limiter {
 
 struct Inner {
     engine: Engine,
-    seeds: Seeds,
+    seeds: Arc<Seeds>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
     /// When the limiter was made.
     start: Time,
     /// As text and data, for whoever asks.
     limits: Mutex<Arc<[Limit]>>,
-    next_receipt: AtomicU64,
+    next_receipt: Arc<AtomicU64>,
+    seal: Arc<Seal>,
+    scope: Option<Scope>,
+}
+
+/// A key as a limiter keeps it: made by [`Limiter::hash`], and good for that limiter only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HashedKey(pub(crate) Fingerprint);
+
+/// Where a limiter is in a store that others use too.
+struct Scope {
+    name: Fingerprint,
+    /// The tag of its limits.
+    tag: AtomicU16,
+    store: SharedStore,
+    kind: Kind,
+    /// All tags it ever had: a call may have read one just before it changed.
+    tags: Mutex<Vec<Arc<Tag>>>,
 }
 
 impl Limiter {
@@ -96,6 +117,25 @@ impl Limiter {
     #[inline]
     pub fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
         self.check_fingerprint(self.fingerprint(key), cost, now)
+    }
+
+    /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then check each with
+    /// [`Limiter::check_hashed_at`]. What they wait for in memory then comes at once and not one after another.
+    #[inline]
+    pub fn hash(&self, key: impl Key) -> HashedKey {
+        HashedKey(self.fingerprint(key))
+    }
+
+    /// Has what is known of a key brought from memory. Nothing is decided or changed.
+    #[inline]
+    pub fn touch(&self, key: HashedKey) {
+        on_store!(&self.inner.engine, store => store.touch(key.0));
+    }
+
+    /// [`Limiter::check_at`] for a key that this limiter has hashed.
+    #[inline]
+    pub fn check_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
+        self.check_fingerprint(key.0, cost, now)
     }
 
     /// Would a call of this cost be allowed now? Nothing is charged. (It does not look whether there is room for a new
@@ -195,15 +235,18 @@ impl Limiter {
     /// any other, the first the first and so on; where the algorithm is another one, keys start afresh under it.)
     pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
         let limits = builder::list(limits.into_limits())?;
-        let mut current = self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.inner.engine.change(&limits, self.inner.start)?;
+        let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.inner.scope {
+            None => self.inner.engine.change(&limits, self.inner.start)?,
+            Some(scope) => scope.change(&limits, self.inner.start)?,
+        }
         *current = limits.into();
         Ok(())
     }
 
     /// The limits, as they are now.
     pub fn limits(&self) -> Arc<[Limit]> {
-        Arc::clone(&self.inner.limits.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
@@ -220,7 +263,40 @@ impl Limiter {
 
     #[inline]
     pub(crate) fn fingerprint(&self, key: impl Key) -> Fingerprint {
-        self.inner.seeds.fingerprint(&key)
+        let seeds = &self.inner.seeds;
+        match &self.inner.scope {
+            None => seeds.fingerprint(&key),
+            Some(scope) => seeds.fingerprint_in(scope.name, &key).with_tag(scope.tag.load(Ordering::Acquire)),
+        }
+    }
+
+    /// A limiter in a store that others use too.
+    pub(crate) fn in_place(
+        place: Place,
+        store: SharedStore,
+        limits: Vec<Limit>,
+        kind: Kind,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Limiter {
+        let scope = Scope {
+            name: place.scope,
+            tag: AtomicU16::new(place.tag.0),
+            store,
+            kind,
+            tags: Mutex::new(vec![place.tag]),
+        };
+        let inner = Inner {
+            engine: Engine::Shared(place.store),
+            seeds: place.seeds,
+            clock: place.clock,
+            observer,
+            start: place.start,
+            limits: Mutex::new(limits.into()),
+            next_receipt: place.next_receipt,
+            seal: place.seal,
+            scope: Some(scope),
+        };
+        Limiter { inner: Arc::new(inner) }
     }
 
     pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
@@ -243,6 +319,19 @@ impl Limiter {
         if let Some(observer) = &self.inner.observer {
             observer.decided(decision);
         }
+    }
+}
+
+impl Scope {
+    /// Keys meet the new limits with their next call.
+    fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
+        let tag = self.store.tag(limits, self.kind, start)?;
+        self.tag.store(tag.0, Ordering::Release);
+        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tags.iter().any(|known| Arc::ptr_eq(known, &tag)) {
+            tags.push(tag);
+        }
+        Ok(())
     }
 }
 

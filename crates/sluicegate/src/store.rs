@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `table.rs` is one place's table and says why we have our own; `room.rs` chooses who makes room for a new key;
-//! `shape.rs` says what a slot holds; `rules.rs` lets limits change under a running store; `reserve.rs` and
+//! `shape.rs` says what a slot holds; `rules.rs` lets limits change under a running store, `book.rs` and `mixed.rs` let many
+//! limiters share one; `reserve.rs` and
 //! `ledger.rs` keep open receipts; `together.rs` locks several places at once for calls that are charged all or nothing. This file
 //! finds the place.
 //!
@@ -24,7 +25,9 @@
 //! stay in the caches. The tables, which cannot, are one piece: where to look follows from the fingerprint, with no
 //! pointer to wait for.
 
+mod book;
 mod ledger;
+mod mixed;
 mod reserve;
 mod room;
 mod rules;
@@ -32,15 +35,18 @@ mod shape;
 mod table;
 mod together;
 
+pub(crate) use book::{Book, Entry, LIMITS_MAX, Rereads};
+pub(crate) use mixed::Mixed;
 pub(crate) use reserve::{NotReserved, RECEIPTS_A_KEY_MAX};
 pub use room::OnFull;
 pub(crate) use rules::Rules;
 pub(crate) use shape::{Lists, Logs, One, Shape};
-pub(crate) use together::{AnyStore, Call, check_all};
+pub(crate) use together::{AnyStore, Call, check_all, check_all_each};
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Guard, Lock, Ordering};
 use ledger::Ledger;
+use rules::Rulings as _;
 use shape::{Kept, StateOf};
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
@@ -52,7 +58,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use table::{KEYS_A_PLACE, Strays, Table, Tables};
 
-/// Keys of one limiter.
+/// Keys of one limiter, or of several that share it.
 pub(crate) struct Store<S: Shape> {
     /// Where this store stands in the order in which locks are taken.
     id: u64,
@@ -60,7 +66,7 @@ pub(crate) struct Store<S: Shape> {
     places: Box<[Place<S>]>,
     /// Their slots: a third more than `max_keys`, and 256 at the least.
     tables: Tables<S>,
-    current: Lock<Arc<Rules<S::Limit>>>,
+    current: Lock<Arc<S::Rules>>,
     vacant: Vacant,
     max_keys: usize,
     on_full: OnFull,
@@ -88,7 +94,7 @@ struct Place<S: Shape>(Lock<Guarded<S>>);
 /// What a check needs shares a cache line with the lock.
 #[repr(C)]
 struct Guarded<S: Shape> {
-    rules: Arc<Rules<S::Limit>>,
+    rules: Arc<S::Rules>,
     /// The latest time that was seen here.
     latest: Time,
     /// Nearly always there are no receipts.
@@ -137,7 +143,7 @@ pub(crate) struct Size {
 impl<S: Shape> Store<S> {
     /// # Errors
     /// When there is not so much memory.
-    pub(crate) fn new(rules: Rules<S::Limit>, size: Size) -> Result<Store<S>, NoMemory> {
+    pub(crate) fn new(rules: S::Rules, size: Size) -> Result<Store<S>, NoMemory> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let rules = Arc::new(rules);
         let places = size.max_keys.div_ceil(KEYS_A_PLACE);
@@ -169,16 +175,17 @@ impl<S: Shape> Store<S> {
         };
         let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
         let found = place.table.slot(slot);
-        if found.version() == rules.version()
+        let tag = rules.tag_for(key);
+        if found.tag() == tag
             && ledger.is_none()
             && let Ok(charged) =
-                S::try_charge(Kept { words: found.state, aside, slot }, &rules.limits, now, cost)
+                S::try_charge(Kept { words: found.state, aside, slot }, rules.limits(tag), now, cost)
         {
             *latest = now.max(*latest);
             counts.allowed += 1;
             return charged.into();
         }
-        place.check_slot(slot, key, cost, now)
+        self.check_slot(&mut place, slot, key, cost, now)
     }
 
     #[cold]
@@ -189,9 +196,34 @@ impl<S: Shape> Store<S> {
     #[inline(never)]
     fn find_and_check(&self, mut place: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
         match place.find(key) {
-            Some(slot) => place.check_slot(slot, key, cost, now),
+            Some(slot) => self.check_slot(&mut place, slot, key, cost, now),
             None => self.check_new(&mut place, key, cost, now),
         }
+    }
+
+    /// The whole check of a key that is held: allowed, denied or free of cost.
+    #[inline(never)]
+    fn check_slot(
+        &self,
+        place: &mut Locked<'_, S>,
+        slot: usize,
+        key: Fingerprint,
+        cost: u32,
+        now: Time,
+    ) -> Decision {
+        place.bring_up_to_date(slot, key, now, &self.vacant);
+        let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
+        let found = place.table.slot(slot);
+        let kept = Kept { words: found.state, aside, slot };
+        let decision = S::check_in_full(kept, rules.limits(found.tag()), now, cost);
+        counts.decided(&decision);
+        if let Some(ledger) = ledger
+            && decision.allowed()
+            && cost > 0
+        {
+            ledger.charged(key, now);
+        }
+        decision
     }
 
     #[cold]
@@ -203,7 +235,7 @@ impl<S: Shape> Store<S> {
             }
             decision
         });
-        let decision = checked.unwrap_or_else(|full| place.denial(full));
+        let decision = checked.unwrap_or_else(|full| place.denial(full, key));
         place.guarded.counts.decided(&decision);
         decision
     }
@@ -226,7 +258,7 @@ impl<S: Shape> Store<S> {
             }
             Ok(taken)
         });
-        let taken = taken.unwrap_or_else(|full| Ok((place.denial(full), 0)))?;
+        let taken = taken.unwrap_or_else(|full| Ok((place.denial(full, key), 0)))?;
         place.guarded.counts.decided(&taken.0);
         Ok(taken)
     }
@@ -240,17 +272,18 @@ impl<S: Shape> Store<S> {
     ) -> R {
         let mut place = self.lock(self.place_of(key));
         let rules = Arc::clone(&place.guarded.rules);
-        let mut copy = S::State::default();
+        let (mut copy, tag) = (S::State::default(), rules.tag_for(key));
         if let Some(slot) = place.find(key) {
-            let version = place.table.slot(slot).version();
-            if version == rules.version() {
+            let from = place.table.slot(slot).tag();
+            if from == tag {
                 return place.on_slot(slot, look);
             }
             // Only a call that is decided brings the state itself up to date.
             copy = S::read(place.kept(slot), Clone::clone);
-            rules.adopt::<S>(&mut copy, version, Times { now, latest: place.guarded.latest });
+            rules.adopt(&mut copy, from, tag, Times { now, latest: place.guarded.latest });
         }
-        look(&rules.limits, S::states(&mut copy, rules.limits.len()))
+        let limits = rules.limits(tag);
+        look(limits, S::states(&mut copy, limits.len()))
     }
 
     /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
@@ -283,8 +316,8 @@ impl<S: Shape> Store<S> {
         act: impl Act<S, R>,
     ) -> Result<R, Full> {
         let Some(slot) = place.find(key) else { return self.on_new(place, key, now, act) };
-        place.bring_up_to_date(slot, now);
-        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        place.bring_up_to_date(slot, key, now, &self.vacant);
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
         let done = place.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
         Ledger::put(&mut place.guarded.ledger, key, receipts);
         // What was given back may have made it recover sooner.
@@ -301,12 +334,13 @@ impl<S: Shape> Store<S> {
         act: impl Act<S, R>,
     ) -> Result<R, Full> {
         place.guarded.latest = now.max(place.guarded.latest);
-        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
         // Nearly always there are none: then there is nothing to copy.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
         let rules = &place.guarded.rules;
-        let done = act(&rules.limits, S::states(&mut state, rules.limits.len()), &mut receipts);
+        let limits = rules.limits(rules.tag_for(key));
+        let done = act(limits, S::states(&mut state, limits.len()), &mut receipts);
         let room = if S::is_unseen(&state) { None } else { Some(place.find_room(key, now, self, &[])) };
         if let Some(Err(full)) = room {
             Ledger::put(&mut place.guarded.ledger, key, before.unwrap_or_default());
@@ -333,22 +367,12 @@ impl<S: Shape> Store<S> {
         self.lock(self.place_of(key)).find(key).is_some()
     }
 
-    /// Changes the limits: every key keeps what it has used, and meets them with its next call.
-    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
-        let mut current = self.current.lock();
-        let rules = Arc::new(current.changed(limits, any));
-        for place in 0..self.places.len() {
-            let mut place = self.lock(place);
-            if current.is_last() {
-                place.start_versions_again();
-            }
-            let guarded = &mut place.guarded;
-            guarded.rules = Arc::clone(&rules);
-            guarded.none_recovers_before = Time::EPOCH;
-            // What receipts hold is written in the old numbers.
-            Ledger::void_all(&mut guarded.ledger, &self.vacant.receipts);
-        }
-        *current = rules;
+    /// Reads what deciding on a key will read first. Of several keys all are touched before the first is decided on, so
+    /// that their waits for memory overlap.
+    #[inline]
+    pub(crate) fn touch(&self, key: Fingerprint) {
+        let place = self.place_of(key);
+        std::hint::black_box((self.tables.of(place).touch(key), self.places[place].0.touch()));
     }
 
     /// How many keys are held, those that have recovered and not yet made room included.
@@ -391,20 +415,41 @@ impl<S: Shape> Store<S> {
     }
 }
 
+/// A store of one limiter.
+impl<S: Shape<Rules = Rules<<S as Shape>::Limit>>> Store<S> {
+    /// Changes the limits: every key keeps what it has used, and meets them with its next call.
+    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
+        let mut current = self.current.lock();
+        let rules = Arc::new(current.changed(limits, any));
+        for place in 0..self.places.len() {
+            let mut place = self.lock(place);
+            if current.is_last() {
+                place.start_versions_again(current.version());
+            }
+            let guarded = &mut place.guarded;
+            guarded.rules = Arc::clone(&rules);
+            guarded.none_recovers_before = Time::EPOCH;
+            // What receipts hold is written in the old numbers.
+            Ledger::void_all(&mut guarded.ledger, &self.vacant.receipts);
+        }
+        *current = rules;
+    }
+}
+
 /// What can be done with a key.
 pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R {}
 
 impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
 
 impl<S: Shape> Place<S> {
-    fn several(number: usize, rules: &Arc<Rules<S::Limit>>) -> Result<Box<[Place<S>]>, NoMemory> {
+    fn several(number: usize, rules: &Arc<S::Rules>) -> Result<Box<[Place<S>]>, NoMemory> {
         let mut places = Vec::new();
         places.try_reserve_exact(number).map_err(|_| NoMemory)?;
         places.extend((0..number).map(|_| Place::new(rules)));
         Ok(places.into_boxed_slice())
     }
 
-    fn new(rules: &Arc<Rules<S::Limit>>) -> Place<S> {
+    fn new(rules: &Arc<S::Rules>) -> Place<S> {
         Place(Lock::new(Guarded {
             rules: Arc::clone(rules),
             latest: Time::EPOCH,
@@ -422,25 +467,10 @@ impl<S: Shape> Locked<'_, S> {
     #[inline]
     fn on_slot<R>(&mut self, slot: usize, act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R) -> R {
         let Guarded { rules, aside, .. } = &mut *self.guarded;
-        let kept = Kept { words: self.table.slot(slot).state, aside, slot };
-        S::update(kept, |state| act(&rules.limits, S::states(state, rules.limits.len())))
-    }
-
-    /// The whole check of a key that is held: allowed, denied or free of cost.
-    #[inline(never)]
-    fn check_slot(&mut self, slot: usize, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        self.bring_up_to_date(slot, now);
-        let Guarded { rules, ledger, counts, aside, .. } = &mut *self.guarded;
-        let kept = Kept { words: self.table.slot(slot).state, aside, slot };
-        let decision = S::check_in_full(kept, &rules.limits, now, cost);
-        counts.decided(&decision);
-        if let Some(ledger) = ledger
-            && decision.allowed()
-            && cost > 0
-        {
-            ledger.charged(key, now);
-        }
-        decision
+        let found = self.table.slot(slot);
+        let limits = rules.limits(found.tag());
+        let kept = Kept { words: found.state, aside, slot };
+        S::update(kept, |state| act(limits, S::states(state, limits.len())))
     }
 
     /// The slot that holds the key.
@@ -449,9 +479,9 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     /// Writes a key into a slot that is free. Its state is the caller's to write.
-    fn put(&mut self, slot: usize, key: Fingerprint, version: u8) {
+    fn put(&mut self, slot: usize, key: Fingerprint, tag: u16) {
         self.guarded.strays.note(slot, key);
-        self.table.put(slot, key, version);
+        self.table.put(slot, key, tag);
     }
 
     /// The state of a slot.
@@ -460,9 +490,10 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     /// The answer to a call that found no room.
-    fn denial(&mut self, full: Full) -> Decision {
+    fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
         self.guarded.counts.no_room += 1;
-        full.denial(&self.guarded.rules.limits)
+        let rules = &self.guarded.rules;
+        full.denial(rules.limits(rules.tag_for(key)))
     }
 
     /// Frees a slot.
@@ -474,31 +505,36 @@ impl<S: Shape> Locked<'_, S> {
     /// Whether a slot's state was written by limits that have changed since.
     #[inline]
     fn is_old(&self, slot: usize) -> bool {
-        self.table.slot(slot).version() != self.guarded.rules.version()
+        self.guarded.rules.is_old(self.table.slot(slot).tag())
     }
 
-    /// Lets the current limits read what older ones have left in a slot.
+    /// Lets the limits that are to judge the key read what others have left in its slot. Receipts of theirs are void, as
+    /// they are written in other numbers.
     #[inline]
-    fn bring_up_to_date(&mut self, slot: usize, now: Time) {
+    fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
-        if self.is_old(slot) {
-            self.adopt(slot, now);
+        let tag = self.guarded.rules.tag_for(key);
+        if self.table.slot(slot).tag() != tag {
+            Ledger::void(&mut self.guarded.ledger, key, &vacant.receipts);
+            self.adopt(slot, tag, now);
         }
     }
 
     #[cold]
-    fn adopt(&mut self, slot: usize, now: Time) {
-        let (times, version) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).version());
+    fn adopt(&mut self, slot: usize, tag: u16, now: Time) {
+        let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
         let rules = Arc::clone(&self.guarded.rules);
-        S::update(self.kept(slot), |state| rules.adopt::<S>(state, version, times));
-        self.table.slot(slot).set_version(rules.version());
+        S::update(self.kept(slot), |state| rules.adopt(state, from, tag, times));
+        self.table.slot(slot).set_tag(tag);
+        // Under other limits it may recover sooner.
+        self.guarded.none_recovers_before = Time::EPOCH;
     }
 
     /// Brings all states to the last version there can be, and counts that as version 0.
-    fn start_versions_again(&mut self) {
+    fn start_versions_again(&mut self, last: u16) {
         for slot in self.table.held() {
-            self.bring_up_to_date(slot, self.guarded.latest);
-            self.table.slot(slot).set_version(0);
+            self.adopt(slot, last, self.guarded.latest);
+            self.table.slot(slot).set_tag(0);
         }
     }
 }

@@ -49,6 +49,12 @@ mod lock {
             }
         }
 
+        /// Reads the lock, so that it is in the cache when it is taken.
+        #[inline]
+        pub(crate) fn touch(&self) -> bool {
+            self.0.is_locked()
+        }
+
         #[cold]
         fn wait(&self) -> Guard<'_, T> {
             let mut tries = 0_u32;
@@ -85,6 +91,11 @@ mod lock {
 
         pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock().ok()
+        }
+
+        /// There is no cache here.
+        pub(crate) fn touch(&self) -> bool {
+            false
         }
 
         pub(crate) fn lock(&self) -> Guard<'_, T> {

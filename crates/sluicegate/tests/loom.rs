@@ -11,7 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use loom::thread;
-use sluicegate::{Limiter, ManualClock, OnFull, check_all};
+use sluicegate::{Limiter, ManualClock, OnFull, SharedStore, check_all};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize) -> Limiter {
@@ -94,6 +94,26 @@ fn versions_start_again_under_one_lock() {
         }
         assert!(other.join().unwrap());
         assert_eq!(limiter.check("k").remaining(), 56);
+    });
+}
+
+/// The numbers of limits that nobody needs are given out again while a key calls: it is judged by its own limit throughout.
+#[test]
+fn a_limit_that_is_needed_keeps_its_number() {
+    loom::model(|| {
+        let clock = ManualClock::default();
+        let store = SharedStore::builder().clock(clock).max_keys(3).build().unwrap();
+        let limiter = |limit: &str, scope: u32| Limiter::builder(limit).in_store(&store, scope).build();
+        let kept = limiter("fixed-window 5/h", 0).unwrap();
+        let other = kept.clone();
+        let other = thread::spawn(move || other.check_cost("k", 2).remaining());
+        // Four numbers, all but one of which are free again when the fifth limit comes.
+        for scope in 1..=4 {
+            let brief = limiter(&format!("fixed-window {}/h", 10 + scope), scope).unwrap();
+            assert_eq!(brief.peek("k", 0).remaining(), 10 + scope);
+        }
+        assert_eq!(other.join().unwrap(), 3);
+        assert_eq!(kept.check("k").remaining(), 2);
     });
 }
 

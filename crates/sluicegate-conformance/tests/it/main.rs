@@ -8,4 +8,5 @@ mod library;
 mod properties;
 mod receipts;
 mod several;
+mod shared;
 mod vectors;

@@ -6,11 +6,12 @@ use super::observe::Observer;
 use super::{Inner, Limiter};
 use crate::clock::{AnyClock, Clock};
 use crate::gate::Gate;
-use crate::key::Seeds;
+use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
-use crate::store::{NoMemory, OnFull, Size};
+use crate::shared::{Kind, SharedStore};
+use crate::store::{NoMemory, OnFull, Rereads, Size};
+use sluicegate_core::Time;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
@@ -47,6 +48,15 @@ pub struct Builder {
     on_full: OnFull,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
+    start: Option<Time>,
+    shared: Option<Shared>,
+}
+
+/// A store of others, and the scope there.
+struct Shared {
+    store: SharedStore,
+    scope: Box<dyn Key>,
+    kind: Kind,
 }
 
 impl Builder {
@@ -58,6 +68,8 @@ impl Builder {
             on_full: OnFull::default(),
             clock: AnyClock::System,
             observer: None,
+            start: None,
+            shared: None,
         }
     }
 
@@ -96,9 +108,41 @@ impl Builder {
         self
     }
 
+    /// When the limiter is taken to have been made, for limits that count from then: `initial` without `start`. Now, unless
+    /// said.
+    pub fn start(mut self, start: Time) -> Builder {
+        self.start = Some(start);
+        self
+    }
+
     /// Is told of every decision.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Builder {
         self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `on_full` and
+    /// clock are used, not the ones said here.
+    pub fn in_store(mut self, store: &SharedStore, scope: impl Key + 'static) -> Builder {
+        self.shared = Some(Shared { store: store.clone(), scope: Box::new(scope), kind: Kind::default() });
+        self
+    }
+
+    /// A key that other limits of the same scope have charged keeps the time until it is full, instead of the tokens that it
+    /// has used: how redis-cell takes new numbers for a key. For buckets in a shared store.
+    pub fn keeps_time(mut self) -> Builder {
+        if let Some(shared) = &mut self.shared {
+            shared.kind.rereads = Rereads::Time;
+        }
+        self
+    }
+
+    /// For limits that callers make up: in a shared store they leave a quarter of the room for limits to those that are not, so
+    /// that callers cannot take all of it.
+    pub fn made_up_by_callers(mut self) -> Builder {
+        if let Some(shared) = &mut self.shared {
+            shared.kind.by_callers = true;
+        }
         self
     }
 
@@ -109,41 +153,50 @@ impl Builder {
     /// so many keys.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
+        if let Some(Shared { store, scope, kind }) = self.shared {
+            let place = store.place(&*scope, &limits, kind, self.start)?;
+            return Ok(Limiter::in_place(place, store, limits, kind, self.observer));
+        }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
-        let start = self.clock.now();
+        let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let inner = Inner {
             engine: Engine::new(&limits, start, size)
                 .map_err(|NoMemory| BuildError::NoMemory { max_keys })?,
-            seeds: Seeds::random(),
+            seeds: Arc::new(Seeds::random()),
             clock: self.clock,
             observer: self.observer,
             start,
             limits: Mutex::new(limits.into()),
-            next_receipt: AtomicU64::new(0),
+            next_receipt: Arc::default(),
+            seal: Arc::default(),
+            scope: None,
         };
         Ok(Limiter { inner: Arc::new(inner) })
     }
 
-    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever `max_keys` says.
+    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever `max_keys` says, in a
+    /// store of its own.
     ///
     /// # Errors
     /// As [`Builder::build`].
-    pub fn build_gate(self) -> Result<Gate, BuildError> {
+    pub fn build_gate(mut self) -> Result<Gate, BuildError> {
+        self.shared = None;
         Ok(Gate::of(self.max_keys(1).build()?))
     }
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Builder { limits, max_keys, max_receipts, on_full, clock, observer: _ } = self;
+        let Builder { limits, max_keys, max_receipts, on_full, clock, observer: _, start, shared: _ } = self;
         f.debug_struct("Builder")
             .field("limits", limits)
             .field("max_keys", max_keys)
             .field("max_receipts", max_receipts)
             .field("on_full", on_full)
             .field("clock", clock)
+            .field("start", start)
             .finish_non_exhaustive()
     }
 }
@@ -228,13 +281,18 @@ where
 }
 
 /// Limits that go together.
-pub(super) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
+pub(crate) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
     let limits = limits?;
     ListError::check(&limits)?;
     Ok(limits)
 }
 
-fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<usize, BuildError> {
+pub(crate) fn within(
+    name: &'static str,
+    value: usize,
+    least: usize,
+    most: usize,
+) -> Result<usize, BuildError> {
     if (least..=most).contains(&value) {
         Ok(value)
     } else {

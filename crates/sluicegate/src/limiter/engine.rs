@@ -2,7 +2,7 @@
 
 use super::error::ChangeError;
 use crate::limit::Limit;
-use crate::store::{AnyStore, Lists, Logs, NoMemory, One, Rules, Shape, Size, Store};
+use crate::store::{AnyStore, Lists, Logs, Mixed, NoMemory, One, Rules, Shape, Size, Store};
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -22,6 +22,8 @@ pub(super) enum Engine {
     SlidingWindow(Store<One<SlidingWindow>>),
     SlidingLog(Store<Logs>),
     List(Store<Lists>),
+    /// In a store that others use too.
+    Shared(Arc<Store<Mixed>>),
 }
 
 /// Does the same with the store of any shape.
@@ -36,6 +38,7 @@ macro_rules! on_store {
             $crate::limiter::engine::Engine::SlidingWindow($store) => $act,
             $crate::limiter::engine::Engine::SlidingLog($store) => $act,
             $crate::limiter::engine::Engine::List($store) => $act,
+            $crate::limiter::engine::Engine::Shared($store) => $act,
         }
     };
 }
@@ -63,29 +66,47 @@ impl Engine {
         })
     }
 
+    /// Changes the limits of a store that is the limiter's own.
     pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
         let made = made(limits, start);
         if matches!(self, Engine::List(_)) != (made.len() > 1) {
             return Err(ChangeError::AnotherKind);
         }
-        on_store!(self, store => change(store, made))
+        match self {
+            Engine::TokenBucket(store) => change(store, made),
+            Engine::LeakyBucket(store) => change(store, made),
+            Engine::MinInterval(store) => change(store, made),
+            Engine::Pacer(store) => change(store, made),
+            Engine::FixedWindow(store) => change(store, made),
+            Engine::SlidingWindow(store) => change(store, made),
+            Engine::SlidingLog(store) => change(store, made),
+            Engine::List(store) => change(store, made),
+            // There a limiter changes its tag.
+            Engine::Shared(_) => Err(ChangeError::AnotherKind),
+        }
     }
 
     pub(super) fn any(&self) -> &dyn AnyStore {
-        on_store!(self, store => store)
+        on_store!(self, store => store.as_any())
     }
 }
 
-fn made(limits: &[Limit], start: Time) -> Arc<[AnyLimit]> {
+pub(crate) fn made(limits: &[Limit], start: Time) -> Arc<[AnyLimit]> {
     limits.iter().map(|limit| limit.made_at(start)).collect()
 }
 
-fn store<S: Shape>(made: Arc<[AnyLimit]>, size: Size) -> Result<Store<S>, NoMemory> {
+fn store<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+    made: Arc<[AnyLimit]>,
+    size: Size,
+) -> Result<Store<S>, NoMemory> {
     // All of them: the caller has looked.
     Store::new(Rules::new(made.iter().filter_map(S::limit).collect(), made), size)
 }
 
-fn change<S: Shape>(store: &Store<S>, made: Arc<[AnyLimit]>) -> Result<(), ChangeError> {
+fn change<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+    store: &Store<S>,
+    made: Arc<[AnyLimit]>,
+) -> Result<(), ChangeError> {
     let limits: Option<Box<[S::Limit]>> = made.iter().map(S::limit).collect();
     store.change(limits.ok_or(ChangeError::AnotherKind)?, made);
     Ok(())

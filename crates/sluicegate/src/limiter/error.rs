@@ -31,6 +31,11 @@ pub enum BuildError {
         /// How many.
         max_keys: usize,
     },
+    /// A shared store knows as many different limits as it can, and all are in use.
+    TooManyLimits {
+        /// How many.
+        most: usize,
+    },
 }
 
 /// Why a limiter's limits cannot be changed to others.
@@ -75,6 +80,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::NoMemory { max_keys } => {
                 write!(f, "the system gives no memory for {max_keys} keys; use a smaller max_keys")
+            }
+            BuildError::TooManyLimits { most } => {
+                write!(f, "{most} different limits are in use already; give callers fewer to choose from")
             }
         }
     }

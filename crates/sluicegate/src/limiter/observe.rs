@@ -25,7 +25,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(super) fn of(counts: Counts, keys: usize, max_keys: usize) -> Stats {
+    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize) -> Stats {
         let Counts { allowed, denied, evicted, no_room } = counts;
         Stats { allowed, denied, evicted, no_room, keys, max_keys }
     }

@@ -4,6 +4,8 @@ use super::Limiter;
 use super::engine::on_store;
 use super::error::ReserveError;
 use crate::key::{Fingerprint, Key};
+use crate::seal::Seal;
+use crate::store::{Shape, Store};
 use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -28,6 +30,13 @@ pub struct Reservation {
 /// It is remembered until its cost no longer counts, and for an hour at least.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Receipt {
+    /// What it says is the business of the limiter that gave it.
+    sealed: [u64; 3],
+}
+
+/// What a receipt says.
+#[derive(Clone, Copy)]
+struct Open {
     key: Fingerprint,
     name: Name,
 }
@@ -68,8 +77,9 @@ impl Limiter {
         now: Time,
     ) -> Result<Reservation, ReserveError> {
         let key = self.fingerprint(key);
-        let receipt = Receipt { key, name: self.next_receipt() };
-        let ask = Ask { cost, max_wait, receipt: receipt.name };
+        let open = Open { key, name: self.next_receipt() };
+        let receipt = open.sealed(&self.inner.seal);
+        let ask = Ask { cost, max_wait, receipt: open.name };
         let decision = on_store!(&self.inner.engine, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before anybody is told of it, so that the receipt is not lost if the observer panics.
@@ -86,10 +96,7 @@ impl Limiter {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
-        let Receipt { key, name } = receipt;
-        on_store!(&self.inner.engine, store => {
-            store.close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name))
-        })
+        on_store!(&self.inner.engine, store => receipt.cancel_in(store, &self.inner.seal, now))
     }
 
     /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
@@ -100,15 +107,12 @@ impl Limiter {
 
     /// Settles at a time.
     pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
-        let Receipt { key, name } = receipt;
-        on_store!(&self.inner.engine, store => {
-            store.close(key, now, name, |limits, states, receipts| receipts.settle(limits, states, now, name, used))
-        })
+        on_store!(&self.inner.engine, store => receipt.settle_in(store, &self.inner.seal, used, now))
     }
 
     /// Forgets a receipt; its charge stays.
     fn forget(&self, receipt: Receipt) {
-        let Receipt { key, name } = receipt;
+        let Open { key, name } = receipt.opened(&self.inner.seal);
         on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
     }
 
@@ -116,6 +120,36 @@ impl Limiter {
     fn next_receipt(&self) -> Name {
         let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
         Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
+    }
+}
+
+impl Receipt {
+    /// Gives back what still counts of the charge.
+    pub(crate) fn cancel_in<S: Shape>(self, store: &Store<S>, seal: &Seal, now: Time) -> bool {
+        let Open { key, name } = self.opened(seal);
+        store.close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name))
+    }
+
+    /// Says what was really used.
+    pub(crate) fn settle_in<S: Shape>(self, store: &Store<S>, seal: &Seal, used: u32, now: Time) -> bool {
+        let Open { key, name } = self.opened(seal);
+        store.close(key, now, name, |limits, states, receipts| {
+            receipts.settle(limits, states, now, name, used)
+        })
+    }
+}
+
+impl Open {
+    fn sealed(self, seal: &Seal) -> Receipt {
+        Receipt { sealed: seal.seal([self.key.high, self.key.low, self.name.0]) }
+    }
+}
+
+impl Receipt {
+    /// What it says; of a made-up one nonsense, that no store knows.
+    fn opened(self, seal: &Seal) -> Open {
+        let [high, low, name] = seal.unseal(self.sealed);
+        Open { key: Fingerprint { high, low }, name: Name(name) }
     }
 }
 
@@ -184,7 +218,8 @@ const TEXT_LEN: usize = 48;
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:016x}{:016x}", self.key.high, self.key.low, self.name.0)
+        let [first, second, third] = self.sealed;
+        write!(f, "{first:016x}{second:016x}{third:016x}")
     }
 }
 
@@ -209,6 +244,6 @@ impl FromStr for Receipt {
             return Err(BadReceipt);
         }
         let number = |from: usize| u64::from_str_radix(&text[from..from + 16], 16).map_err(|_| BadReceipt);
-        Ok(Receipt { key: Fingerprint::new(number(0)?, number(16)?), name: Name(number(32)?) })
+        Ok(Receipt { sealed: [number(0)?, number(16)?, number(32)?] })
     }
 }

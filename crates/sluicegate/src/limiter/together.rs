@@ -60,18 +60,37 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherError> {
-    if calls.len() > CALLS_MAX {
-        return Err(TogetherError::TooMany(calls.len()));
-    }
-    let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
-    let decided = store::check_all(&in_stores, now);
-    let decision = decided.map_err(|refused| {
-        let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
-        let limits = named.map(|(_, call)| call.limiter.limits().iter().map(Limit::to_string).collect());
-        TogetherError::CountsDenied(limits.unwrap_or_default())
-    })?;
+    let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now))?;
     for call in calls {
         call.limiter.observe(&decision);
     }
     Ok(decision)
+}
+
+/// The same, with an answer for each call beside the one for all: how its key stands after the charge if all were allowed,
+/// or else whether the call would be allowed by itself.
+///
+/// # Errors
+/// As [`check_all`].
+pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), TogetherError> {
+    let (decision, each) = in_stores(calls, |in_stores| store::check_all_each(in_stores, now))?;
+    for call in calls {
+        call.limiter.observe(&decision);
+    }
+    Ok((decision, each))
+}
+
+fn in_stores<'a, R>(
+    calls: &[Call<'a>],
+    decide: impl FnOnce(&[store::Call<'a>]) -> Result<R, store::Call<'a>>,
+) -> Result<R, TogetherError> {
+    if calls.len() > CALLS_MAX {
+        return Err(TogetherError::TooMany(calls.len()));
+    }
+    let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
+    decide(&in_stores).map_err(|refused| {
+        let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
+        let limits = named.map(|(_, call)| call.limiter.limits().iter().map(Limit::to_string).collect());
+        TogetherError::CountsDenied(limits.unwrap_or_default())
+    })
 }

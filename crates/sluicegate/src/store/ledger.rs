@@ -5,8 +5,8 @@
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
-use sluicegate_core::Time;
 use sluicegate_core::receipts::Receipts;
+use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 
 /// Receipts are looked through for forgotten ones when there are this many, and then whenever they have doubled: the
@@ -14,32 +14,58 @@ use std::collections::HashMap;
 const SWEEP_AT: usize = 64;
 
 pub(super) struct Ledger {
-    keys: HashMap<Fingerprint, Receipts>,
+    /// By the key, whichever limits are to judge it.
+    keys: HashMap<Fingerprint, Kept>,
     open: usize,
     sweep_at: usize,
+    /// Before this all are too young to be forgotten, so nobody needs to look.
+    none_is_old_before: Time,
+}
+
+/// The receipts of a key, in the numbers of the limits of a tag.
+struct Kept {
+    tag: u16,
+    receipts: Receipts,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Ledger { keys: HashMap::new(), open: 0, sweep_at: SWEEP_AT }
+        Ledger { keys: HashMap::new(), open: 0, sweep_at: SWEEP_AT, none_is_old_before: Time::EPOCH }
     }
 }
 
 impl Ledger {
     /// Notes that a key was charged outside of a reservation.
     pub(super) fn charged(&mut self, key: Fingerprint, now: Time) {
-        if let Some(receipts) = self.keys.get_mut(&key) {
-            receipts.charged(now);
+        if let Some(kept) = self.keys.get_mut(&key.with_tag(0)) {
+            kept.receipts.charged(now);
         }
     }
 
-    /// Takes the receipts of a key out, to be handed back with [`Ledger::put`].
+    /// Whether the key has open receipts in the numbers of the limits that are to judge it.
+    pub(super) fn knows(&self, key: Fingerprint) -> bool {
+        self.keys.get(&key.with_tag(0)).is_some_and(|kept| kept.tag == key.tag())
+    }
+
+    /// The tags of limits that receipts need.
+    pub(super) fn tags(&self) -> impl Iterator<Item = u16> {
+        self.keys.values().map(|kept| kept.tag)
+    }
+
+    /// Takes the receipts of a key out, to be handed back with [`Ledger::put`]. Those in the numbers of other limits than are to
+    /// judge the key are void.
     #[inline]
-    pub(super) fn take(ledger: &mut Option<Box<Ledger>>, key: Fingerprint) -> Receipts {
+    pub(super) fn take(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, vacant: &AtomicUsize) -> Receipts {
         let Some(open) = ledger else { return Receipts::default() };
-        let receipts = open.keys.remove(&key).unwrap_or_default();
+        let Some(Kept { tag, receipts }) = open.keys.remove(&key.with_tag(0)) else {
+            return Receipts::default();
+        };
         open.open -= receipts.len();
-        receipts
+        if tag == key.tag() {
+            return receipts;
+        }
+        vacant.fetch_add(receipts.len(), Ordering::Relaxed);
+        Receipts::default()
     }
 
     /// Keeps the receipts of a key, if there are any.
@@ -48,7 +74,7 @@ impl Ledger {
         if !receipts.is_empty() {
             let open = ledger.get_or_insert_default();
             open.open += receipts.len();
-            open.keys.insert(key, receipts);
+            open.keys.insert(key.with_tag(0), Kept { tag: key.tag(), receipts });
         } else if ledger.as_ref().is_some_and(|open| open.keys.is_empty()) {
             *ledger = None;
         }
@@ -57,10 +83,13 @@ impl Ledger {
     /// Forgets the receipts of a key, and makes room for others. The key's charges stay.
     #[inline]
     pub(super) fn void(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, vacant: &AtomicUsize) {
-        if ledger.is_some() {
-            let void = Ledger::take(ledger, key);
-            vacant.fetch_add(void.len(), Ordering::Relaxed);
-            Ledger::put(ledger, key, Receipts::default());
+        let Some(open) = ledger else { return };
+        if let Some(void) = open.keys.remove(&key.with_tag(0)) {
+            open.open -= void.receipts.len();
+            vacant.fetch_add(void.receipts.len(), Ordering::Relaxed);
+        }
+        if open.keys.is_empty() {
+            *ledger = None;
         }
     }
 
@@ -76,20 +105,28 @@ impl Ledger {
         self.open >= self.sweep_at
     }
 
-    /// Goes through the receipts of every key; `keep` drops those that nobody can want any more.
+    /// Goes through the receipts of every key, if some may be as old as `remembered`; `keep` drops those that nobody can
+    /// want any more.
     pub(super) fn sweep(
         ledger: &mut Option<Box<Ledger>>,
         vacant: &AtomicUsize,
+        now: Time,
+        remembered: Span,
         mut keep: impl FnMut(Fingerprint, &mut Receipts),
     ) {
         let Some(swept) = ledger else { return };
+        if now < swept.none_is_old_before {
+            return;
+        }
         let before = swept.open;
-        swept.keys.retain(|key, receipts| {
-            keep(*key, receipts);
-            !receipts.is_empty()
+        swept.keys.retain(|key, kept| {
+            keep(key.with_tag(kept.tag), &mut kept.receipts);
+            !kept.receipts.is_empty()
         });
-        swept.open = swept.keys.values().map(Receipts::len).sum();
+        swept.open = swept.keys.values().map(|kept| kept.receipts.len()).sum();
         swept.sweep_at = SWEEP_AT.max(2 * swept.open);
+        let oldest = swept.keys.values().filter_map(|kept| kept.receipts.oldest()).min();
+        swept.none_is_old_before = oldest.unwrap_or(now).after(remembered);
         vacant.fetch_add(before - swept.open, Ordering::Relaxed);
         if swept.keys.is_empty() {
             *ledger = None;

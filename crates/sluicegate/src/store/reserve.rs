@@ -4,23 +4,24 @@
 //! key's. One is forgotten when nobody can want it any more: an hour old at least, and its cost no longer counts.
 
 use super::ledger::Ledger;
+use super::rules::Rulings as _;
 use super::shape::{Kept, Shape};
 use super::{Act, Guarded, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::receipts::{Ask, Receipt, Receipts};
 use sluicegate_core::verbs::NotOffered;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Span, Time};
 
 /// The most receipts that one key may have open: a cancel looks at each of them, a few microseconds at this many.
 pub(crate) const RECEIPTS_A_KEY_MAX: usize = 1_024;
 
-/// How long a receipt is remembered at least.
-const REMEMBERED_MICROS: u64 = 3_600_000_000;
+/// How long a receipt is remembered at least: an hour.
+const REMEMBERED: Span = Span::from_micros(3_600_000_000);
 
-/// When all receipts are in use, each further reservation looks for forgotten ones in this many places: well below a
-/// millisecond.
-const PLACES_A_SWEEP: usize = 4_096;
+/// When all receipts are in use, each further reservation looks for forgotten ones in this many places: some microseconds
+/// while none is old enough, well below a millisecond otherwise.
+const PLACES_A_SWEEP: usize = 64;
 
 /// Why nothing could be reserved. (A denial is an answer, not this.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +51,7 @@ impl<S: Shape> Store<S> {
             }
             receipts.reserve(limits, states, now, ask).map_err(NotReserved::NotOffered)
         });
-        let reserved = reserved.unwrap_or_else(|full| Ok(place.denial(full)));
+        let reserved = reserved.unwrap_or_else(|full| Ok(place.denial(full, key)));
         if let Ok(decision) = &reserved {
             place.guarded.counts.decided(decision);
         }
@@ -71,11 +72,19 @@ impl<S: Shape> Store<S> {
         receipt: Receipt,
         close: impl Act<S, bool>,
     ) -> bool {
-        let closed = self.on_key(key, now, |limits, states, receipts| {
+        let mut place = self.lock(self.place_of(key));
+        let is_open = place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.knows(key));
+        // Limits that have changed since do not understand the receipt.
+        let changed = |slot| place.table.slot(slot).tag() != place.guarded.rules.tag_for(key);
+        if !is_open || place.find(key).is_some_and(changed) {
+            return false;
+        }
+        let closed = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);
             (done, before - receipts.len())
         });
+        drop(place);
         let Ok((done, closed)) = closed else {
             // There is no room for the debt of a settlement. The receipt is used all the same.
             self.forget_receipt(key, receipt);
@@ -88,7 +97,7 @@ impl<S: Shape> Store<S> {
     /// Forgets a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut place = self.lock(self.place_of(key));
-        let mut receipts = Ledger::take(&mut place.guarded.ledger, key);
+        let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
         if receipts.forget(receipt) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
@@ -112,21 +121,24 @@ impl<S: Shape> Store<S> {
 
 impl<S: Shape> Locked<'_, S> {
     /// Forgets the receipts that nobody can want any more.
-    fn sweep_receipts(&mut self, now: Time, vacant: &Vacant) {
-        let made_before = Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED_MICROS));
+    pub(super) fn sweep_receipts(&mut self, now: Time, vacant: &Vacant) {
+        let made_before =
+            Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED.as_micros()));
         let (table, strays) = (self.table, self.guarded.strays);
         let Guarded { rules, ledger, aside, .. } = &mut *self.guarded;
-        Ledger::sweep(ledger, &vacant.receipts, |key, receipts| {
+        Ledger::sweep(ledger, &vacant.receipts, now, REMEMBERED, |key, receipts| {
+            let tag = rules.tag_for(key);
+            let limits = rules.limits(tag);
             let mut forget = |state: &mut S::State| {
-                let states = S::states(state, rules.limits.len());
-                receipts.forget_worthless(&rules.limits, states, now, made_before);
+                let states = S::states(state, limits.len());
+                receipts.forget_worthless(limits, states, now, made_before);
             };
             match table.find(key, strays) {
                 None => forget(&mut S::State::default()),
-                Some(slot) if table.slot(slot).version() == rules.version() => {
+                Some(slot) if table.slot(slot).tag() == tag => {
                     S::update(Kept { words: table.slot(slot).state, aside, slot }, forget);
                 }
-                // Another version's receipts are void with the key's next call.
+                // Receipts of other limits are void with the key's next call.
                 Some(_) => *receipts = Receipts::default(),
             }
         });

@@ -14,6 +14,7 @@
 //! and the one that recovers first makes room: only `OnFull::Deny` helps there.
 
 use super::ledger::Ledger;
+use super::rules::Rulings as _;
 use super::shape::{Kept, Shape};
 use super::table::{Bucket, buckets};
 use super::{Full, Guarded, Locked, Store, Vacant, claim};
@@ -161,7 +162,7 @@ impl<S: Shape> Locked<'_, S> {
     }
 
     fn move_key(&mut self, from: usize, to: usize) {
-        self.put(to, self.table.key(from), self.table.slot(from).version());
+        self.put(to, self.table.key(from), self.table.slot(from).tag());
         let state = S::update(self.kept(from), mem::take);
         S::update(self.kept(to), |free| *free = state);
         self.table.clear(from);
@@ -219,7 +220,7 @@ impl<S: Shape> Locked<'_, S> {
             }
             self.clear(slot);
         }
-        self.put(room.slot, key, self.guarded.rules.version());
+        self.put(room.slot, key, self.guarded.rules.tag_for(key));
         S::update(self.kept(room.slot), |empty| *empty = state);
         let recovers_in = self.debt(room.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
         self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
@@ -227,21 +228,21 @@ impl<S: Shape> Locked<'_, S> {
 
     /// How much a slot's key owes; nothing if it has recovered.
     #[inline]
-    fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
+    pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
         if self.is_old(slot) {
             return self.debt_by_new_limits(slot, now);
         }
-        let Guarded { rules, aside, .. } = &mut *self.guarded;
-        S::debt(Kept { words: self.table.slot(slot).state, aside, slot }, &rules.limits, now)
+        let (Guarded { rules, aside, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
+        S::debt(Kept { words: found.state, aside, slot }, rules.limits(found.tag()), now)
     }
 
     /// The same for a key that has not met the current limits: as if it met them now. It does so only with its next call.
     #[cold]
     fn debt_by_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        let (times, version) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).version());
+        let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
         let mut state = S::read(self.kept(slot), Clone::clone);
-        let rules = &self.guarded.rules;
-        rules.adopt::<S>(&mut state, version, times);
-        S::debt_of(&state, &rules.limits, now)
+        let (rules, tag) = (&self.guarded.rules, self.guarded.rules.tag_for(self.table.key(slot)));
+        rules.adopt(&mut state, from, tag, times);
+        S::debt_of(&state, rules.limits(tag), now)
     }
 }

@@ -1,5 +1,6 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
+use super::rules::{Rules, Rulings};
 use super::table::SLOTS;
 use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
 use sluicegate_core::fixed_window::FixedWindow;
@@ -26,6 +27,8 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     const STATE_WORDS: usize;
     /// What of all slots lies elsewhere, under the place's lock. Nothing at first.
     type Aside: Default + Send;
+    /// What its places know of limits.
+    type Rules: Rulings<Self>;
 
     /// The limit, if it is of this shape.
     fn limit(limit: &AnyLimit) -> Option<Self::Limit>;
@@ -98,7 +101,7 @@ pub(crate) struct Kept<'a, S: Shape> {
 
 impl<'a, S: Shape<Aside = Box<[T]>>, T: Default> Kept<'a, S> {
     /// What lies elsewhere of the slot. The first key of a place makes room for all of its slots.
-    fn aside(self) -> &'a mut T {
+    pub(super) fn aside(self) -> &'a mut T {
         if self.aside.is_empty() {
             *self.aside = (0..SLOTS).map(|_| T::default()).collect();
         }
@@ -136,14 +139,14 @@ pub(crate) struct Lists;
 
 /// A cell, in two words.
 #[inline]
-fn load(words: &[AtomicU64]) -> Cell {
+pub(super) fn load(words: &[AtomicU64]) -> Cell {
     let [at, rest] = words else { unreachable!("a cell has two words") };
     let [a, b] = halves(rest.load(Ordering::Relaxed));
     Cell { at: at.load(Ordering::Relaxed), a, b }
 }
 
 #[inline]
-fn store(words: &[AtomicU64], cell: Cell) {
+pub(super) fn store(words: &[AtomicU64], cell: Cell) {
     let [at, rest] = words else { unreachable!("a cell has two words") };
     at.store(cell.at, Ordering::Relaxed);
     rest.store(u64::from(cell.a) | u64::from(cell.b) << 32, Ordering::Relaxed);
@@ -160,6 +163,7 @@ impl<A: CellAlgorithm> Shape for One<A> {
     type State = Cell;
     const STATE_WORDS: usize = 2;
     type Aside = ();
+    type Rules = Rules<A>;
 
     fn limit(limit: &AnyLimit) -> Option<A> {
         match limit {
@@ -226,6 +230,7 @@ impl Shape for Logs {
     type State = Log;
     const STATE_WORDS: usize = 0;
     type Aside = Box<[Log]>;
+    type Rules = Rules<SlidingLog>;
 
     fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
         match limit {
@@ -283,6 +288,7 @@ impl Shape for Lists {
     type State = Box<[AnyState]>;
     const STATE_WORDS: usize = 0;
     type Aside = Box<[Box<[AnyState]>]>;
+    type Rules = Rules<AnyLimit>;
 
     fn limit(limit: &AnyLimit) -> Option<AnyLimit> {
         Some(limit.clone())

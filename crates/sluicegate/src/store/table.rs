@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! bucket  [slot][slot][slot][slot]                         two cache lines with slots of 32 bytes
-//! slot    [fingerprint and version | state]                all zeros when free
+//! slot    [fingerprint and tag | state]                all zeros when free
 //! ```
 //!
 //! ```text
@@ -26,7 +26,7 @@
 
 use super::NoMemory;
 use super::shape::Shape;
-use crate::key::{Fingerprint, VERSION_BITS};
+use crate::key::{Fingerprint, TAG_BITS, tag_of};
 use bytemuck::allocation::try_zeroed_slice_box;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub(super) struct Table<'a, S> {
 
 pub(super) struct Slot<'a> {
     high: &'a AtomicU64,
-    low_and_version: &'a AtomicU64,
+    low_and_tag: &'a AtomicU64,
     /// What of the key's state lies here.
     pub(super) state: &'a [AtomicU64],
 }
@@ -106,6 +106,12 @@ impl<'a, S: Shape> Table<'a, S> {
         find_in(home).or_else(|| if strays.are_of(home) { find_in(other) } else { None })
     }
 
+    /// Reads a word where the key is likely to be, so that it is in the cache when it is looked for.
+    #[inline]
+    pub(super) fn touch(self, key: Fingerprint) -> u64 {
+        self.slot(favourite(key)).high.load(Ordering::Relaxed)
+    }
+
     /// The slot that holds the key, if it is one of its favourites, as for most. They share a cache line.
     #[inline]
     pub(super) fn find_at_once(self, key: Fingerprint) -> Option<usize> {
@@ -139,29 +145,29 @@ impl<'a, S: Shape> Table<'a, S> {
     pub(super) fn slot(self, slot: usize) -> Slot<'a> {
         let from = slot * Tables::<S>::WORDS_A_SLOT;
         match &self.words[from..from + Tables::<S>::WORDS_A_SLOT] {
-            [high, low_and_version, state @ ..] => Slot { high, low_and_version, state },
+            [high, low_and_tag, state @ ..] => Slot { high, low_and_tag, state },
             _ => unreachable!("a slot has two words and more"),
         }
     }
 
     /// Writes a key into a slot that is free. Its state is the caller's to write.
-    pub(super) fn put(self, slot: usize, key: Fingerprint, version: u8) {
+    pub(super) fn put(self, slot: usize, key: Fingerprint, tag: u16) {
         self.slot(slot).high.store(key.high, Ordering::Relaxed);
-        self.slot(slot).low_and_version.store(key.low | u64::from(version), Ordering::Relaxed);
+        self.slot(slot).low_and_tag.store(key.with_tag(tag).low, Ordering::Relaxed);
     }
 
     /// Frees a slot. Its state is the caller's to clear.
     pub(super) fn clear(self, slot: usize) {
         self.slot(slot).high.store(0, Ordering::Relaxed);
-        self.slot(slot).low_and_version.store(0, Ordering::Relaxed);
+        self.slot(slot).low_and_tag.store(0, Ordering::Relaxed);
     }
 
     /// Whose slot this is.
     pub(super) fn key(self, slot: usize) -> Fingerprint {
-        let Slot { high, low_and_version, .. } = self.slot(slot);
+        let Slot { high, low_and_tag, .. } = self.slot(slot);
         Fingerprint {
             high: high.load(Ordering::Relaxed),
-            low: low_and_version.load(Ordering::Relaxed) & !VERSION_BITS,
+            low: low_and_tag.load(Ordering::Relaxed) & !TAG_BITS,
         }
     }
 
@@ -186,19 +192,19 @@ impl<'a, S: Shape> Table<'a, S> {
 impl Slot<'_> {
     #[inline]
     fn holds(&self, key: Fingerprint) -> bool {
-        let differs = self.low_and_version.load(Ordering::Relaxed) ^ key.low;
-        self.high.load(Ordering::Relaxed) == key.high && differs <= VERSION_BITS
+        let differs = self.low_and_tag.load(Ordering::Relaxed) ^ key.low;
+        self.high.load(Ordering::Relaxed) == key.high && differs <= TAG_BITS
     }
 
-    /// The version of the rules that wrote the state.
+    /// Which limits wrote the state.
     #[inline]
-    pub(super) fn version(&self) -> u8 {
-        self.low_and_version.load(Ordering::Relaxed).to_le_bytes()[0]
+    pub(super) fn tag(&self) -> u16 {
+        tag_of(self.low_and_tag.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set_version(&self, version: u8) {
-        let low = self.low_and_version.load(Ordering::Relaxed) & !VERSION_BITS;
-        self.low_and_version.store(low | u64::from(version), Ordering::Relaxed);
+    pub(super) fn set_tag(&self, tag: u16) {
+        let low = self.low_and_tag.load(Ordering::Relaxed) & !TAG_BITS;
+        self.low_and_tag.store(low | u64::from(tag), Ordering::Relaxed);
     }
 }
 

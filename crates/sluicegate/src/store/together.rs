@@ -5,6 +5,7 @@
 
 use super::ledger::Ledger;
 use super::room::{OnFull, Room};
+use super::rules::Rulings as _;
 use super::shape::Shape;
 use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
@@ -12,8 +13,8 @@ use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
 use sluicegate_core::several::{self, Part, peek_all};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
-use std::mem;
 use std::sync::Arc;
+use std::{mem, slice};
 
 /// One of the calls.
 #[derive(Clone, Copy)]
@@ -61,7 +62,7 @@ pub(crate) trait LockedAny {
     /// Counts the decision; if it was charged, receipts have to know.
     fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision);
 
-    fn denial(&mut self, full: Full) -> Decision;
+    fn denial(&mut self, full: Full, key: Fingerprint) -> Decision;
 }
 
 /// The states of a key, handed out.
@@ -83,7 +84,37 @@ impl Lent {
 /// # Errors
 /// When a call's limit counts denied calls: which call. Then none was decided on.
 pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, Call<'a>> {
-    let calls = merged(calls);
+    decide_all(&merged(calls), now, |_, _| ())
+}
+
+/// The same, and how each call stands: after the charge if all were allowed, or else whether it would be by itself.
+///
+/// # Errors
+/// As [`check_all`].
+pub(crate) fn check_all_each<'a>(
+    calls: &[Call<'a>],
+    now: Time,
+) -> Result<(Decision, Vec<Decision>), Call<'a>> {
+    let merged = merged(calls);
+    let mut each = Vec::with_capacity(merged.len());
+    let decision = decide_all(&merged, now, |decision, mut parts| {
+        if decision.allowed() {
+            // It is charged: what is left to tell is how the key stands.
+            for part in &mut parts {
+                part.cost = 0;
+            }
+        }
+        each.push(peek_all(&parts, now));
+    })?;
+    let place = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
+    Ok((decision, calls.iter().filter_map(|call| Some(each[place(call)?])).collect()))
+}
+
+fn decide_all<'a>(
+    calls: &[Call<'a>],
+    now: Time,
+    mut tell: impl FnMut(&Decision, Vec<Part<'_, AnyLimit>>),
+) -> Result<Decision, Call<'a>> {
     let mut order: Vec<(Whereabouts, &dyn AnyStore)> =
         calls.iter().map(|call| (call.whereabouts(), call.store)).collect();
     order.sort_by_key(|(whereabouts, _)| *whereabouts);
@@ -98,17 +129,20 @@ pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, C
 
     let mut lent: Vec<Lent> = calls.iter().map(|call| places[place_of(call)].lend(call.key, now)).collect();
     let counts_denied = lent.iter().position(Lent::counts_denied);
-    let peeked = peek_all(&parts(&calls, &mut lent), now);
+    let peeked = peek_all(&parts(calls, &mut lent), now);
     let decided = match counts_denied {
         Some(index) => Err(calls[index]),
         None if peeked.allowed() => {
-            let room = make_room(&calls, &mut lent, &mut places, &place_of, now);
-            Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(&calls, &mut lent), now)))
+            let room = make_room(calls, &mut lent, &mut places, &place_of, now);
+            Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(calls, &mut lent), now)))
         }
         None => Ok(peeked),
     };
-    for (call, lent) in calls.iter().zip(lent) {
+    for (call, mut lent) in calls.iter().zip(lent) {
         let place = &mut places[place_of(call)];
+        if let Ok(decision) = &decided {
+            tell(decision, parts(slice::from_ref(call), slice::from_mut(&mut lent)));
+        }
         if let Some(slot) = lent.slot {
             place.put_back(slot, lent.states);
         }
@@ -132,7 +166,7 @@ fn make_room(
         let place = place_of(call);
         let (store, needed) = (call.whereabouts().store, calls.iter().filter(|other| other.cost > 0));
         if needed.filter(|other| other.whereabouts().store == store).count() > places[place].max_keys() {
-            return Err(places[place].denial(Full(Span::MAX)));
+            return Err(places[place].denial(Full(Span::MAX), call.key));
         }
     }
     let mut made: Vec<usize> = Vec::new();
@@ -155,7 +189,7 @@ fn make_room(
                         places[place_of(&calls[index])].give_up(slot);
                     }
                 }
-                return Err(places[place].denial(full));
+                return Err(places[place].denial(full, calls[index].key));
             }
         }
     }
@@ -187,7 +221,7 @@ impl Call<'_> {
     }
 
     pub(crate) fn is_same_key(&self, other: &Call<'_>) -> bool {
-        self.key == other.key && self.whereabouts() == other.whereabouts()
+        self.key.is(other.key) && self.whereabouts() == other.whereabouts()
     }
 }
 
@@ -201,6 +235,13 @@ impl<S: Shape> AnyStore for Store<S> {
     }
 }
 
+impl<S: Shape> Store<S> {
+    /// As a store of any shape.
+    pub(crate) fn as_any(&self) -> &dyn AnyStore {
+        self
+    }
+}
+
 struct LockedPlace<'a, S: Shape> {
     store: &'a Store<S>,
     place: Locked<'a, S>,
@@ -211,10 +252,11 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         let place = &mut self.place;
         let slot = place.find(key);
         let state = slot.map_or_else(S::State::default, |slot| {
-            place.bring_up_to_date(slot, now);
+            place.bring_up_to_date(slot, key, now, &self.store.vacant);
             S::update(place.kept(slot), mem::take)
         });
-        let limits = Arc::clone(&place.guarded.rules.any);
+        let rules = &place.guarded.rules;
+        let limits = rules.any(rules.tag_for(key));
         Lent { states: S::lend(state, limits.len()), limits, slot }
     }
 
@@ -252,7 +294,7 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         }
     }
 
-    fn denial(&mut self, full: Full) -> Decision {
-        self.place.denial(full)
+    fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
+        self.place.denial(full, key)
     }
 }

@@ -9,5 +9,6 @@ mod grammar;
 mod limiter;
 mod mistakes;
 mod reserve;
+mod shared;
 mod threads;
 mod together;

@@ -1,0 +1,98 @@
+//! Limiters in a store that they share: the whole suite and every verb, while others use the same keys; and churn.
+
+use fastrand::Rng;
+use sluicegate::core::{Account, AnyLimit, Time};
+use sluicegate::{Limit, Limiter, ManualClock, SharedStore};
+use sluicegate_conformance::{Answer, InLibrary, Report, Subject, random, random_verbs, suite};
+use std::collections::HashMap;
+
+fn store(start: Time, max_keys: usize) -> SharedStore {
+    SharedStore::builder().clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap()
+}
+
+/// A limiter among others that are asked about the same keys.
+struct Among {
+    subject: InLibrary,
+    others: Vec<Limiter>,
+}
+
+impl Among {
+    fn new(limits: &[Limit], start: Time) -> Among {
+        let store = store(start, 1_000);
+        let other =
+            |(scope, limit): (u64, &str)| Limiter::builder(limit).in_store(&store, scope).build().unwrap();
+        let others = ["token-bucket 1/h burst=3", "sliding-log 4/h", "fixed-window 7/day", "sliding-log 4/h"];
+        Among {
+            others: (1..).zip(others).map(other).collect(),
+            subject: InLibrary::in_store(limits, &store, 0),
+        }
+    }
+}
+
+impl Subject for Among {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+        for other in &self.others {
+            let _ = other.check_at(key, cost % 3, at);
+        }
+        self.subject.check(at, key, cost)
+    }
+}
+
+#[test]
+fn a_limiter_in_a_shared_store_passes_the_suite() {
+    let report = suite(Among::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
+}
+
+#[test]
+fn every_verb_in_a_shared_store_agrees_with_the_model() {
+    let mut report = Report::default();
+    let in_store = |limits: &[Limit], start: Time| InLibrary::in_store(limits, &store(start, 64), 7);
+    if let Err(mismatch) = random_verbs(12, 40_000, false, in_store, &mut report) {
+        panic!("{mismatch}");
+    }
+    assert!(report.returned > 300 && report.indebted > 30, "{report:?}");
+}
+
+/// Many limits, and many more keys than there is room for. A key that is held answers as one that nobody ever forgot.
+#[test]
+fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
+    let (mut rng, start) = (Rng::with_seed(8), Time::from_micros(1_700_000_000_000_000).unwrap());
+    let (mut evicted, mut forgotten, mut denied) = (0, 0, 0);
+    for max_keys in [1, 10, 300, 1_000] {
+        let store = store(start, max_keys);
+        let rulings: Vec<(Vec<Limit>, Limiter, Vec<AnyLimit>)> = (0..12_u64)
+            .map(|scope| {
+                let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+                    Some(algorithm) => vec![random::small_limit(&mut rng, algorithm)],
+                    None => random::list(&mut rng),
+                };
+                let limiter = Limiter::builder(limits.as_slice()).in_store(&store, scope).build().unwrap();
+                let made = limits.iter().map(|limit| limit.made_at(start)).collect();
+                (limits, limiter, made)
+            })
+            .collect();
+        let mut accounts: HashMap<(usize, u64), Account<AnyLimit>> = HashMap::new();
+        let mut now = start;
+        for _ in 0..20_000 {
+            let scope = rng.usize(..rulings.len());
+            let (limits, limiter, made) = &rulings[scope];
+            let step = random::step(&mut rng, limits).min(86_400_000_000) / 64;
+            now = random::advance(&mut rng, now, step, false);
+            let key = if rng.bool() { rng.u64(..8) } else { rng.u64(..) };
+            let cost = random::cost(&mut rng, limits);
+            let account = accounts.entry((scope, key)).or_default();
+            if !limiter.holds(key) && !account.is_idle(made, now) {
+                *account = Account::default();
+                evicted += 1;
+            } else if !limiter.holds(key) && !account.is_idle(made, start) {
+                forgotten += 1;
+            }
+            let (expected, answered) = (account.check(made, now, cost), limiter.check_at(key, cost, now));
+            assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
+            denied += u64::from(!answered.allowed());
+        }
+        assert!(store.stats().keys <= max_keys);
+    }
+    assert!(evicted > 500 && forgotten > 500 && denied > 5_000, "{evicted} {forgotten} {denied}");
+}

@@ -1,0 +1,292 @@
+//! A store that many limiters share: bounded once, for all of them.
+//!
+//! ```text
+//! Limiter "api"   scope, tag ──┐
+//! Limiter "reply" scope, tag ──┼──▶ fingerprint of (scope, key), tag of the limits ──▶ one bounded store
+//! Limiter inline  scope, tag ──┘
+//! ```
+//!
+//! What a key has used belongs to (scope, key). The tag says which limits are to judge it: when a scope's limits change, the
+//! key's state is read by the new ones with its next call.
+
+use crate::clock::{AnyClock, Clock};
+use crate::key::{Fingerprint, Key, Seeds};
+use crate::limit::Limit;
+use crate::limiter::{
+    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Receipt,
+    Stats, made, within,
+};
+use crate::seal::Seal;
+use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store};
+use sluicegate_core::{Span, Time};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Room for the keys of many limiters, bounded once for all of them.
+///
+/// A limiter with a store of its own is a little faster. Share one when there are many limiters, when limits are made up
+/// while the program runs, or when what matters is the memory of all together:
+///
+/// ```
+/// use sluicegate::{Limiter, SharedStore};
+///
+/// let store = SharedStore::builder().max_keys(100_000).build()?;
+/// let reply = Limiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;
+/// let login = Limiter::builder("token-bucket 1/s burst=3").in_store(&store, "login").build()?;
+/// assert!(reply.check("Harry").allowed() && login.check("Harry").allowed());
+/// assert_eq!(store.stats().keys, 2);
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// What a key has used belongs to the scope that its limiter names and the key. Another limiter of the same scope goes on
+/// with it, under its own limits, as after [`Limiter::change`](crate::Limiter::change). Clones are the same store.
+#[derive(Clone)]
+pub struct SharedStore {
+    inner: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<Store<Mixed>>,
+    seeds: Arc<Seeds>,
+    next_receipt: Arc<AtomicU64>,
+    seal: Arc<Seal>,
+    clock: AnyClock,
+    tags: Mutex<Tags>,
+}
+
+/// Settings of a shared store. Made by [`SharedStore::builder`].
+#[must_use]
+pub struct SharedStoreBuilder {
+    max_keys: usize,
+    max_receipts: usize,
+    on_full: OnFull,
+    clock: AnyClock,
+}
+
+/// The tags that are given out.
+#[derive(Default)]
+struct Tags {
+    /// Who holds one. A tag that nobody but this list holds is free once no key needs it.
+    given: HashMap<Alike, Arc<Tag>>,
+    free: Vec<u16>,
+    /// Tags from here on were never given out.
+    next: u16,
+    /// Before this nobody looks again whether one can be taken back: looking takes some 100 ms in a store of a million keys.
+    look_again: Time,
+}
+
+/// Limits that callers make up leave a quarter of the tags to others.
+const BY_CALLERS_MAX: u16 = LIMITS_MAX / 4 * 3;
+
+/// How long to wait before looking again for tags that nobody needs.
+const LOOK_AGAIN_AFTER: Span = Span::from_micros(1_000_000);
+
+/// What kind of limiter asks for a place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct Kind {
+    pub(crate) rereads: Rereads,
+    /// Whether callers make its limits up.
+    pub(crate) by_callers: bool,
+}
+
+/// Limits that judge alike have one tag.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Alike {
+    limits: Vec<Limit>,
+    rereads: Rereads,
+    /// Of limits that count from a start; the epoch for others.
+    start: Time,
+}
+
+/// A tag that is in use.
+pub(crate) struct Tag(pub(crate) u16);
+
+/// What a limiter in a shared store knows of it.
+pub(crate) struct Place {
+    pub(crate) store: Arc<Store<Mixed>>,
+    pub(crate) seeds: Arc<Seeds>,
+    pub(crate) next_receipt: Arc<AtomicU64>,
+    pub(crate) seal: Arc<Seal>,
+    pub(crate) clock: AnyClock,
+    pub(crate) start: Time,
+    pub(crate) scope: Fingerprint,
+    pub(crate) tag: Arc<Tag>,
+}
+
+impl SharedStore {
+    /// A store with settings of your own.
+    pub fn builder() -> SharedStoreBuilder {
+        SharedStoreBuilder {
+            max_keys: MAX_KEYS_DEFAULT,
+            max_receipts: MAX_RECEIPTS_DEFAULT,
+            on_full: OnFull::default(),
+            clock: AnyClock::System,
+        }
+    }
+
+    /// What all its limiters have decided, and what it holds.
+    pub fn stats(&self) -> Stats {
+        let store = &self.inner.store;
+        Stats::of(store.counts(), store.keys(), store.max_keys())
+    }
+
+    /// Has what is known of a key of any of its limiters brought from memory: see [`Limiter::touch`](crate::Limiter::touch).
+    #[inline]
+    pub fn touch(&self, key: HashedKey) {
+        self.inner.store.touch(key.0);
+    }
+
+    /// Gives back what still counts of a reservation of any of its limiters. Whether that was anything.
+    pub fn cancel(&self, receipt: Receipt) -> bool {
+        self.cancel_at(receipt, self.inner.clock.now())
+    }
+
+    /// Cancels at a time.
+    pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
+        receipt.cancel_in(&self.inner.store, &self.inner.seal, now)
+    }
+
+    /// Says what a reservation of any of its limiters has really used: see [`Limiter::settle`](crate::Limiter::settle).
+    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+        self.settle_at(receipt, used, self.inner.clock.now())
+    }
+
+    /// Settles at a time.
+    pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
+        receipt.settle_in(&self.inner.store, &self.inner.seal, used, now)
+    }
+
+    /// A place for a limiter of this scope and these limits, which go together.
+    pub(crate) fn place(
+        &self,
+        scope: &dyn Key,
+        limits: &[Limit],
+        kind: Kind,
+        start: Option<Time>,
+    ) -> Result<Place, BuildError> {
+        let Shared { store, seeds, next_receipt, seal, clock, .. } = &*self.inner;
+        let start = start.unwrap_or_else(|| clock.now());
+        Ok(Place {
+            store: Arc::clone(store),
+            seeds: Arc::clone(seeds),
+            next_receipt: Arc::clone(next_receipt),
+            seal: Arc::clone(seal),
+            clock: clock.clone(),
+            start,
+            scope: seeds.fingerprint(scope),
+            tag: self.tag(limits, kind, start)?,
+        })
+    }
+
+    /// The tag of limits: the one they have, or a free one.
+    pub(crate) fn tag(&self, limits: &[Limit], kind: Kind, start: Time) -> Result<Arc<Tag>, BuildError> {
+        let Shared { store, tags, clock, .. } = &*self.inner;
+        let start = if limits.iter().any(Limit::counts_from_start) { start } else { Time::EPOCH };
+        let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let rereads = kind.rereads;
+        let alike = Alike { limits: limits.to_vec(), rereads, start };
+        if let Some(tag) = tags.given.get(&alike) {
+            return Ok(Arc::clone(tag));
+        }
+        let most = if kind.by_callers { BY_CALLERS_MAX } else { LIMITS_MAX };
+        let tag = tags.take(most, store, clock.now())?;
+        // The tag is free, so its entry is.
+        store.enter(tag, Entry { limits: made(limits, start), rereads });
+        let tag = Arc::new(Tag(tag));
+        tags.given.insert(alike, Arc::clone(&tag));
+        Ok(tag)
+    }
+}
+
+impl Tags {
+    /// A tag that is free, unless so many are given out.
+    fn take(&mut self, most: u16, store: &Store<Mixed>, now: Time) -> Result<u16, BuildError> {
+        let is_full = |tags: &Tags| tags.given.len() >= usize::from(most);
+        // A clock that has stepped back is no reason to wait for longer.
+        let may_look = now >= self.look_again || now.after(LOOK_AGAIN_AFTER) < self.look_again;
+        if is_full(self) && may_look {
+            self.take_back(store, now);
+        }
+        if is_full(self) {
+            return Err(BuildError::TooManyLimits { most: most.into() });
+        }
+        // Of all tags fewer are given out than there are, so there is one: free again, or new.
+        Ok(self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        }))
+    }
+
+    /// Takes back the tags that no limiter holds and no key or receipt needs. All of the store is looked at, so this is done
+    /// only when there is no tag left.
+    fn take_back(&mut self, store: &Store<Mixed>, now: Time) {
+        let held: Vec<u16> =
+            self.given.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
+        let stays = store.keep_limits(&held, now);
+        let free = &mut self.free;
+        self.given.retain(|_, tag| {
+            let kept = stays.contains(&tag.0);
+            if !kept {
+                free.push(tag.0);
+            }
+            kept
+        });
+        // Where much was found, looking was worth it, and will be again when that is used up.
+        let found_much = self.free.len() >= usize::from(LIMITS_MAX / 8);
+        self.look_again = if found_much { now } else { now.after(LOOK_AGAIN_AFTER) };
+    }
+}
+
+impl SharedStoreBuilder {
+    /// The most keys it holds: see [`Builder::max_keys`](crate::Builder::max_keys).
+    pub fn max_keys(mut self, max_keys: usize) -> SharedStoreBuilder {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// The most receipts that may be open at once.
+    pub fn max_receipts(mut self, max_receipts: usize) -> SharedStoreBuilder {
+        self.max_receipts = max_receipts;
+        self
+    }
+
+    /// What to do with a new key when it is full of keys that have not recovered.
+    pub fn on_full(mut self, on_full: OnFull) -> SharedStoreBuilder {
+        self.on_full = on_full;
+        self
+    }
+
+    /// A clock of your own, for all its limiters.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> SharedStoreBuilder {
+        self.clock = AnyClock::Other(Arc::new(clock));
+        self
+    }
+
+    /// Makes the store.
+    ///
+    /// # Errors
+    /// When a number is out of bounds, or the system has no memory for so many keys.
+    pub fn build(self) -> Result<SharedStore, BuildError> {
+        let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
+        let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
+        let size = Size { max_keys, max_receipts, on_full: self.on_full };
+        let store = Store::new(Book::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+        let inner = Shared {
+            store: Arc::new(store),
+            seeds: Arc::new(Seeds::random()),
+            next_receipt: Arc::default(),
+            seal: Arc::default(),
+            clock: self.clock,
+            tags: Mutex::default(),
+        };
+        Ok(SharedStore { inner: Arc::new(inner) })
+    }
+}
+
+impl fmt::Debug for SharedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedStore").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
