@@ -1,0 +1,344 @@
+//! All settings but the rules: the one list that the file, variables, flags, the example and the documentation are held to.
+
+use super::value::Given;
+use super::{Configuration, LogFormat, LogLevel};
+use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate::grammar::{self, Mistake, quoted};
+use sluicegate::{MAX_KEYS_MAX, MAX_RECEIPTS_MAX, OnFull};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One setting.
+pub struct Setting {
+    /// Its table in the file.
+    pub section: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// The variable that overrides it.
+    pub variable: &'static str,
+    /// The flag that overrides both, if there is one.
+    pub flag: Option<&'static str>,
+    /// Whether a change is taken up while the server runs.
+    pub live: bool,
+    kind: Kind,
+}
+
+type Field<T> = fn(&mut Configuration) -> &mut T;
+
+/// What a setting takes, and where it is kept.
+enum Kind {
+    Size(Field<usize>, RangeInclusive<u64>),
+    Cost(Field<u32>, RangeInclusive<u64>),
+    /// A number, or the word `auto`.
+    SizeOrAuto(Field<Option<usize>>, RangeInclusive<u64>),
+    Wait(Field<Duration>),
+    WaitOrOff(Field<Option<Duration>>),
+    YesNo(Field<bool>),
+    Address(Field<Option<String>>),
+    File(Field<Option<PathBuf>>),
+    Hosts(Field<Vec<String>>),
+    StoreUrl,
+    KeyPrefix(Field<String>),
+    Word(&'static [&'static str], fn(&mut Configuration, &str), fn(&Configuration) -> &'static str),
+}
+
+const fn setting(section: &'static str, name: &'static str, variable: &'static str, kind: Kind) -> Setting {
+    Setting { section, name, variable, flag: None, live: false, kind }
+}
+
+impl Setting {
+    const fn with_flag(mut self, flag: &'static str) -> Setting {
+        self.flag = Some(flag);
+        self
+    }
+
+    const fn live(mut self) -> Setting {
+        self.live = true;
+        self
+    }
+}
+
+const MIB: u64 = 1024 * 1024;
+
+/// All of them, in the order of the file.
+pub static SETTINGS: &[Setting] = &[
+    setting("server", "resp", "SLUICE_RESP", Kind::Address(|c| &mut c.resp)).with_flag("--resp"),
+    setting("server", "http", "SLUICE_HTTP", Kind::Address(|c| &mut c.http)).with_flag("--http"),
+    setting("server", "password_file", "SLUICE_PASSWORD_FILE", Kind::File(|c| &mut c.password_file))
+        .with_flag("--password-file"),
+    setting("server", "tls_cert", "SLUICE_TLS_CERT", Kind::File(|c| &mut c.tls_cert))
+        .with_flag("--tls-cert")
+        .live(),
+    setting("server", "tls_key", "SLUICE_TLS_KEY", Kind::File(|c| &mut c.tls_key))
+        .with_flag("--tls-key")
+        .live(),
+    setting("server", "hosts", "SLUICE_HOSTS", Kind::Hosts(|c| &mut c.hosts)),
+    setting("server", "allow_inline", "SLUICE_ALLOW_INLINE", Kind::YesNo(|c| &mut c.engine.allow_inline)),
+    setting("server", "threads", "SLUICE_THREADS", Kind::SizeOrAuto(|c| &mut c.threads, 1..=1024))
+        .with_flag("--threads"),
+    setting(
+        "server",
+        "connections_max",
+        "SLUICE_CONNECTIONS_MAX",
+        Kind::Size(|c| &mut c.limits.connections_max, 1..=1_000_000),
+    ),
+    setting("server", "idle_timeout", "SLUICE_IDLE_TIMEOUT", Kind::WaitOrOff(|c| &mut c.limits.idle_timeout)),
+    setting(
+        "server",
+        "request_timeout",
+        "SLUICE_REQUEST_TIMEOUT",
+        Kind::Wait(|c| &mut c.limits.request_timeout),
+    ),
+    setting(
+        "server",
+        "handshake_timeout",
+        "SLUICE_HANDSHAKE_TIMEOUT",
+        Kind::Wait(|c| &mut c.limits.handshake_timeout),
+    ),
+    setting(
+        "server",
+        "arguments_max",
+        "SLUICE_ARGUMENTS_MAX",
+        // The longest command of a fixed length has seven words.
+        Kind::Size(|c| &mut c.limits.arguments_max, 8..=MIB),
+    ),
+    setting(
+        "server",
+        "bulk_len_max",
+        "SLUICE_BULK_LEN_MAX",
+        Kind::Size(|c| &mut c.limits.bulk_len_max, 64..=512 * MIB),
+    ),
+    setting(
+        "server",
+        "command_len_max",
+        "SLUICE_COMMAND_LEN_MAX",
+        Kind::Size(|c| &mut c.limits.command_len_max, 1024..=1024 * MIB),
+    ),
+    setting(
+        "server",
+        "unread_replies_max",
+        "SLUICE_UNREAD_REPLIES_MAX",
+        Kind::Size(|c| &mut c.limits.unread_replies_max, 1024..=1024 * MIB),
+    ),
+    setting(
+        "server",
+        "unread_timeout",
+        "SLUICE_UNREAD_TIMEOUT",
+        Kind::Wait(|c| &mut c.limits.unread_timeout),
+    ),
+    setting(
+        "server",
+        "request_head_max",
+        "SLUICE_REQUEST_HEAD_MAX",
+        // hyper needs a buffer of at least 8 KiB.
+        Kind::Size(|c| &mut c.limits.request_head_max, 8192..=MIB),
+    ),
+    setting(
+        "server",
+        "request_body_max",
+        "SLUICE_REQUEST_BODY_MAX",
+        Kind::Size(|c| &mut c.limits.request_body_max, 64..=512 * MIB),
+    ),
+    setting(
+        "server",
+        "key_len_max",
+        "SLUICE_KEY_LEN_MAX",
+        Kind::Size(|c| &mut c.engine.key_len_max, 1..=64 * 1024),
+    ),
+    setting(
+        "server",
+        "cost_max",
+        "SLUICE_COST_MAX",
+        Kind::Cost(|c| &mut c.engine.cost_max, 1..=COUNT_MAX as u64),
+    ),
+    setting("store", "url", "SLUICE_STORE", Kind::StoreUrl).with_flag("--store"),
+    setting("store", "deadline", "SLUICE_STORE_DEADLINE", Kind::Wait(|c| &mut c.store.deadline)),
+    setting("store", "key_prefix", "SLUICE_STORE_KEY_PREFIX", Kind::KeyPrefix(|c| &mut c.store.key_prefix)),
+    setting(
+        "memory",
+        "max_keys",
+        "SLUICE_MAX_KEYS",
+        Kind::Size(|c| &mut c.engine.max_keys, 1..=MAX_KEYS_MAX as u64),
+    )
+    .with_flag("--max-keys"),
+    setting(
+        "memory",
+        "max_receipts",
+        "SLUICE_MAX_RECEIPTS",
+        Kind::Size(|c| &mut c.engine.max_receipts, 0..=MAX_RECEIPTS_MAX as u64),
+    ),
+    setting(
+        "memory",
+        "on_full",
+        "SLUICE_ON_FULL",
+        Kind::Word(
+            &["evict", "deny"],
+            |c, word| c.engine.on_full = if word == "deny" { OnFull::Deny } else { OnFull::Evict },
+            |c| if c.engine.on_full == OnFull::Deny { "deny" } else { "evict" },
+        ),
+    ),
+    setting(
+        "log",
+        "format",
+        "SLUICE_LOG_FORMAT",
+        Kind::Word(
+            &["text", "json"],
+            |c, word| c.log.format = if word == "json" { LogFormat::Json } else { LogFormat::Text },
+            |c| if c.log.format == LogFormat::Json { "json" } else { "text" },
+        ),
+    )
+    .with_flag("--log-format"),
+    setting(
+        "log",
+        "level",
+        "SLUICE_LOG",
+        Kind::Word(LogLevel::WORDS, |c, word| c.log.level = LogLevel::of(word), |c| c.log.level.word()),
+    )
+    .with_flag("--log")
+    .live(),
+];
+
+impl LogLevel {
+    const WORDS: &'static [&'static str] = &["off", "error", "warn", "info", "debug", "trace"];
+    const ALL: [LogLevel; 6] =
+        [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
+
+    fn of(word: &str) -> LogLevel {
+        let place = LogLevel::WORDS.iter().position(|known| *known == word);
+        place.map_or(LogLevel::Info, |place| LogLevel::ALL[place])
+    }
+
+    fn word(self) -> &'static str {
+        LogLevel::WORDS[self as usize]
+    }
+}
+
+impl Setting {
+    /// Takes up a value.
+    pub(super) fn set(&self, configuration: &mut Configuration, given: &Given<'_>) -> Result<(), Mistake> {
+        // A size of this machine holds what the bounds allow.
+        let size = |within| given.number(within).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        match &self.kind {
+            Kind::Size(field, within) => *field(configuration) = size(within)?,
+            Kind::Cost(field, within) => {
+                *field(configuration) = u32::try_from(given.number(within)?).unwrap_or(u32::MAX);
+            }
+            Kind::SizeOrAuto(field, within) => {
+                let auto = given.text().is_ok_and(|text| text == "auto");
+                *field(configuration) = if auto { None } else { Some(size(within)?) };
+            }
+            Kind::Wait(field) => *field(configuration) = given.wait()?,
+            Kind::WaitOrOff(field) => *field(configuration) = given.wait_or_off()?,
+            Kind::YesNo(field) => *field(configuration) = given.yes_no()?,
+            Kind::Address(field) => *field(configuration) = address(given.text()?)?,
+            Kind::File(field) => *field(configuration) = Some(file(given.text()?)?),
+            Kind::Hosts(field) => {
+                *field(configuration) = given.texts()?.into_iter().map(host).collect::<Result<_, _>>()?;
+            }
+            Kind::StoreUrl => store_url(given.text()?)?,
+            Kind::KeyPrefix(field) => *field(configuration) = key_prefix(given.text()?)?,
+            Kind::Word(words, set, _) => set(configuration, grammar::name("word", given.text()?, words)?),
+        }
+        Ok(())
+    }
+
+    /// Its value as it is written in a file; empty if there is none.
+    pub fn shown(&self, configuration: &Configuration) -> String {
+        let mut configuration = configuration.clone();
+        let configuration = &mut configuration;
+        match &self.kind {
+            Kind::Size(field, _) => field(configuration).to_string(),
+            Kind::Cost(field, _) => field(configuration).to_string(),
+            Kind::SizeOrAuto(field, _) => {
+                field(configuration).map_or_else(|| "\"auto\"".into(), |size| size.to_string())
+            }
+            Kind::Wait(field) => wait(*field(configuration)),
+            Kind::WaitOrOff(field) => field(configuration).map_or_else(|| "\"off\"".into(), wait),
+            Kind::YesNo(field) => field(configuration).to_string(),
+            Kind::Address(field) => format!("{:?}", field(configuration).as_deref().unwrap_or("off")),
+            Kind::File(field) => field(configuration)
+                .as_ref()
+                .map_or_else(String::new, |path| format!("{:?}", path.to_string_lossy())),
+            Kind::Hosts(field) => format!("{:?}", field(configuration)),
+            Kind::StoreUrl => "\"memory\"".into(),
+            Kind::KeyPrefix(field) => format!("{:?}", field(configuration)),
+            Kind::Word(_, _, word) => format!("{:?}", word(configuration)),
+        }
+    }
+}
+
+/// A length of time in the largest unit that is exact.
+fn wait(wait: Duration) -> String {
+    match (wait.as_micros(), wait.as_millis()) {
+        (micros, _) if micros % 1_000 != 0 => format!("\"{micros}us\""),
+        (_, millis) if millis % 1_000 != 0 => format!("\"{millis}ms\""),
+        _ => format!("\"{}s\"", wait.as_secs()),
+    }
+}
+
+/// `HOST:PORT`, or `off`.
+fn address(text: &str) -> Result<Option<String>, Mistake> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let wrong = |problem: &str| {
+        let problem = format!("{} {problem}", quoted(text));
+        Mistake::new(problem, "use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off")
+    };
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("has no port"))?;
+    if host.is_empty() || host.chars().any(|letter| letter.is_whitespace() || letter == '/') {
+        return Err(wrong("has no host"));
+    }
+    if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+        return Err(wrong("has an IPv6 host without brackets, as in [::1]:6380"));
+    }
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits || port.parse::<u16>().is_err() {
+        return Err(wrong("has a port that is not a number up to 65535"));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+fn file(text: &str) -> Result<PathBuf, Mistake> {
+    match text {
+        "" => Err(Mistake::new("the name of the file is empty", "name one, or leave the setting out")),
+        name => Ok(name.into()),
+    }
+}
+
+/// A name for the `Host` header, in the one spelling that is compared: without the port, which may be any. (Addresses are
+/// served without being named.)
+fn host(text: &str) -> Result<String, Mistake> {
+    let good = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    if text.is_empty() || !text.chars().all(good) {
+        let problem = format!("{} is not a host's name", quoted(text));
+        return Err(Mistake::new(problem, "write only the name, without a port, such as limits.example.com"));
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+fn store_url(text: &str) -> Result<(), Mistake> {
+    if text == "memory" {
+        return Ok(());
+    }
+    let shared = ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"];
+    let problem = if shared.iter().any(|scheme| text.starts_with(scheme)) {
+        // The address may hold a password, and is not repeated.
+        "a shared store is not there yet".to_owned()
+    } else {
+        format!("unknown store {}", quoted(text))
+    };
+    Err(Mistake::new(problem, "use memory"))
+}
+
+fn key_prefix(text: &str) -> Result<String, Mistake> {
+    const LEN_MAX: usize = 64;
+    // Braces would decide where a cluster keeps the keys.
+    let good = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
+    if text.is_empty() || text.len() > LEN_MAX || !text.chars().all(good) {
+        let advice = format!("use 1 to {LEN_MAX} of the letters A-Z a-z 0-9 _ . : -");
+        return Err(Mistake::new(format!("{} is not a prefix for keys", quoted(text)), advice));
+    }
+    Ok(text.to_owned())
+}

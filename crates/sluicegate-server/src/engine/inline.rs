@@ -1,0 +1,71 @@
+//! Limits that callers bring along: made when they first come, found by their text afterwards.
+
+use super::Mistake;
+use super::rule::{Rule, Scope, Tally};
+use super::throttle::Throttle;
+use sluicegate::{Limit, SharedStore, Time};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// How many texts, and how many triples of numbers, are known at once. When there are more all are forgotten, which loses
+/// nothing: what keys have used is found by the limit itself.
+const KNOWN_MAX: usize = 4_096;
+
+pub(super) struct Inline {
+    store: SharedStore,
+    tally: Arc<Tally>,
+    limits: Known<Box<str>>,
+    throttles: Known<[i64; 3]>,
+    /// When the engine was made, for limits that count from then: a limit may be forgotten and made again.
+    start: Time,
+}
+
+/// Limits by what callers wrote.
+type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
+
+impl Inline {
+    pub(super) fn new(store: SharedStore, start: Time) -> Inline {
+        Inline {
+            store,
+            tally: Arc::default(),
+            limits: RwLock::default(),
+            throttles: RwLock::default(),
+            start,
+        }
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// A limit in the grammar. Two texts of the same limit are one scope.
+    pub(super) fn limit(&self, text: &str) -> Result<Arc<Rule>, Mistake> {
+        if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
+            return Ok(Arc::clone(rule));
+        }
+        let limit: Limit = text.parse()?;
+        let scope = Scope::Inline(limit.to_string());
+        let rule = Arc::new(Rule::inline(&self.store, &scope, limit, &self.tally, self.start)?);
+        Ok(remember(&self.limits, text.into(), rule))
+    }
+
+    /// The bucket of redis-cell's command. All of them are one scope.
+    pub(super) fn throttle(&self, throttle: &Throttle) -> Result<Arc<Rule>, Mistake> {
+        let numbers = throttle.numbers();
+        if let Some(rule) = self.throttles.read().unwrap_or_else(PoisonError::into_inner).get(&numbers) {
+            return Ok(Arc::clone(rule));
+        }
+        let limit: Limit = throttle.limit()?.parse()?;
+        let rule = Arc::new(Rule::inline(&self.store, &Scope::Throttle, limit, &self.tally, self.start)?);
+        Ok(remember(&self.throttles, numbers, rule))
+    }
+}
+
+fn remember<K: Eq + Hash>(known: &Known<K>, key: K, rule: Arc<Rule>) -> Arc<Rule> {
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    if known.len() >= KNOWN_MAX {
+        known.clear();
+    }
+    Arc::clone(known.entry(key).or_insert(rule))
+}

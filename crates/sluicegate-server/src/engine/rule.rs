@@ -1,0 +1,354 @@
+//! A rule: a name, its limits, exceptions by key, and what it has decided.
+
+use super::Mistake;
+use super::verdict::Verdict;
+use sluicegate::{Decision, Key, KeyWriter, Limit, Limiter, NotOffered, SharedStore, Spec, Time, WindowSpec};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a configuration says of a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleSpec {
+    /// `[A-Za-z0-9_.:-]+`
+    pub name: String,
+    /// All must agree.
+    pub limits: Vec<Limit>,
+    /// Decide and count, but always allow.
+    pub shadow: bool,
+    /// What to answer when the store cannot.
+    pub on_store_failure: OnStoreFailure,
+    /// Exceptions by key.
+    pub keys: Vec<(Vec<u8>, KeySpec)>,
+}
+
+/// What a rule says of one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KeySpec {
+    /// Limits of its own.
+    Limits(Vec<Limit>),
+    /// Always allowed.
+    Unlimited,
+    /// Never allowed.
+    Blocked,
+}
+
+/// What to answer when the store cannot. (The store in memory always can.)
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum OnStoreFailure {
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+    /// Decide in this process's memory.
+    Local,
+    /// Say that it failed.
+    #[default]
+    Error,
+}
+
+/// What limits that callers bring are called together, in metrics and headers. No rule may have this name.
+pub const INLINE: &str = "inline";
+
+/// A rule in use.
+pub struct Rule {
+    spec: RuleSpec,
+    inline: bool,
+    ruling: Ruling,
+    exceptions: HashMap<Box<[u8]>, Exception>,
+    tally: Arc<Tally>,
+    /// When a rule of this name was first loaded, for limits that count from then.
+    start: Time,
+}
+
+enum Exception {
+    Limits(Ruling),
+    Unlimited,
+    Blocked,
+}
+
+/// Limits, and the limiter that decides by them.
+pub(super) struct Ruling {
+    pub(super) limiter: Limiter,
+    limits: Box<[Limit]>,
+    /// Their canonical texts.
+    texts: Box<[Arc<str>]>,
+}
+
+/// What applies to one key of a rule.
+pub(super) enum Applies<'a> {
+    Limits(&'a Ruling),
+    Unlimited,
+    Blocked,
+}
+
+/// How a prepared question is to be decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    Check,
+    Peek,
+    Refund,
+}
+
+/// How often a rule has answered what: no series grows with keys or clients.
+#[derive(Default, Debug)]
+pub struct Tally([AtomicU64; 3]);
+
+/// The counts at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TallyView {
+    /// Calls that were allowed because the limits did.
+    pub allowed: u64,
+    /// Calls that were denied.
+    pub denied: u64,
+    /// Calls that a shadow rule allowed though the limits did not.
+    pub shadow_denied: u64,
+}
+
+/// What the state of a key belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Scope {
+    /// A rule of this name. A rule whose limits change goes on with what its keys have used.
+    Rule(String),
+    /// A limit that callers bring, by its canonical text.
+    Inline(String),
+    /// `CL.THROTTLE`, whatever numbers it comes with.
+    Throttle,
+}
+
+impl Key for Scope {
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        match self {
+            Scope::Rule(name) => ("rule", name.as_str()).write(to),
+            Scope::Inline(limit) => ("inline", limit.as_str()).write(to),
+            Scope::Throttle => "throttle".write(to),
+        }
+    }
+}
+
+impl Ruling {
+    /// Limits whose keys belong to a scope.
+    fn new(store: &SharedStore, scope: &Scope, limits: &[Limit], start: Time) -> Result<Ruling, Mistake> {
+        let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
+        let limiter = match scope {
+            Scope::Rule(_) => builder,
+            Scope::Inline(_) => builder.made_up_by_callers(),
+            Scope::Throttle => builder.made_up_by_callers().keeps_time(),
+        };
+        let limiter = limiter.build()?;
+        let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
+        Ok(Ruling { limiter, limits: limits.into(), texts })
+    }
+
+    /// What a decision under these limits says.
+    pub(super) fn verdict(&self, decision: &Decision, now: Time) -> Verdict {
+        Verdict::of(decision, &self.texts, |place| {
+            let spec = self.limits.get(place).map(Limit::spec);
+            matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
+        })
+    }
+}
+
+impl Rule {
+    pub(super) fn new(
+        store: &SharedStore,
+        spec: RuleSpec,
+        before: Option<&Rule>,
+        now: Time,
+    ) -> Result<Rule, Mistake> {
+        let start = before.map_or(now, |before| before.start);
+        let scope = Scope::Rule(spec.name.clone());
+        let mut exceptions = HashMap::with_capacity(spec.keys.len());
+        for (key, says) in &spec.keys {
+            let exception = match says {
+                KeySpec::Limits(limits) => Exception::Limits(Ruling::new(store, &scope, limits, start)?),
+                KeySpec::Unlimited => Exception::Unlimited,
+                KeySpec::Blocked => Exception::Blocked,
+            };
+            exceptions.insert(key.as_slice().into(), exception);
+        }
+        let ruling = Ruling::new(store, &scope, &spec.limits, start)?;
+        let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
+        Ok(Rule { spec, inline: false, ruling, exceptions, tally, start })
+    }
+
+    /// A limit that a caller brought. All of them share a tally and a label.
+    pub(super) fn inline(
+        store: &SharedStore,
+        scope: &Scope,
+        limit: Limit,
+        tally: &Arc<Tally>,
+        start: Time,
+    ) -> Result<Rule, Mistake> {
+        let ruling = Ruling::new(store, scope, std::slice::from_ref(&limit), start)?;
+        let spec = RuleSpec {
+            name: String::from(INLINE),
+            limits: vec![limit],
+            shadow: false,
+            on_store_failure: OnStoreFailure::Error,
+            keys: Vec::new(),
+        };
+        Ok(Rule { spec, inline: true, ruling, exceptions: HashMap::new(), tally: Arc::clone(tally), start })
+    }
+
+    /// The rule's name; `inline` for a limit that a caller brought.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Whether a caller brought it.
+    pub fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    /// What the configuration says of it.
+    pub fn spec(&self) -> &RuleSpec {
+        &self.spec
+    }
+
+    /// What it has answered so far.
+    pub fn tally(&self) -> TallyView {
+        self.tally.view()
+    }
+
+    /// What applies to a key.
+    pub(super) fn applies(&self, key: &[u8]) -> Applies<'_> {
+        // Most rules have no exceptions, and then there is nothing to hash.
+        if self.exceptions.is_empty() {
+            return Applies::Limits(&self.ruling);
+        }
+        match self.exceptions.get(key) {
+            None => Applies::Limits(&self.ruling),
+            Some(Exception::Limits(ruling)) => Applies::Limits(ruling),
+            Some(Exception::Unlimited) => Applies::Unlimited,
+            Some(Exception::Blocked) => Applies::Blocked,
+        }
+    }
+
+    /// The limits that decide for a key; none for one that is unlimited or blocked.
+    pub fn limits_for(&self, key: &[u8]) -> &[Limit] {
+        match self.applies(key) {
+            Applies::Limits(ruling) => &ruling.limits,
+            Applies::Unlimited | Applies::Blocked => &[],
+        }
+    }
+
+    /// Forgets a key, also one that is an exception now: what it has used belongs to the rule, whichever limits judged it.
+    pub(super) fn forget(&self, key: &[u8]) {
+        self.ruling.limiter.reset(key);
+    }
+
+    /// Answers for a key: as its limiter decides, unless it is an exception without one.
+    pub(super) fn answer(&self, key: &[u8], now: Time, decide: impl FnOnce(&Limiter) -> Decision) -> Verdict {
+        match self.applies(key) {
+            Applies::Limits(ruling) => ruling.verdict(&decide(&ruling.limiter), now),
+            Applies::Unlimited => Verdict::unlimited(),
+            Applies::Blocked => Verdict::blocked(),
+        }
+    }
+
+    /// The same where the limiter may not offer what is asked.
+    pub(super) fn try_answer(
+        &self,
+        key: &[u8],
+        now: Time,
+        decide: impl FnOnce(&Limiter) -> Result<Decision, NotOffered>,
+    ) -> Result<Verdict, NotOffered> {
+        match self.applies(key) {
+            Applies::Limits(ruling) => Ok(ruling.verdict(&decide(&ruling.limiter)?, now)),
+            Applies::Unlimited => Ok(Verdict::unlimited()),
+            Applies::Blocked => Ok(Verdict::blocked()),
+        }
+    }
+
+    /// Counts a decision that could charge, and lets it pass if this is a shadow rule.
+    pub(super) fn decided(&self, verdict: Verdict) -> Verdict {
+        self.count(&verdict);
+        self.shadowed(verdict)
+    }
+
+    /// Counts a decision.
+    pub(super) fn count(&self, verdict: &Verdict) {
+        self.add(Tally::place(verdict, self.spec.shadow), 1);
+    }
+
+    /// Adds to a count of the tally.
+    pub(super) fn add(&self, place: usize, counted: u64) {
+        if let Some(counter) = self.tally.0.get(place) {
+            counter.fetch_add(counted, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a denied call pass if this is a shadow rule. Its other fields stay.
+    pub(super) fn shadowed(&self, verdict: Verdict) -> Verdict {
+        Verdict { allowed: verdict.allowed || self.spec.shadow, ..verdict }
+    }
+}
+
+impl Tally {
+    /// Where an answer is counted.
+    pub(super) fn place(verdict: &Verdict, shadow: bool) -> usize {
+        match (verdict.denied(), shadow) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        }
+    }
+
+    /// The counts now.
+    pub fn view(&self) -> TallyView {
+        let [allowed, denied, shadow_denied] =
+            self.0.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        TallyView { allowed, denied, shadow_denied }
+    }
+}
+
+/// The rules of a configuration, in its order.
+#[derive(Default)]
+pub struct RuleSet {
+    in_order: Vec<Arc<Rule>>,
+    by_name: HashMap<Box<str>, Arc<Rule>>,
+}
+
+impl RuleSet {
+    /// The rules of a new configuration. What has not changed stays as it is; what has keeps its tally.
+    pub(super) fn new(
+        store: &SharedStore,
+        specs: Vec<RuleSpec>,
+        before: &RuleSet,
+        now: Time,
+    ) -> Result<RuleSet, Mistake> {
+        let mut rules = RuleSet::default();
+        for spec in specs {
+            if spec.name == INLINE {
+                return Err(Mistake::new(format!(
+                    "a rule may not be called {INLINE:?}, as metrics and headers call limits so that callers bring; give it another name"
+                )));
+            }
+            let old = before.find(&spec.name);
+            let rule = match old {
+                Some(old) if *old.spec() == spec => Arc::clone(old),
+                _ => Arc::new(Rule::new(store, spec, old.map(Arc::as_ref), now)?),
+            };
+            let name = rule.name().into();
+            if rules.by_name.insert(name, Arc::clone(&rule)).is_some() {
+                return Err(Mistake::new(format!(
+                    "two rules are called {:?}; give one another name",
+                    rule.name()
+                )));
+            }
+            rules.in_order.push(rule);
+        }
+        Ok(rules)
+    }
+
+    /// The rule of this name.
+    pub fn find(&self, name: &str) -> Option<&Arc<Rule>> {
+        self.by_name.get(name)
+    }
+
+    /// All rules, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.in_order.iter()
+    }
+}

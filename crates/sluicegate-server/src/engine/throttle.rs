@@ -1,0 +1,74 @@
+//! `CL.THROTTLE`, redis-cell's command: a token bucket whose numbers come with each call.
+
+use super::Mistake;
+use super::verdict::Verdict;
+use sluicegate::{RetryAfter, Span};
+
+/// The numbers of a call, as redis-cell names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Throttle {
+    /// How many calls may come at once after the first.
+    pub max_burst: i64,
+    /// How many calls come back in a period.
+    pub count: i64,
+    /// The period in seconds.
+    pub period_s: i64,
+    /// The cost; 0 peeks, a negative one refunds.
+    pub quantity: i64,
+}
+
+/// redis-cell's five numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Throttled {
+    /// Whether the call is denied.
+    pub limited: bool,
+    /// `max_burst + 1`.
+    pub limit: u32,
+    /// The cost that would still be allowed.
+    pub remaining: u32,
+    /// Seconds until the same call would be allowed, rounded up; -1 when it is, or never will be.
+    pub retry_after_s: i64,
+    /// Seconds until the key is as good as new, rounded up.
+    pub reset_after_s: i64,
+}
+
+impl Throttle {
+    /// What makes two calls have the same limit.
+    pub(super) fn numbers(&self) -> [i64; 3] {
+        [self.max_burst, self.count, self.period_s]
+    }
+
+    /// The limit in our grammar: redis-cell's `max_burst` does not count the first call.
+    pub(super) fn limit(&self) -> Result<String, Mistake> {
+        let Throttle { max_burst, count, period_s, .. } = *self;
+        let wrong = |name, value: i64, least| {
+            Mistake::new(format!("{name} is {value}; use a whole number of at least {least}"))
+        };
+        if max_burst < 0 {
+            return Err(wrong("max_burst", max_burst, 0));
+        }
+        if count < 1 {
+            return Err(wrong("count per period", count, 1));
+        }
+        if period_s < 1 {
+            return Err(wrong("period", period_s, 1));
+        }
+        Ok(format!("token-bucket {count}/{period_s}s burst={}", max_burst.saturating_add(1)))
+    }
+}
+
+impl From<&Verdict> for Throttled {
+    fn from(verdict: &Verdict) -> Throttled {
+        let seconds = |span: Span| i64::try_from(span.as_micros().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        Throttled {
+            limited: !verdict.allowed,
+            limit: verdict.limit,
+            remaining: verdict.remaining,
+            retry_after_s: match verdict.retry_after {
+                Some(RetryAfter::After(wait)) => seconds(wait),
+                Some(RetryAfter::Never) | None => -1,
+            },
+            reset_after_s: seconds(verdict.reset_after),
+        }
+    }
+}

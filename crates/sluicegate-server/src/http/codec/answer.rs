@@ -1,0 +1,74 @@
+//! A verdict into JSON.
+
+use crate::engine::{Reason, Verdict};
+use crate::wire::unix_millis_up;
+use serde::Serialize;
+use sluicegate::{RetryAfter, Time};
+
+/// A decision as it is written: always these eight fields. Milliseconds are rounded up.
+#[derive(Serialize)]
+pub(in crate::http) struct Fields<'a> {
+    allowed: bool,
+    limit: u32,
+    remaining: u32,
+    pub(in crate::http) retry_after_ms: Option<u64>,
+    reset_after_ms: u64,
+    delay_ms: u64,
+    pub(in crate::http) denied_by: Option<&'a str>,
+    reason: Option<&'static str>,
+}
+
+impl<'a> From<&'a Verdict> for Fields<'a> {
+    fn from(verdict: &'a Verdict) -> Fields<'a> {
+        Fields {
+            allowed: verdict.allowed,
+            limit: verdict.limit,
+            remaining: verdict.remaining,
+            retry_after_ms: match verdict.retry_after {
+                Some(RetryAfter::After(wait)) => Some(wait.as_millis_up()),
+                Some(RetryAfter::Never) | None => None,
+            },
+            reset_after_ms: verdict.reset_after.as_millis_up(),
+            delay_ms: verdict.delay.as_millis_up(),
+            denied_by: verdict.denied_by.as_deref(),
+            reason: verdict.reason.map(Reason::as_str),
+        }
+    }
+}
+
+/// What some verbs answer besides.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(in crate::http) enum Besides<'a> {
+    Nothing {},
+    Taken { taken: u32 },
+    Receipt { receipt: Option<String> },
+    Checks { checks: Vec<Fields<'a>> },
+}
+
+/// A decision, and what comes with it.
+#[derive(Serialize)]
+pub(in crate::http) struct Answer<'a> {
+    #[serde(flatten)]
+    pub(in crate::http) fields: Fields<'a>,
+    #[serde(flatten)]
+    pub(in crate::http) besides: Besides<'a>,
+}
+
+/// Whether a cancel, settle or reset could be done.
+#[derive(Serialize)]
+pub(in crate::http) struct Done {
+    pub(in crate::http) done: bool,
+}
+
+/// When the next window starts.
+#[derive(Serialize)]
+pub(in crate::http) struct Next {
+    next_ms: u64,
+}
+
+impl From<Time> for Next {
+    fn from(time: Time) -> Next {
+        Next { next_ms: unix_millis_up(time) }
+    }
+}

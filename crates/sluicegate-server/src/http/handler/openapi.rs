@@ -1,0 +1,60 @@
+//! The contract for machines: `OpenAPI` 3.1, written by hand. Tests hold it against the routes, against what verbs take, and
+//! against real requests and answers.
+
+pub(super) const DOCUMENT: &str = include_str!("openapi.json");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::handler::Page;
+    use crate::http::handler::verbs::Verb;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    fn document() -> Value {
+        serde_json::from_str(DOCUMENT).unwrap()
+    }
+
+    #[test]
+    fn it_has_every_route_and_no_other() {
+        let document = document();
+        let written: BTreeSet<_> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, item)| {
+                item.as_object().unwrap().keys().map(move |method| (method.as_str(), path.as_str()))
+            })
+            .collect();
+        let verbs = Verb::ALL.into_iter().map(|verb| ("post", verb.path()));
+        let pages = Page::ALL.into_iter().map(|page| ("get", page.path()));
+        assert_eq!(written, verbs.chain(pages).collect());
+    }
+
+    #[test]
+    fn it_has_every_field_that_a_verb_takes_and_no_other() {
+        fn fields<'a>(document: &'a Value, schema: &'a Value, found: &mut BTreeSet<&'a str>) {
+            if let Some(place) = schema["$ref"].as_str() {
+                return fields(document, document.pointer(place.trim_start_matches('#')).unwrap(), found);
+            }
+            found.extend(
+                schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()),
+            );
+            for one in schema["oneOf"].as_array().into_iter().flatten() {
+                fields(document, one, found);
+            }
+        }
+        let document = document();
+        for verb in Verb::ALL {
+            let body = &document["paths"][verb.path()]["post"]["requestBody"];
+            let mut found = BTreeSet::new();
+            fields(&document, &body["content"]["application/json"]["schema"], &mut found);
+            assert_eq!(found, verb.takes().iter().copied().collect(), "{}", verb.path());
+        }
+    }
+
+    #[test]
+    fn it_has_the_version_of_the_server() {
+        assert_eq!(document()["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Answers that are not a plain decision: mistakes as `{"error": ...}`, and the problem details of RFC 9457 for a denial
+//! that is to be enforced and for a server that cannot decide.
+
+use super::super::codec::Fields;
+use crate::engine::Mistake;
+use crate::wire::error_line;
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+/// From the draft of the `RateLimit` fields.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// What RFC 9457 calls a problem whose status says it all.
+const NO_TYPE: &str = "about:blank";
+
+/// Why a request gets no decision.
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Refusal {
+        Refusal { status, message: error_line(message.as_ref()) }
+    }
+}
+
+/// Whether this says that a bound on clients was crossed.
+pub(super) fn is_of_protocol(status: StatusCode) -> bool {
+    matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT)
+}
+
+impl From<Mistake> for Refusal {
+    fn from(mistake: Mistake) -> Refusal {
+        let unavailable = mistake.is_unavailable();
+        let status = if unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
+        Refusal::new(status, mistake.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Plain {
+            error: String,
+        }
+        let Refusal { status, message } = self;
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            return unavailable(&message);
+        }
+        let mut response = json(status, &Plain { error: message });
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"sluicegate\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct Problem<'a, T: Serialize> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(flatten)]
+    more: T,
+}
+
+#[derive(Serialize)]
+struct Exceeded<'a, T: Serialize> {
+    #[serde(rename = "violated-policies")]
+    violated: &'a [String],
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+/// A denial that a caller wants to pass on as it is. It carries all that the plain answer does.
+pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[String]) -> Response {
+    let detail = match (fields.denied_by, fields.retry_after_ms) {
+        (Some(limit), Some(wait)) => format!("{limit} says no; ask again in {wait} ms"),
+        (Some(limit), None) => format!("{limit} says no, and will for as long as this is asked"),
+        (None, Some(wait)) => format!("there is no room for another key; ask again in {wait} ms"),
+        (None, None) => String::from("there is no room for another key"),
+    };
+    let problem = Problem {
+        r#type: QUOTA_EXCEEDED,
+        title: "The limit is used up",
+        status: StatusCode::TOO_MANY_REQUESTS.as_u16(),
+        detail: &detail,
+        more: Exceeded { violated, answer },
+    };
+    with_type(json(StatusCode::TOO_MANY_REQUESTS, &problem), PROBLEM)
+}
+
+/// Nobody can decide just now.
+pub(super) fn unavailable(detail: &str) -> Response {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let title = status.canonical_reason().unwrap_or_default();
+    let problem = Problem { r#type: NO_TYPE, title, status: status.as_u16(), detail, more: Nothing {} };
+    with_type(json(status, &problem), PROBLEM)
+}
+
+/// A value as JSON.
+pub(super) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    let mut response = match serde_json::to_vec(value) {
+        Ok(bytes) => Response::new(Body::from(bytes)),
+        // Cannot happen: only maps whose keys are not text fail, and there are none.
+        Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    };
+    *response.status_mut() = status;
+    with_type(response, JSON)
+}
+
+fn with_type(mut response: Response, content_type: &'static str) -> Response {
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,38 @@
+//! Bytes to commands, and replies to bytes. Nothing here knows what a command means.
+//!
+//! `command.rs` finds commands in what has arrived, `words.rs` splits the lines that people type, `reply.rs` writes answers.
+
+mod command;
+mod reply;
+mod words;
+
+pub use command::{Bounds, Command, Parser, ProtocolError};
+pub use reply::{Replies, Version};
+
+use std::fmt;
+
+/// Bytes that a client sent, as they are shown to it in an error: escaped, and cut if they are long.
+pub(super) struct Shown<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 64;
+        match self.0.split_at_checked(SHOWN_MAX) {
+            Some((begin, [_, ..])) => write!(f, "{}...", begin.escape_ascii()),
+            _ => write!(f, "{}", self.0.escape_ascii()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_cut_is_shown_as_cut() {
+        for (len, dots) in [(0, ""), (63, ""), (64, ""), (65, "..."), (1_000, "...")] {
+            let shown = Shown(&vec![b'x'; len]).to_string();
+            assert_eq!(shown, "x".repeat(len.min(64)) + dots, "{len}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Commands to answers.
+//!
+//! Of the commands that have arrived together, those that check a limit are all prepared before the first is decided, so
+//! that their waits for memory overlap. Then each is answered in its turn, at one time of the clock, and sees what those
+//! before it have done.
+
+mod about;
+mod arguments;
+mod client;
+mod greeting;
+mod limiting;
+mod refusal;
+
+use self::refusal::Refusal;
+use super::codec::{Command, Parser, Replies, Shown};
+use super::commands::{self, Spec, Verb};
+use super::session::Session;
+use crate::engine::{Engine, Prepared, Recent};
+use crate::metrics::Protocol;
+use crate::service::Service;
+use sluicegate::Time;
+
+/// A command that is next to be answered.
+enum Step<'a> {
+    /// A check that is prepared.
+    Check(Prepared<'a>),
+    Throttle(Prepared<'a>),
+    /// What is looked up only when it is answered.
+    Other(&'static Spec, Command<'a>),
+    Refused(Refusal),
+}
+
+/// Answers the commands from a place on, until the client leaves or as many bytes of replies wait as may. How many it
+/// answered.
+pub(super) fn answer(
+    (parser, bytes, from): (&Parser, &[u8], usize),
+    unread_max: usize,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) -> usize {
+    let engine = &*service.engine;
+    let mut commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
+    if from + 1 == parser.len() {
+        // Alone, there is nothing to overlap with. So it is with whoever has not said the password: they are read one
+        // command at a time, and nothing is looked up for them.
+        if let Some(command) = commands.next() {
+            Step::find(command).answer(engine.now(), session, replies, service);
+            session.recent.flush();
+        }
+        return 1;
+    }
+    let steps: Vec<Step<'_>> =
+        commands.map(|command| Step::prepare(command, engine, &mut session.recent)).collect();
+    for step in &steps {
+        if let Step::Check(prepared) | Step::Throttle(prepared) = step {
+            engine.touch(prepared);
+        }
+    }
+    let now = engine.now();
+    let mut answered = 0;
+    for step in &steps {
+        step.answer(now, session, replies, service);
+        answered += 1;
+        if session.leaving || replies.bytes().len() >= unread_max {
+            break;
+        }
+    }
+    session.recent.flush();
+    answered
+}
+
+impl<'a> Step<'a> {
+    /// Finds what a command is, and whether it has as many arguments as it needs.
+    fn find(command: Command<'a>) -> Step<'a> {
+        let name = command.get(0).unwrap_or_default();
+        match commands::find(name) {
+            None if commands::is_to_come(name) => Step::Refused(Refusal::error(format_args!(
+                "'{}' is not in this version, which limits how often and not how many at once; \
+                 COMMAND LIST names the commands there are",
+                Shown(name)
+            ))),
+            None => Step::Refused(Refusal::error(format_args!(
+                "unknown command '{}'; COMMAND LIST names those there are",
+                Shown(name)
+            ))),
+            Some(spec) if command.len() < spec.least || command.len() > spec.most => {
+                Step::Refused(Refusal::arity(spec.name))
+            }
+            Some(spec) => Step::Other(spec, command),
+        }
+    }
+
+    /// The same, and looks up what a check is about.
+    fn prepare(command: Command<'a>, engine: &Engine, recent: &mut Recent) -> Step<'a> {
+        let prepared = match Step::find(command) {
+            Step::Other(Spec { verb: Verb::Check, .. }, command) => {
+                limiting::prepare_check(command, engine, recent).map(Step::Check)
+            }
+            Step::Other(Spec { verb: Verb::Throttle, .. }, command) => {
+                limiting::prepare_throttle(command, engine, recent).map(Step::Throttle)
+            }
+            step => Ok(step),
+        };
+        prepared.unwrap_or_else(Step::Refused)
+    }
+
+    /// Writes one reply, whatever happens.
+    fn answer(&self, now: Time, session: &mut Session, replies: &mut Replies, service: &Service) {
+        let engine = &*service.engine;
+        let is_open = matches!(self, Step::Other(spec, _) if spec.is_open());
+        let answered = match self {
+            _ if !session.authenticated && !is_open => Err(Refusal::no_auth()),
+            Step::Check(prepared) => limiting::check(prepared, now, engine, replies),
+            Step::Throttle(prepared) => limiting::throttle(prepared, now, engine, replies),
+            Step::Other(spec, command) => other(spec.verb, *command, now, session, replies, service),
+            Step::Refused(refusal) => {
+                refuse(refusal, replies, service);
+                Ok(())
+            }
+        };
+        if let Err(refusal) = answered {
+            refuse(&refusal, replies, service);
+        }
+    }
+}
+
+fn refuse(refusal: &Refusal, replies: &mut Replies, service: &Service) {
+    service.metrics.mistaken(Protocol::Resp, 1);
+    replies.error(refusal.text());
+}
+
+/// What was not prepared. It writes its reply only when nothing can go wrong any more.
+fn other(
+    verb: Verb,
+    command: Command<'_>,
+    now: Time,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) -> Result<(), Refusal> {
+    let engine = &*service.engine;
+    match verb {
+        // These two came alone: in a batch they are prepared.
+        Verb::Check => {
+            let prepared = limiting::prepare_check(command, engine, &mut session.recent)?;
+            limiting::check(&prepared, now, engine, replies)?;
+        }
+        Verb::Throttle => {
+            let prepared = limiting::prepare_throttle(command, engine, &mut session.recent)?;
+            limiting::throttle(&prepared, now, engine, replies)?;
+        }
+        Verb::Peek => limiting::peek(command, now, engine, replies)?,
+        Verb::CheckAll => limiting::check_all(command, now, engine, replies)?,
+        Verb::Take => limiting::take(command, now, engine, replies)?,
+        Verb::Reserve => limiting::reserve(command, now, engine, replies)?,
+        Verb::Cancel => limiting::cancel(command, now, engine, replies)?,
+        Verb::Settle => limiting::settle(command, now, engine, replies)?,
+        Verb::Refund => limiting::refund(command, now, engine, replies)?,
+        Verb::Reset => limiting::reset(command, engine, replies)?,
+        Verb::Next => limiting::next(command, now, engine, replies)?,
+        Verb::Rules => limiting::rules(engine, replies),
+        Verb::Ping => greeting::ping(command, replies),
+        Verb::Echo => replies.bulk(command.get(1).unwrap_or_default()),
+        Verb::Hello => greeting::hello(command, session, replies, service)?,
+        Verb::Auth => greeting::auth(command, session, replies, service)?,
+        Verb::Select => greeting::select(command, replies)?,
+        Verb::Quit => greeting::quit(session, replies),
+        Verb::ResetConnection => greeting::reset(session, replies, service),
+        Verb::Client => client::client(command, session, replies)?,
+        Verb::Command => about::command(command, replies)?,
+        Verb::Info => about::info(command, replies, service),
+        Verb::Config => about::config(command, replies, service)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! `CLIENT`: what a client says and asks about its connection.
+
+use super::super::codec::{Command, Replies, Shown};
+use super::super::session::Session;
+use super::refusal::Refusal;
+
+/// The longest name of a client or its library. It is held as long as the connection.
+const NAME_LEN_MAX: usize = 128;
+
+pub(super) fn client(
+    command: Command<'_>,
+    session: &mut Session,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let about = command.get(1).unwrap_or_default().to_ascii_uppercase();
+    match (about.as_slice(), command.get(2), command.get(3), command.len()) {
+        (b"ID", _, _, 2) => replies.integer(session.id),
+        // A list tells of nobody else.
+        (b"INFO", _, _, 2) | (b"LIST", ..) => replies.bulk(line(session, replies).as_bytes()),
+        (b"GETNAME", _, _, 2) if session.name.is_empty() => replies.nil(),
+        (b"GETNAME", _, _, 2) => replies.bulk(session.name.as_bytes()),
+        (b"SETNAME", Some(name), _, 3) => {
+            session.name = valid_name(name)?;
+            replies.simple("OK");
+        }
+        (b"SETINFO", Some(field), Some(value), 4) => {
+            set_info(field, value, session)?;
+            replies.simple("OK");
+        }
+        (switch @ (b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" | b"TRACKING"), Some(to), ..) => {
+            if !makes_no_difference(switch, to) {
+                let (switch, to) = (Shown(switch), Shown(to));
+                return Err(Refusal::error(format_args!("CLIENT {switch} {to} is not offered here")));
+            }
+            replies.simple("OK");
+        }
+        (known, ..) if SUBCOMMANDS.iter().any(|name| name.as_bytes() == known) => {
+            return Err(Refusal::arity(&format!("client|{}", Shown(known))));
+        }
+        (unknown, ..) => {
+            return Err(Refusal::error(format_args!(
+                "unknown subcommand '{}' of CLIENT; there are {}",
+                Shown(unknown),
+                SUBCOMMANDS.join(" ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+const SUBCOMMANDS: [&str; 10] =
+    ["ID", "INFO", "LIST", "GETNAME", "SETNAME", "SETINFO", "REPLY", "NO-EVICT", "NO-TOUCH", "TRACKING"];
+
+/// Whether a switch is where the client wants it, or moves nothing here.
+fn makes_no_difference(switch: &[u8], to: &[u8]) -> bool {
+    let (on, off) = (to.eq_ignore_ascii_case(b"ON"), to.eq_ignore_ascii_case(b"OFF"));
+    match switch {
+        b"REPLY" => on,
+        b"TRACKING" => off,
+        _ => on || off,
+    }
+}
+
+/// A name without blanks and control characters, so that `CLIENT LIST` can be read.
+pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Refusal> {
+    let text = str::from_utf8(name).ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
+    let text = text.filter(|name| name.len() <= NAME_LEN_MAX);
+    text.map(Box::from).ok_or_else(|| {
+        Refusal::error(format_args!(
+            "Client names cannot contain spaces, newlines or special characters: \"{}\" ({} bytes); \
+             use at most {NAME_LEN_MAX} visible ASCII characters",
+            Shown(name),
+            name.len()
+        ))
+    })
+}
+
+fn set_info(field: &[u8], value: &[u8], session: &mut Session) -> Result<(), Refusal> {
+    let place = if field.eq_ignore_ascii_case(b"LIB-NAME") {
+        &mut session.library_name
+    } else if field.eq_ignore_ascii_case(b"LIB-VER") {
+        &mut session.library_version
+    } else {
+        return Err(Refusal::error(format_args!(
+            "Unrecognized option '{}'; use LIB-NAME or LIB-VER",
+            Shown(field)
+        )));
+    };
+    *place = valid_name(value)?;
+    Ok(())
+}
+
+/// One line in the form of Redis.
+fn line(session: &Session, replies: &Replies) -> String {
+    let Session { id, name, library_name, library_version, .. } = session;
+    let version = replies.version.number();
+    format!(
+        "id={id} name={name} db=0 user=default resp={version} lib-name={library_name} lib-ver={library_version}\n"
+    )
+}

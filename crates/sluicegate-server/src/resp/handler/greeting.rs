@@ -1,0 +1,143 @@
+//! What clients say when they come and go.
+
+use super::super::codec::{Command, Replies, Shown, Version};
+use super::super::session::Session;
+use super::arguments::integer;
+use super::client;
+use super::refusal::Refusal;
+use crate::service::Service;
+
+pub(super) fn ping(command: Command<'_>, replies: &mut Replies) {
+    match command.get(1) {
+        None => replies.simple("PONG"),
+        Some(message) => replies.bulk(message),
+    }
+}
+
+/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`: nothing of it is done unless all of it can be.
+pub(super) fn hello(
+    command: Command<'_>,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) -> Result<(), Refusal> {
+    let version = match command.get(1).map(|said| integer(said, "version")) {
+        None => replies.version,
+        Some(Ok(2)) => Version::Resp2,
+        Some(Ok(3)) => Version::Resp3,
+        Some(Ok(_)) => return Err(Refusal::line("NOPROTO unsupported protocol version; use 2 or 3")),
+        Some(Err(_)) => {
+            return Err(Refusal::line("ERR Protocol version is not an integer or out of range"));
+        }
+    };
+    let (mut authenticated, mut name) = (session.authenticated, None);
+    let mut options = command.from(2);
+    while let Some(option) = options.next() {
+        let syntax = || Refusal::error(format_args!("Syntax error in HELLO option '{}'", Shown(option)));
+        if option.eq_ignore_ascii_case(b"AUTH") {
+            let (user, password) = options.next().zip(options.next()).ok_or_else(syntax)?;
+            say_password(user, password, session, service)?;
+            authenticated = true;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") {
+            name = Some(client::valid_name(options.next().ok_or_else(syntax)?)?);
+        } else {
+            return Err(syntax());
+        }
+    }
+    if !authenticated {
+        return Err(Refusal::line(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    session.authenticated = authenticated;
+    if let Some(name) = name {
+        session.name = name;
+    }
+    replies.version = version;
+    replies.map(7);
+    for (field, value) in [("server", "sluicegate"), ("version", env!("CARGO_PKG_VERSION"))] {
+        replies.bulk(field.as_bytes());
+        replies.bulk(value.as_bytes());
+    }
+    replies.bulk(b"proto");
+    replies.integer(version.number());
+    replies.bulk(b"id");
+    replies.integer(session.id);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        replies.bulk(field.as_bytes());
+        replies.bulk(value.as_bytes());
+    }
+    replies.bulk(b"modules");
+    replies.array(0);
+    Ok(())
+}
+
+/// `AUTH password`, `AUTH default password`.
+pub(super) fn auth(
+    command: Command<'_>,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) -> Result<(), Refusal> {
+    let (user, password) = match (command.get(1), command.get(2)) {
+        (Some(user), Some(password)) => (user, password),
+        (Some(_), None) if service.password.is_none() => {
+            return Err(Refusal::line(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        (password, _) => (DEFAULT_USER, password.unwrap_or_default()),
+    };
+    say_password(user, password, session, service)?;
+    session.authenticated = true;
+    replies.simple("OK");
+    Ok(())
+}
+
+pub(super) fn select(command: Command<'_>, replies: &mut Replies) -> Result<(), Refusal> {
+    match integer(command.get(1).unwrap_or_default(), "database") {
+        Ok(0) => {
+            replies.simple("OK");
+            Ok(())
+        }
+        Ok(_) => Err(Refusal::line("ERR DB index is out of range; there is one database, 0")),
+        Err(_) => Err(Refusal::line("ERR value is not an integer or out of range")),
+    }
+}
+
+pub(super) fn quit(session: &mut Session, replies: &mut Replies) {
+    session.leaving = true;
+    replies.simple("OK");
+}
+
+/// As good as new: RESP2, no names, no password said. Its id stays, and how many wrong passwords it has said.
+pub(super) fn reset(session: &mut Session, replies: &mut Replies, service: &Service) {
+    for name in [&mut session.name, &mut session.library_name, &mut session.library_version] {
+        *name = Box::default();
+    }
+    session.authenticated = service.password.is_none();
+    replies.version = Version::Resp2;
+    replies.simple("RESET");
+}
+
+/// The one user there is, as clients that know several call it.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// Whether this is the user and the password; without one, any is right, as with Redis. What is wrong is counted.
+fn say_password(
+    user: &[u8],
+    password: &[u8],
+    session: &mut Session,
+    service: &Service,
+) -> Result<(), Refusal> {
+    if user == DEFAULT_USER && service.password.as_ref().is_none_or(|real| real.is(password)) {
+        session.wrong_passwords = 0;
+        return Ok(());
+    }
+    if !session.authenticated {
+        session.wrong_passwords = session.wrong_passwords.saturating_add(1);
+    }
+    Err(Refusal::wrong_pass())
+}

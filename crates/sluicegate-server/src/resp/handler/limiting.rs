@@ -1,0 +1,228 @@
+//! `RL.*` and `CL.THROTTLE`: each is one question to the engine.
+
+use super::super::codec::{Command, Replies};
+use super::arguments::{integer, options, target, text, whole};
+use super::refusal::Refusal;
+use crate::engine::{Engine, Part, Prepared, Recent, RuleSpec, Target, Throttle, Throttled, Verdict};
+use crate::wire;
+use sluicegate::{RetryAfter, Time};
+
+/// How many items a decision has.
+const DECISION: usize = 7;
+
+pub(super) fn prepare_check<'a>(
+    command: Command<'a>,
+    engine: &Engine,
+    recent: &mut Recent,
+) -> Result<Prepared<'a>, Refusal> {
+    let target = target(command)?;
+    Ok(engine.prepare(recent, target, cost(command, engine)?)?)
+}
+
+pub(super) fn check(
+    prepared: &Prepared<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    decision(&engine.decide(prepared, now)?, DECISION, replies);
+    Ok(())
+}
+
+pub(super) fn prepare_throttle<'a>(
+    command: Command<'a>,
+    engine: &Engine,
+    recent: &mut Recent,
+) -> Result<Prepared<'a>, Refusal> {
+    let number = |place, what| integer(command.get(place).unwrap_or_default(), what);
+    let throttle = Throttle {
+        max_burst: number(2, "max_burst")?,
+        count: number(3, "count")?,
+        period_s: number(4, "period")?,
+        quantity: if command.len() > 5 { number(5, "quantity")? } else { 1 },
+    };
+    Ok(engine.prepare_throttle(recent, command.get(1).unwrap_or_default(), &throttle)?)
+}
+
+pub(super) fn throttle(
+    prepared: &Prepared<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let throttled = Throttled::from(&engine.decide(prepared, now)?);
+    replies.array(5);
+    replies.integer(u8::from(throttled.limited));
+    replies.integer(throttled.limit);
+    replies.integer(throttled.remaining);
+    replies.integer(throttled.retry_after_s);
+    replies.integer(throttled.reset_after_s);
+    Ok(())
+}
+
+pub(super) fn peek(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let (target, cost) = (target(command)?, cost(command, engine)?);
+    decision(&engine.peek(target, cost, now)?, DECISION, replies);
+    Ok(())
+}
+
+pub(super) fn refund(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let (target, cost) = (target(command)?, cost(command, engine)?);
+    decision(&engine.refund(target, cost, now)?, DECISION, replies);
+    Ok(())
+}
+
+pub(super) fn check_all(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    if command.len() % 3 != 1 {
+        return Err(Refusal::arity("RL.CHECKALL"));
+    }
+    let mut arguments = command.from(1);
+    let mut parts = Vec::with_capacity(command.len() / 3);
+    while let (Some(rule), Some(key), Some(cost)) = (arguments.next(), arguments.next(), arguments.next()) {
+        let target = Target { rule: text(rule, "rule")?, key };
+        parts.push(Part { target, cost: engine.cost(whole(cost, "cost")?)? });
+    }
+    let (verdict, _) = engine.check_all(&parts, now)?;
+    decision(&verdict, DECISION, replies);
+    Ok(())
+}
+
+pub(super) fn take(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
+    let (verdict, taken) = engine.take(target(command)?, up_to, now)?;
+    decision(&verdict, DECISION + 1, replies);
+    replies.integer(taken);
+    Ok(())
+}
+
+pub(super) fn reserve(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
+    let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
+    let max_wait_ms = max_wait.map_or(Ok(0), |wait| whole(wait, "longest wait in milliseconds"))?;
+    let max_wait = wire::span_of_millis(max_wait_ms);
+    let (verdict, receipt) = engine.reserve(target(command)?, engine.cost(cost)?, max_wait, now)?;
+    decision(&verdict, DECISION + 1, replies);
+    match receipt {
+        Some(receipt) => replies.bulk(receipt.to_string().as_bytes()),
+        None => replies.nil(),
+    }
+    Ok(())
+}
+
+pub(super) fn cancel(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let done = engine.cancel(receipt(command)?, now)?;
+    replies.integer(u8::from(done));
+    Ok(())
+}
+
+pub(super) fn settle(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
+    let done = engine.settle(receipt(command)?, used, now)?;
+    replies.integer(u8::from(done));
+    Ok(())
+}
+
+pub(super) fn reset(command: Command<'_>, engine: &Engine, replies: &mut Replies) -> Result<(), Refusal> {
+    engine.reset(target(command)?)?;
+    replies.simple("OK");
+    Ok(())
+}
+
+pub(super) fn next(
+    command: Command<'_>,
+    now: Time,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    let next = engine.next_window(target(command)?, now)?;
+    replies.integer(wire::unix_millis_up(next));
+    Ok(())
+}
+
+pub(super) fn rules(engine: &Engine, replies: &mut Replies) {
+    let rules = engine.rules();
+    replies.array(rules.iter().count());
+    for rule in rules.iter() {
+        let RuleSpec { name, limits, shadow, keys, .. } = rule.spec();
+        replies.map(4);
+        replies.bulk(b"name");
+        replies.bulk(name.as_bytes());
+        replies.bulk(b"limits");
+        replies.array(limits.len());
+        for limit in limits {
+            replies.bulk(limit.to_string().as_bytes());
+        }
+        replies.bulk(b"shadow");
+        replies.integer(u8::from(*shadow));
+        replies.bulk(b"exceptions");
+        replies.integer(keys.len());
+    }
+}
+
+/// `[COST n]` after rule and key; 1 unless said.
+fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Refusal> {
+    if command.len() == 3 {
+        return Ok(1);
+    }
+    let [cost] = options(command, 3, ["COST"])?;
+    let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
+    Ok(engine.cost(cost)?)
+}
+
+fn receipt(command: Command<'_>) -> Result<&str, Refusal> {
+    text(command.get(1).unwrap_or_default(), "receipt")
+}
+
+/// The seven items of a decision; `items` says how many the array has, as some commands add an eighth.
+fn decision(verdict: &Verdict, items: usize, replies: &mut Replies) {
+    replies.array(items);
+    replies.integer(u8::from(verdict.allowed));
+    replies.integer(verdict.limit);
+    replies.integer(verdict.remaining);
+    match verdict.retry_after {
+        None => replies.integer(-1),
+        Some(RetryAfter::Never) => replies.integer(-2),
+        Some(RetryAfter::After(wait)) => replies.integer(wait.as_millis_up()),
+    }
+    replies.integer(verdict.reset_after.as_millis_up());
+    replies.integer(verdict.delay.as_millis_up());
+    match &verdict.denied_by {
+        None => replies.nil(),
+        Some(limit) => replies.bulk(limit.as_bytes()),
+    }
+}

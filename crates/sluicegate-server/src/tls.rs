@@ -1,0 +1,83 @@
+//! TLS: certificates from files, which can be read again while connections run.
+
+use arc_swap::ArcSwap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::server::TlsStream;
+
+/// The files of a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertFiles {
+    /// The chain, our own certificate first, in PEM.
+    pub cert: PathBuf,
+    /// The key of our own, in PEM.
+    pub key: PathBuf,
+}
+
+/// Certificates that have been read and fit their key.
+#[derive(Clone)]
+pub struct Certs(Arc<ServerConfig>);
+
+/// What new connections are greeted with.
+pub struct Tls(ArcSwap<ServerConfig>);
+
+impl CertFiles {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// With the name of the file that is wrong, and why.
+    pub fn read(&self) -> Result<Certs, String> {
+        let shown = |path: &Path| path.display().to_string();
+        let chain = CertificateDer::pem_file_iter(&self.cert)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| format!("{}: the certificate cannot be read: {error}", shown(&self.cert)))?;
+        if chain.is_empty() {
+            let name = shown(&self.cert);
+            return Err(format!(
+                "{name}: there is no certificate in it; it has to be PEM, with BEGIN CERTIFICATE"
+            ));
+        }
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| {
+            format!(
+                "{}: the key cannot be read: {error}; it has to be PEM, with BEGIN PRIVATE KEY",
+                shown(&self.key)
+            )
+        })?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| format!("{} and {}: {error}", shown(&self.cert), shown(&self.key)))?;
+        Ok(Certs(Arc::new(config)))
+    }
+}
+
+impl Tls {
+    /// Greets with these.
+    pub fn new(certs: Certs) -> Tls {
+        Tls(ArcSwap::new(certs.0))
+    }
+
+    /// From now on greets with others. Connections that are open go on with what they have.
+    pub fn renew(&self, certs: Certs) {
+        self.0.store(certs.0);
+    }
+
+    /// The handshake with one client.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.0.load_full()).accept(stream).await
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    /// Never the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls(..)")
+    }
+}

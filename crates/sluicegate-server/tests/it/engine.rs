@@ -1,0 +1,300 @@
+//! The one way in: rules, exceptions, limits that callers bring, reloads.
+
+use crate::running::rule;
+use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
+use sluicegate_server::engine::{
+    Engine, KeySpec, Mistake, Part, Reason, Recent, RuleSpec, Settings, Target, Throttle, Throttled, Verdict,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn engine_with(settings: Settings, rules: Vec<RuleSpec>) -> (Engine, ManualClock) {
+    let clock = ManualClock::default();
+    let engine = Engine::new(Settings { max_keys: 10_000, ..settings }, Arc::new(clock.clone())).unwrap();
+    engine.load(rules).unwrap();
+    (engine, clock)
+}
+
+fn engine(rules: Vec<RuleSpec>) -> (Engine, ManualClock) {
+    engine_with(Settings::default(), rules)
+}
+
+fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
+    Target { rule, key: key.as_bytes() }
+}
+
+fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Verdict {
+    engine.check(on(rule, key), cost, engine.now()).unwrap()
+}
+
+fn mistake<T>(answer: Result<T, Mistake>) -> String {
+    answer.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_rule_and_the_same_limit_brought_along_do_not_share_what_was_used() {
+    let (engine, _) =
+        engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("other", &["sliding-log 5/60s"])]);
+    assert_eq!(check(&engine, "reply", "Harry", 2).remaining, 3);
+    assert_eq!(check(&engine, "other", "Harry", 1).remaining, 4);
+    assert_eq!(check(&engine, "sliding-log 5/60s", "Harry", 1).remaining, 4);
+    assert_eq!(check(&engine, "sliding-log 5/1m", "Harry", 1).remaining, 3, "the same limit in other words");
+    assert_eq!(check(&engine, "sliding-log 10/60s", "Harry", 1).remaining, 9, "another limit");
+    assert_eq!(check(&engine, "reply", "Ron", 1).remaining, 4);
+}
+
+#[test]
+fn a_denial_names_its_limit_and_its_reason() {
+    let both = rule("api", &["token-bucket 10/s burst=50", "fixed-window 3/day"]);
+    let later = rule("later", &["fixed-window 5/h start=2030-01-01T00:00:00Z"]);
+    let (engine, _) = engine(vec![both, later]);
+    assert_eq!(check(&engine, "api", "k", 3).reason, None);
+    let denied = check(&engine, "api", "k", 1);
+    assert_eq!((denied.allowed, denied.denied_by.as_deref()), (false, Some("fixed-window 3/d")));
+    assert_eq!(denied.reason, Some(Reason::Limit));
+    assert_eq!(check(&engine, "api", "k", 51).reason, Some(Reason::CostExceedsLimit));
+    assert_eq!(check(&engine, "later", "k", 1).reason, Some(Reason::NotStarted));
+}
+
+fn with_exceptions() -> RuleSpec {
+    let limits = |text: &str| KeySpec::Limits(vec![text.parse().unwrap()]);
+    RuleSpec {
+        keys: vec![
+            (b"partner-7".to_vec(), limits("token-bucket 100/s burst=500")),
+            (b"health-check".to_vec(), KeySpec::Unlimited),
+            (b"203.0.113.9".to_vec(), KeySpec::Blocked),
+        ],
+        ..rule("api", &["token-bucket 10/s burst=50"])
+    }
+}
+
+#[test]
+fn keys_may_be_exceptions() {
+    let (engine, _) = engine(vec![with_exceptions()]);
+    assert_eq!(check(&engine, "api", "anyone", 1).limit, 50);
+    assert_eq!(check(&engine, "api", "partner-7", 1).limit, 500);
+    let unlimited = check(&engine, "api", "health-check", 1_000_000_000);
+    assert_eq!(
+        (unlimited.allowed, unlimited.limit, unlimited.remaining),
+        (true, 1_000_000_000, 1_000_000_000)
+    );
+    let blocked = check(&engine, "api", "203.0.113.9", 1);
+    assert_eq!((blocked.allowed, blocked.limit, blocked.remaining), (false, 0, 0));
+    assert_eq!((blocked.retry_after, blocked.reason), (Some(RetryAfter::Never), Some(Reason::Blocked)));
+    assert_eq!(engine.take(on("api", "203.0.113.9"), 5, engine.now()).unwrap().1, 0);
+    assert_eq!(engine.take(on("api", "health-check"), 5, engine.now()).unwrap().1, 5);
+    assert_eq!(engine.reserve(on("api", "203.0.113.9"), 1, Span::ZERO, engine.now()).unwrap().1, None);
+}
+
+#[test]
+fn a_shadow_rule_allows_and_tells() {
+    let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) }]);
+    assert!(check(&engine, "try", "k", 1).reason.is_none());
+    let verdict = check(&engine, "try", "k", 1);
+    assert!(verdict.allowed && verdict.remaining == 0 && verdict.retry_after.is_some());
+    assert_eq!(verdict.denied_by.as_deref(), Some("fixed-window 1/d"));
+    let tally = engine.find("try").unwrap().tally();
+    assert_eq!((tally.allowed, tally.denied, tally.shadow_denied), (1, 0, 1));
+}
+
+#[test]
+fn a_reload_keeps_what_keys_have_used_and_what_was_counted() {
+    let (engine, _) = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("gone", &["min-interval 1s"])]);
+    assert_eq!(check(&engine, "reply", "Harry", 3).remaining, 2);
+    engine.load(vec![rule("reply", &["sliding-log 10/60s"]), rule("new", &["min-interval 1s"])]).unwrap();
+    assert_eq!(check(&engine, "reply", "Harry", 1).remaining, 6);
+    assert_eq!(engine.find("reply").unwrap().tally().allowed, 2);
+    assert!(engine.find("gone").is_err() && engine.find("new").is_ok());
+    // An exception of its own goes on with what the key has used, too.
+    let partner = vec![(b"Harry".to_vec(), KeySpec::Limits(vec!["sliding-log 100/60s".parse().unwrap()]))];
+    engine.load(vec![RuleSpec { keys: partner, ..rule("reply", &["sliding-log 10/60s"]) }]).unwrap();
+    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 96);
+    // A bad set of rules is refused as a whole.
+    let twice = vec![rule("a", &["min-interval 1s"]), rule("a", &["min-interval 2s"])];
+    assert_eq!(mistake(engine.load(twice)), r#"two rules are called "a"; give one another name"#);
+    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 96);
+}
+
+fn throttle(engine: &Engine, key: &str, numbers: [i64; 4]) -> Throttled {
+    let [max_burst, count, period_s, quantity] = numbers;
+    let throttle = Throttle { max_burst, count, period_s, quantity };
+    let prepared = engine.prepare_throttle(&mut Recent::default(), key.as_bytes(), &throttle).unwrap();
+    Throttled::from(&engine.decide(&prepared, engine.now()).unwrap())
+}
+
+#[test]
+fn throttle_has_one_scope_and_re_reads_debt_as_time() {
+    let (engine, clock) = engine(Vec::new());
+    let first = throttle(&engine, "user123", [15, 30, 60, 1]);
+    assert_eq!(
+        first,
+        Throttled { limited: false, limit: 16, remaining: 15, retry_after_s: -1, reset_after_s: 2 }
+    );
+    // Eight more units make 18 s of debt; at 60 a minute that is 18 units.
+    assert_eq!(throttle(&engine, "user123", [15, 30, 60, 8]).remaining, 7);
+    assert_eq!(throttle(&engine, "user123", [29, 60, 60, 0]).remaining, 12);
+    assert_eq!(throttle(&engine, "user123", [15, 30, 60, -9]).remaining, 16, "a refund stops at full");
+    assert_eq!(throttle(&engine, "user123", [15, 30, 60, 17]).retry_after_s, -1, "never");
+    clock.advance(Duration::from_millis(1));
+    assert!(!throttle(&engine, "user123", [15, 30, 60, 1]).limited);
+    assert_eq!(check(&engine, "token-bucket 30/60s burst=16", "user123", 1).remaining, 15, "another scope");
+    let wrong = |max_burst, count, period_s| {
+        mistake(engine.prepare_throttle(
+            &mut Recent::default(),
+            b"k",
+            &Throttle { max_burst, count, period_s, quantity: 1 },
+        ))
+    };
+    assert_eq!(wrong(-1, 1, 1), "max_burst is -1; use a whole number of at least 0");
+    assert_eq!(wrong(1, 0, 1), "count per period is 0; use a whole number of at least 1");
+    assert_eq!(wrong(1, 1, 0), "period is 0; use a whole number of at least 1");
+    assert!(wrong(i64::MAX, 1, 1).contains("burst"), "{}", wrong(i64::MAX, 1, 1));
+}
+
+#[test]
+fn calls_together_are_charged_all_or_nothing() {
+    let shadow = RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) };
+    let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
+    let part = |rule, key, cost| Part { target: on(rule, key), cost };
+    let all = |parts: &[Part<'_>]| engine.check_all(parts, engine.now()).unwrap();
+    let (verdict, each) = all(&[part("user", "harry", 1), part("fixed-window 100/day", "site", 1)]);
+    assert!(verdict.allowed && verdict.remaining == 1 && each[1].remaining == 99);
+    // The shadow rule never stands in the way, and is charged while it would allow.
+    for (shadow_denied, remaining) in [(false, 0), (true, 0)] {
+        let (verdict, each) =
+            all(&[part("try", "k", 1), part("api", "anyone", 1), part("api", "health-check", 9)]);
+        assert!(verdict.allowed && each.iter().all(|one| one.allowed));
+        assert_eq!((each[0].denied(), each[0].remaining), (shadow_denied, remaining));
+    }
+    assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
+    // Denied by one, charged to none.
+    let (verdict, each) = all(&[part("api", "anyone", 1), part("user", "harry", 2)]);
+    assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/m"));
+    assert_eq!(each.iter().map(|one| one.allowed).collect::<Vec<_>>(), [true, false]);
+    for cost in [0, 1] {
+        let (verdict, _) = all(&[part("api", "anyone", 1), part("api", "203.0.113.9", cost)]);
+        assert_eq!(verdict.reason, Some(Reason::Blocked));
+    }
+    assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
+    // The same key twice is one key with both costs.
+    let (verdict, _) = all(&[part("user", "ron", 1), part("user", "ron", 2)]);
+    assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
+    assert!(all(&[]).0.allowed);
+    let many = vec![part("user", "x", 0); 65];
+    assert!(mistake(engine.check_all(&many, engine.now())).contains("at most 64"));
+}
+
+#[test]
+fn receipts_carry_their_scope_and_key() {
+    let (engine, _) = engine(vec![rule("mail", &["token-bucket 1/h burst=10"])]);
+    let reserve = |rule: &str, cost| {
+        let (verdict, receipt) = engine.reserve(on(rule, "k"), cost, Span::ZERO, engine.now()).unwrap();
+        (verdict.allowed, receipt.map(|receipt| receipt.to_string()))
+    };
+    let (_, named) = reserve("mail", 4);
+    let (_, inline) = reserve("token-bucket 1/h burst=10", 4);
+    assert_eq!(reserve("mail", 7), (false, None));
+    assert_eq!(engine.cancel(&named.unwrap(), engine.now()), Ok(true));
+    assert_eq!(engine.settle(&inline.unwrap(), 1, engine.now()), Ok(true));
+    assert_eq!(check(&engine, "mail", "k", 0).remaining, 10);
+    assert_eq!(check(&engine, "token-bucket 1/h burst=10", "k", 0).remaining, 9);
+    assert!(mistake(engine.cancel("nonsense", engine.now())).starts_with("not a receipt"));
+}
+
+#[test]
+fn bounds_are_crossed_with_a_message() {
+    let settings = Settings { allow_inline: false, key_len_max: 8, cost_max: 100, ..Settings::default() };
+    let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);
+    let now = engine.now();
+    assert!(engine.check(on("reply", "12345678"), 1, now).is_ok());
+    assert_eq!(
+        mistake(engine.check(on("reply", "123456789"), 1, now)),
+        "the key has 9 bytes; use at most 8, or a hash of it"
+    );
+    assert_eq!(
+        mistake(engine.check(on("reply", "k"), 101, now)),
+        "the cost 101 is too large; use at most 100"
+    );
+    let inline_off = "limits may not be brought along here (allow_inline = false); use the name of a rule";
+    assert_eq!(mistake(engine.check(on("sliding-log 5/60s", "k"), 1, now)), inline_off);
+    let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
+    assert_eq!(mistake(engine.prepare_throttle(&mut Recent::default(), b"k", &throttle)), inline_off);
+    assert!(mistake(engine.check(on("rply", "k"), 1, now)).starts_with(r#"no rule is called "rply""#));
+    let long = "x".repeat(10_000);
+    assert!(mistake(engine.check(on(&long, "k"), 1, now)).len() < 300, "a name is not echoed at any length");
+}
+
+/// Inline limits without end: those that nobody needs any more are forgotten, and nothing that is in use is lost.
+#[test]
+fn callers_may_bring_one_limit_after_another() {
+    let (engine, clock) = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
+    assert_eq!(check(&engine, "reply", "Harry", 3).remaining, 2);
+    for n in 1..=30_000 {
+        let limit = format!("token-bucket {n}/s burst=1000000");
+        check(&engine, &limit, "k", 1);
+        clock.advance(Duration::from_micros(100));
+    }
+    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 2);
+}
+
+/// Limits that stay in use for a year: callers are told that there are too many, and the rules can still be changed.
+#[test]
+fn callers_cannot_keep_rules_from_being_changed() {
+    // Room for more keys than for limits.
+    let settings = Settings { max_keys: 100_000, ..Settings::default() };
+    let engine = Engine::new(settings, Arc::new(ManualClock::default())).unwrap();
+    engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
+    let refused = (1..70_000).find_map(|n| {
+        let limit = format!("fixed-window {n}/365d");
+        engine.check(on(&limit, "k"), 1, engine.now()).err()
+    });
+    let refused = refused.unwrap();
+    assert!(refused.is_unavailable() && refused.to_string().contains("49149 different limits"), "{refused}");
+    engine.load(vec![rule("reply", &["sliding-log 7/60s"])]).unwrap();
+    assert_eq!(check(&engine, "reply", "Harry", 1).remaining, 6);
+}
+
+/// With no room for a new key, everybody who was asked counts a denial.
+#[test]
+fn calls_together_that_find_no_room_count_as_denied() {
+    let clock = ManualClock::default();
+    let settings = Settings { max_keys: 1, on_full: OnFull::Deny, ..Settings::default() };
+    let engine = Engine::new(settings, Arc::new(clock)).unwrap();
+    engine.load(vec![rule("a", &["fixed-window 5/day"]), rule("b", &["fixed-window 5/day"])]).unwrap();
+    assert!(check(&engine, "a", "first", 1).allowed);
+    let parts = ["a", "b"].map(|rule| Part { target: on(rule, "second"), cost: 1 });
+    let (verdict, _) = engine.check_all(&parts, engine.now()).unwrap();
+    assert_eq!((verdict.allowed, verdict.reason), (false, Some(Reason::NoRoom)));
+    assert_eq!(["a", "b"].map(|rule| engine.find(rule).unwrap().tally().denied), [1, 1]);
+}
+
+#[test]
+fn a_shadow_rule_lets_callers_take_all_they_ask_for() {
+    let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 3/day"]) }]);
+    for remaining in [0, 0] {
+        let (verdict, taken) = engine.take(on("try", "k"), 5, engine.now()).unwrap();
+        assert_eq!((verdict.allowed, taken, verdict.remaining), (true, 5, remaining));
+    }
+}
+
+#[test]
+fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
+    let (engine, _) = engine(vec![rule("reply", &["sliding-log 2/60s"])]);
+    let mut recent = Recent::default();
+    let ask = |recent: &mut Recent| {
+        let prepared = engine.prepare(recent, on("reply", "Harry"), 1).unwrap();
+        engine.decide(&prepared, engine.now()).unwrap()
+    };
+    assert_eq!([1, 2, 3].map(|_| ask(&mut recent).allowed), [true, true, false]);
+    recent.flush();
+    let tally = engine.find("reply").unwrap().tally();
+    assert_eq!((tally.allowed, tally.denied), (2, 1));
+    engine.load(vec![rule("reply", &["sliding-log 3/60s"])]).unwrap();
+    assert!(ask(&mut recent).allowed, "the new rule");
+    drop(recent);
+    assert_eq!(
+        engine.find("reply").unwrap().tally().allowed,
+        3,
+        "a connection that ends leaves nothing uncounted"
+    );
+}

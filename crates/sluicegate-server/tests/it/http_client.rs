@@ -1,0 +1,202 @@
+//! A server that speaks HTTP in the background of a test, and what asks it: `ureq` for what clients do, plain bytes for what
+//! they should not do.
+
+use crate::running;
+use serde_json::Value;
+use sluicegate::ManualClock;
+use sluicegate_server::server::{Config, Server};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use ureq::Agent;
+use ureq::http::HeaderMap;
+
+/// Long enough that only a server that hangs lets a test wait for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server, and a client that keeps its connection.
+pub(crate) struct Serving {
+    runtime: Runtime,
+    server: Server,
+    pub(crate) clock: ManualClock,
+    agent: Agent,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The message of a mistake.
+    pub(crate) fn error(&self) -> String {
+        let body = self.json();
+        assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
+        body["error"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Serving {
+    /// A server whose clock the test sets.
+    pub(crate) fn start(config: Config) -> Serving {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let clock = ManualClock::default();
+        let server = runtime.block_on(running::start_at(config, &clock));
+        let settings = Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+        Serving { runtime, server, clock, agent: settings.build().into() }
+    }
+
+    /// One with rules of one limit each.
+    pub(crate) fn with_rules(rules: &[(&str, &str)]) -> Serving {
+        let rules = rules.iter().map(|(name, limit)| running::rule(name, &[limit])).collect();
+        Serving::start(Config { rules, ..running::config() })
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.http().unwrap()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        reply(self.agent.get(self.url(path)).call().unwrap())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
+        reply(self.agent.post(self.url(path)).content_type("application/json").send(body).unwrap())
+    }
+
+    /// A connection that says what it likes.
+    pub(crate) fn connect(&self) -> Raw {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Raw { stream }
+    }
+
+    /// What comes back for these bytes until the server closes.
+    pub(crate) fn say(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut raw = self.connect();
+        raw.send(bytes);
+        raw.until_closed()
+    }
+
+    /// Waits until so many clients were counted that broke the protocol: a connection is counted when it has ended, which
+    /// may be a little after its client saw it close.
+    pub(crate) fn counts_protocol_errors(&self, expected: u64) {
+        let began = Instant::now();
+        while self.protocol_errors() < expected && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.protocol_errors(), expected);
+    }
+
+    fn protocol_errors(&self) -> u64 {
+        let service = self.server.service();
+        let text = service.metrics.render(&service.engine);
+        let line = "sluice_protocol_errors_total{protocol=\"http\"} ";
+        text.lines().find_map(|text| text.strip_prefix(line)).unwrap().parse().unwrap()
+    }
+
+    /// Tells the server to stop, and gives a handle to wait for it.
+    pub(crate) fn stop(self) -> Stopping {
+        let stopped = self.runtime.spawn(self.server.stop());
+        Stopping { runtime: self.runtime, stopped }
+    }
+}
+
+/// A server that was told to stop.
+pub(crate) struct Stopping {
+    runtime: Runtime,
+    stopped: tokio::task::JoinHandle<()>,
+}
+
+impl Stopping {
+    /// Waits until it has.
+    pub(crate) fn wait(self) {
+        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.stopped).await });
+        waited.expect("the server does not stop").unwrap();
+    }
+}
+
+fn reply(mut response: ureq::http::Response<ureq::Body>) -> Reply {
+    let text = response.body_mut().read_to_string().unwrap();
+    Reply { status: response.status().as_u16(), headers: response.headers().clone(), text }
+}
+
+/// A socket.
+pub(crate) struct Raw {
+    stream: TcpStream,
+}
+
+impl Raw {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        // A server that has heard enough may have closed already.
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Whether all of the bytes could be sent: not if the server has closed.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// The same socket, to send by while this one reads.
+    pub(crate) fn writer(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
+    /// All that comes until the server closes.
+    pub(crate) fn until_closed(&mut self) -> String {
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => panic!("reset after {bytes:?}"),
+            Err(error) => panic!("the server does not close: {error}"),
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// The next answer, whose body has a length.
+    pub(crate) fn answer(&mut self) -> (u16, String) {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            self.stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        self.stream.read_exact(&mut body).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, String::from_utf8(body).unwrap())
+    }
+}
+
+/// A request with a JSON body, as bytes.
+pub(crate) fn posted(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}

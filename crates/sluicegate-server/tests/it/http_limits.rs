@@ -1,0 +1,212 @@
+//! Every bound on HTTP clients, crossed.
+
+use crate::http_client::{Serving, posted};
+use crate::running;
+use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::engine::Settings;
+use sluicegate_server::server::Config;
+use std::time::{Duration, Instant};
+
+const HARRY: &str = r#"{"rule":"reply","key":"Harry"}"#;
+
+fn with_limits(limits: ClientLimits) -> Serving {
+    let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
+    Serving::start(Config { limits, rules, ..running::config() })
+}
+
+/// Short, for those who wait; the other timeouts stay long.
+const SOON: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_head_that_is_too_long_is_431() {
+    let serving = with_limits(ClientLimits { request_head_max: 1_000, ..ClientLimits::default() });
+    let head = |filling| {
+        format!(
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
+            "x".repeat(filling)
+        )
+    };
+    let fixed = head(0).len();
+    assert!(serving.say(head(999 - fixed)).starts_with("HTTP/1.1 200 "));
+    assert!(serving.say(head(1_001 - fixed)).starts_with("HTTP/1.1 431 "));
+    assert!(serving.say(head(500_000)).starts_with("HTTP/1.1 431 "));
+    // One that never ends is not waited for either.
+    assert!(serving.say(format!("GET /{}", "x".repeat(100_000))).starts_with("HTTP/1.1 4"));
+    serving.counts_protocol_errors(3);
+}
+
+#[test]
+fn a_body_that_is_too_long_is_413() {
+    let serving = with_limits(ClientLimits { request_body_max: 1_000, ..ClientLimits::default() });
+    let body = |length: usize| format!("{HARRY}{}", " ".repeat(length - HARRY.len()));
+    assert_eq!(serving.post("/v1/check", &body(1_000)).status, 200);
+    // Announced: it is not even waited for.
+    let answer = serving.say(&posted("/v1/check", &body(1_001)).as_bytes()[..200]);
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("more than 1000 bytes"), "{answer}");
+    // Sent all the same, and much of it: the answer still arrives.
+    assert!(serving.say(posted("/v1/check", &body(500_000))).starts_with("HTTP/1.1 413 "));
+    // Not announced.
+    let chunked = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = format!("64\r\n{}\r\n", " ".repeat(100));
+    assert!(serving.say(format!("{chunked}{}", chunk.repeat(11))).starts_with("HTTP/1.1 413 "));
+    serving.counts_protocol_errors(3);
+    let small = format!("{chunked}{:x}\r\n{HARRY}\r\n0\r\n\r\n", HARRY.len());
+    let mut raw = serving.connect();
+    raw.send(small);
+    assert_eq!(raw.answer().0, 200);
+}
+
+#[test]
+fn more_checks_than_64_are_a_mistake() {
+    let serving = with_limits(ClientLimits::default());
+    let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![HARRY; count].join(","));
+    let reply = serving.post("/v1/check", &checks(65));
+    assert_eq!(reply.status, 400);
+    assert!(reply.error().contains("more than 64 checks"), "{reply:?}");
+    assert_eq!(serving.post("/v1/check", &checks(64)).status, 200);
+}
+
+#[test]
+fn keys_and_costs_have_bounds() {
+    let settings = Settings { key_len_max: 10, cost_max: 3, ..running::config().settings };
+    let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
+    let serving = Serving::start(Config { settings, rules, ..running::config() });
+    let ask = |key: &str, cost| {
+        serving.post("/v1/check", &format!(r#"{{"rule":"reply","key":"{key}","cost":{cost}}}"#))
+    };
+    assert_eq!(ask("0123456789", 3).status, 200);
+    assert!(ask("0123456789a", 3).error().contains("use at most 10"));
+    assert!(ask("0123456789", 4).error().contains("use at most 3"));
+}
+
+#[test]
+fn deep_json_is_a_mistake() {
+    let serving = with_limits(ClientLimits::default());
+    // Checks have no checks of their own, so that 64 are 64.
+    for depth in [2, 5_000] {
+        let deep = format!("{}{}", r#"{"checks":["#.repeat(depth), "]}".repeat(depth));
+        let reply = serving.post("/v1/check", &deep);
+        assert_eq!(reply.status, 400);
+        assert!(reply.error().contains("unknown field `checks`, expected one of `rule`"), "{reply:?}");
+    }
+    assert_eq!(serving.post("/v1/check", &"[".repeat(100_000)).status, 400);
+}
+
+/// Sends the bytes one by one, slowly, until the server has had enough; what it says, and how long that took.
+fn dribble(serving: &Serving, bytes: &str) -> (String, Duration) {
+    let mut raw = serving.connect();
+    let began = Instant::now();
+    let sender = raw.writer();
+    let bytes = bytes.to_owned();
+    let dribbling = std::thread::spawn(move || {
+        use std::io::Write as _;
+        let mut sender = sender;
+        // Ends when the server has closed.
+        for byte in bytes.bytes() {
+            if sender.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(SOON / 10);
+        }
+    });
+    let answer = raw.until_closed();
+    let took = began.elapsed();
+    drop(raw);
+    dribbling.join().unwrap();
+    (answer, took)
+}
+
+#[test]
+fn a_head_that_comes_too_slowly_is_not_waited_for() {
+    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let (answer, took) = dribble(&serving, &"GET /healthz HTTP/1.1\r\nX: ".repeat(40));
+    assert_eq!(answer, "");
+    assert!(took >= SOON && took < SOON * 50, "all of it would have taken SOON * 100: {took:?}");
+    serving.counts_protocol_errors(1);
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_408() {
+    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let mut raw = serving.connect();
+    let request = posted("/v1/check", HARRY);
+    let began = Instant::now();
+    raw.send(&request[..request.len() - 1]);
+    let answer = raw.until_closed();
+    let took = began.elapsed();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(took >= SOON, "{took:?}");
+    serving.counts_protocol_errors(1);
+}
+
+#[test]
+fn the_time_for_a_request_runs_though_it_came_with_the_one_before() {
+    let limits = ClientLimits { request_timeout: SOON, idle_timeout: None, ..ClientLimits::default() };
+    let serving = with_limits(limits);
+    let mut raw = serving.connect();
+    let request = posted("/v1/check", HARRY);
+    raw.send(format!("{request}{}", &request[..request.len() - 1]));
+    assert_eq!(raw.answer().0, 200);
+    assert!(raw.until_closed().starts_with("HTTP/1.1 408 "));
+    serving.counts_protocol_errors(1);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_own_time() {
+    let limits = ClientLimits { idle_timeout: Some(SOON), ..ClientLimits::default() };
+    let serving = with_limits(limits);
+    let began = Instant::now();
+    assert_eq!(serving.connect().until_closed(), "");
+    assert!(began.elapsed() >= SOON);
+    let mut used = serving.connect();
+    used.send(posted("/v1/check", HARRY));
+    assert_eq!(used.answer().0, 200);
+    let began = Instant::now();
+    assert_eq!(used.until_closed(), "");
+    assert!(began.elapsed() >= SOON / 2, "{:?}", began.elapsed());
+    // To be idle is nothing wrong.
+    serving.counts_protocol_errors(0);
+}
+
+#[test]
+fn an_idle_connection_may_wait_for_longer_than_a_request_may_take() {
+    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let mut raw = serving.connect();
+    for _ in 0..2 {
+        std::thread::sleep(SOON * 2);
+        raw.send(posted("/v1/check", HARRY));
+        assert_eq!(raw.answer().0, 200);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed() {
+    let serving = with_limits(ClientLimits { unread_timeout: SOON, ..ClientLimits::default() });
+    let mut raw = serving.connect();
+    let many = posted("/v1/check", HARRY).repeat(100);
+    // Until the buffers of both sides are full, and the server has given up.
+    let began = Instant::now();
+    while raw.try_send(many.as_bytes()) {
+        assert!(began.elapsed() < Duration::from_secs(20), "the server reads on and on");
+    }
+    serving.counts_protocol_errors(1);
+}
+
+#[test]
+fn what_is_not_http_is_refused() {
+    let serving = with_limits(ClientLimits::default());
+    let nonsense = [
+        "*1\r\n$4\r\nPING\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET /healthz HTTP/9.9\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost localhost\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    ];
+    for (place, bytes) in nonsense.into_iter().enumerate() {
+        let answer = serving.say(bytes);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{bytes:?}: {answer}");
+        serving.counts_protocol_errors(u64::try_from(place).unwrap() + 1);
+    }
+    assert_eq!(serving.get("/healthz").status, 200);
+}

@@ -1,0 +1,245 @@
+//! The document that describes HTTP to machines, held against what the server really takes and says.
+
+use crate::http_client::Serving;
+use serde_json::{Value, json};
+
+/// The words of JSON schema that the document uses. Another one would not be looked at, so it may not be there.
+const WORDS: [&str; 13] = [
+    "$ref",
+    "type",
+    "enum",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "oneOf",
+    "allOf",
+];
+const COMMENTS: [&str; 2] = ["description", "default"];
+
+struct Document(Value);
+
+impl Document {
+    fn of(serving: &Serving) -> Document {
+        Document(serving.get("/openapi.json").json())
+    }
+
+    fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
+        let Some(place) = value["$ref"].as_str() else { return value };
+        let found = self.0.pointer(place.strip_prefix('#').unwrap());
+        self.resolved(found.unwrap_or_else(|| panic!("nothing is at {place}")))
+    }
+
+    /// Why a value is not what a schema says, if so.
+    fn wrong(&self, schema: &Value, value: &Value) -> Option<String> {
+        let schema = self.resolved(schema);
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let says = |what: &str| Some(format!("{value} {what} {schema}"));
+        match &schema["type"] {
+            Value::String(one) if one != kind => return says("is not of the type of"),
+            Value::Array(some) if !some.contains(&kind.into()) => return says("is of no type of"),
+            _ => {}
+        }
+        if schema["enum"].as_array().is_some_and(|values| !values.contains(value)) {
+            return says("is none of");
+        }
+        if let Some(number) = value.as_i64()
+            && (schema["minimum"].as_i64().is_some_and(|least| number < least)
+                || schema["maximum"].as_i64().is_some_and(|most| number > most))
+        {
+            return says("is outside of");
+        }
+        if let Some(all) = schema["allOf"].as_array()
+            && let Some(wrong) = all.iter().find_map(|one| self.wrong(one, value))
+        {
+            return Some(wrong);
+        }
+        if let Some(some) = schema["oneOf"].as_array()
+            && some.iter().filter(|one| self.wrong(one, value).is_none()).count() != 1
+        {
+            return says("is not exactly one of");
+        }
+        match value {
+            Value::Array(items) => {
+                let length = u64::try_from(items.len()).unwrap();
+                let too_few = schema["minItems"].as_u64().is_some_and(|least| length < least);
+                if too_few || schema["maxItems"].as_u64().is_some_and(|most| length > most) {
+                    return says("has not the length of");
+                }
+                items.iter().find_map(|item| self.wrong(&schema["items"], item))
+            }
+            Value::Object(fields) => {
+                let required = schema["required"].as_array().into_iter().flatten();
+                if required.into_iter().any(|name| !fields.contains_key(name.as_str().unwrap())) {
+                    return says("lacks a field of");
+                }
+                fields.iter().find_map(|(name, value)| match schema["properties"].get(name) {
+                    Some(schema) => self.wrong(schema, value),
+                    None if schema["additionalProperties"] == false => says("has a field too many for"),
+                    None => None,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Every schema in the document, whole and in its parts.
+    fn walk(&self, schema: &Value, seen: &mut usize) {
+        *seen += 1;
+        for word in schema.as_object().unwrap().keys() {
+            assert!(
+                WORDS.contains(&word.as_str()) || COMMENTS.contains(&word.as_str()),
+                "{word} in {schema}"
+            );
+        }
+        self.resolved(schema);
+        let properties = schema["properties"].as_object().into_iter().flatten().map(|(_, schema)| schema);
+        let lists =
+            ["oneOf", "allOf"].into_iter().flat_map(|word| schema[word].as_array().into_iter().flatten());
+        for part in properties.chain(lists).chain(schema.get("items")) {
+            self.walk(part, seen);
+        }
+    }
+
+    /// Whether the request's body is what the document says, and the answer too.
+    fn agrees(&self, serving: &Serving, path: &str, body: &Value) {
+        let plain = path.split('?').next().unwrap();
+        let operation = &self.0["paths"][plain]["post"];
+        let taken = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let reply = serving.post(path, &body.to_string());
+        let wrong = self.wrong(taken, body);
+        assert_eq!(reply.status == 400, wrong.is_some(), "{path} {body}: {reply:?} {wrong:?}");
+        let described = self.resolved(&operation["responses"][reply.status.to_string()]);
+        let content = &described["content"][reply.header("content-type").unwrap()];
+        assert_ne!(*content, Value::Null, "{path}: no such answer: {reply:?}");
+        let wrong = self.wrong(&content["schema"], &reply.json());
+        assert_eq!(wrong, None, "{path} {body}");
+        for name in described["headers"].as_object().into_iter().flatten().map(|(name, _)| name) {
+            let denied = reply.json()["allowed"] == false && reply.json()["retry_after_ms"] != Value::Null;
+            assert_eq!(reply.header(name).is_some(), name != "Retry-After" || denied, "{name} of {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn it_is_an_openapi_document_whose_parts_are_all_there() {
+    let serving = Serving::with_rules(&[]);
+    let document = Document::of(&serving);
+    assert_eq!(document.0["openapi"], "3.1.0");
+    assert!(document.0["info"]["title"].is_string() && document.0["info"]["version"].is_string());
+    let mut names = Vec::new();
+    let mut schemas = 0;
+    for (path, item) in document.0["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(matches!(method.as_str(), "get" | "post"), "{method} {path}");
+            names.push(operation["operationId"].as_str().unwrap().to_owned());
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(
+                    status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)),
+                    "{status} {path}"
+                );
+                let response = document.resolved(response);
+                assert!(response["description"].is_string(), "{status} {path}");
+                for content in response["content"].as_object().unwrap().values() {
+                    document.walk(&content["schema"], &mut schemas);
+                }
+                for header in response["headers"].as_object().into_iter().flatten().map(|(_, header)| header)
+                {
+                    document.walk(&document.resolved(header)["schema"], &mut schemas);
+                }
+            }
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                assert_eq!(document.resolved(parameter)["in"], "query");
+            }
+            assert_eq!(method == "post", operation["requestBody"]["required"] == true, "{path}");
+        }
+    }
+    for schema in document.0["components"]["schemas"].as_object().unwrap().values() {
+        document.walk(schema, &mut schemas);
+    }
+    assert!(schemas > 100, "{schemas}");
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all, "two operations have one name");
+}
+
+#[test]
+fn what_is_asked_and_answered_is_what_it_says() {
+    let serving =
+        Serving::with_rules(&[("reply", "sliding-log 5/60s"), ("paced", "token-bucket 1/s burst=2")]);
+    let document = Document::of(&serving);
+    let harry = json!({"rule": "reply", "key": "Harry"});
+    for path in ["/v1/check", "/v1/peek", "/v1/take", "/v1/refund", "/v1/reserve", "/v1/reset", "/v1/next"] {
+        document.agrees(&serving, path, &harry);
+        document.agrees(&serving, path, &json!({"limit": "min-interval 200ms", "key_base64": "AAE="}));
+        for wrong in [
+            json!({}),
+            json!([]),
+            json!({"rule": "reply"}),
+            json!({"rule": "reply", "limit": "sliding-log 5/60s", "key": "Harry"}),
+            json!({"rule": "reply", "key": "Harry", "key_base64": "AAE="}),
+            json!({"rule": "reply", "key": "Harry", "coast": 1}),
+            json!({"rule": "reply", "key": 1}),
+        ] {
+            document.agrees(&serving, path, &wrong);
+        }
+    }
+    for path in ["/v1/check", "/v1/peek", "/v1/take", "/v1/refund", "/v1/reserve", "/v1/reset"] {
+        for cost in [
+            json!(0),
+            json!(7),
+            json!(1_000_000_000),
+            json!(1_000_000_001),
+            json!(-1),
+            json!(1.5),
+            json!("1"),
+        ] {
+            let body = json!({"rule": "reply", "key": "Sally", "cost": cost});
+            document.agrees(&serving, path, &body);
+            document.agrees(&serving, &format!("{path}?enforce=true"), &body);
+        }
+    }
+    let waits = json!({"rule": "paced", "key": "Harry", "cost": 2, "max_wait_ms": 2_000});
+    for path in
+        ["/v1/reserve", "/v1/reserve?enforce=true", "/v1/reserve", "/v1/check", "/v1/reserve?enforce=true"]
+    {
+        document.agrees(&serving, path, &waits);
+    }
+    let reserved = serving.post("/v1/reserve", r#"{"rule":"reply","key":"Ron"}"#).json();
+    for path in ["/v1/cancel", "/v1/settle"] {
+        document.agrees(&serving, path, &json!({"receipt": reserved["receipt"]}));
+        document.agrees(&serving, path, &json!({"receipt": reserved["receipt"], "cost": 1}));
+        document.agrees(&serving, path, &json!({"cost": 1}));
+    }
+    let rules = serving.get("/v1/rules").json();
+    let schema =
+        &document.0["paths"]["/v1/rules"]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(document.wrong(schema, &rules), None);
+}
+
+/// The same for several checks.
+#[test]
+fn what_several_checks_answer_is_what_it_says() {
+    let serving = Serving::with_rules(&[("reply", "sliding-log 5/60s")]);
+    let document = Document::of(&serving);
+    let one = json!({"rule": "reply", "key": "Harry", "cost": 4});
+    for checks in
+        [json!([]), json!([one]), json!([one, one]), json!(vec![one.clone(); 65]), json!([{"checks": [one]}])]
+    {
+        document.agrees(&serving, "/v1/check?enforce=true", &json!({"checks": checks}));
+    }
+    document.agrees(&serving, "/v1/check", &json!({"checks": [one], "cost": 1}));
+}

@@ -1,0 +1,122 @@
+//! Listening: how many may come, and what happens to those who have come when the server stops.
+
+use crate::running::{config, start};
+use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::server::{Config, Server};
+use std::future::poll_fn;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Long enough that only a server that has stopped answering takes it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn ping(stream: &mut TcpStream) -> io::Result<String> {
+    stream.write_all(b"PING\r\n")?;
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
+}
+
+fn read_to_end(mut stream: TcpStream) -> String {
+    let mut said = String::new();
+    // A reset after the words is an end too.
+    let _ = stream.read_to_string(&mut said);
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
+    let limits = ClientLimits { connections_max: 2, ..ClientLimits::default() };
+    let server = start(Config { limits, ..config() }).await;
+    let address = server.resp().unwrap();
+    let in_threads = tokio::task::spawn_blocking(move || {
+        let (mut first, mut second) = (connect(address), connect(address));
+        assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
+        assert_eq!(ping(&mut second).unwrap(), "+PONG\r\n");
+        for _ in 0..3 {
+            assert_eq!(read_to_end(connect(address)), "-ERR max number of clients reached\r\n");
+        }
+        // Those who were there stay.
+        assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
+        drop(first);
+        // The server sees in its own time that one has left.
+        let begun = std::time::Instant::now();
+        while ping(&mut connect(address)).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "the place of a client that left stays taken");
+        }
+        assert_eq!(ping(&mut second).unwrap(), "+PONG\r\n");
+    });
+    in_threads.await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_protocol_counts_its_own_clients() {
+    let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
+    let server = start(Config { limits, ..config() }).await;
+    let (resp, http) = (server.resp().unwrap(), server.http().unwrap());
+    let in_threads = tokio::task::spawn_blocking(move || {
+        let _http = connect(http);
+        assert_eq!(ping(&mut connect(resp)).unwrap(), "+PONG\r\n");
+        // A second HTTP client is closed without a word.
+        assert_eq!(read_to_end(connect(http)), "");
+    });
+    in_threads.await.unwrap();
+    server.stop().await;
+}
+
+/// On one thread nobody accepts between the client's words and the stop: the system has taken them in for us.
+#[tokio::test]
+async fn who_has_arrived_when_the_server_stops_is_answered() {
+    let (mut clients, mut stops) = (Vec::new(), Vec::new());
+    for _ in 0..50 {
+        let server = start(config()).await;
+        let mut client = connect(server.resp().unwrap());
+        client.write_all(b"PING\r\nPING\r\n").unwrap();
+        clients.push(client);
+        stops.push(Box::pin(server.stop()));
+    }
+    // All are told before any of them goes on.
+    poll_fn(|context| {
+        stops.retain_mut(|stop| stop.as_mut().poll(context).is_pending());
+        if stops.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    for client in clients {
+        assert_eq!(read_to_end(client), "+PONG\r\n+PONG\r\n");
+    }
+}
+
+#[tokio::test]
+async fn after_a_stop_nobody_listens_and_another_can() {
+    let server = start(config()).await;
+    let (resp, http) = (server.resp().unwrap(), server.http().unwrap());
+    server.stop().await;
+    assert!(TcpStream::connect(resp).is_err());
+    let again = start(Config { resp: Some(resp), http: Some(http), ..config() }).await;
+    assert_eq!((again.resp(), again.http()), (Some(resp), Some(http)));
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
+    let server = start(config()).await;
+    let taken = server.http().unwrap();
+    let clock = std::sync::Arc::new(sluicegate::SystemClock);
+    let config = Config { http: Some(taken), ..config() };
+    let error = Server::start(config, clock).await.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("cannot listen for HTTP on {taken}: Address already in use")),
+        "{error}"
+    );
+    assert!(error.ends_with("; choose another with --http"), "{error}");
+    server.stop().await;
+}

@@ -1,0 +1,27 @@
+//! The server, over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod config;
+mod engine;
+mod http;
+mod http_client;
+mod http_conformance;
+mod http_docs;
+mod http_guard;
+mod http_limits;
+mod http_openapi;
+mod listen;
+mod metrics;
+mod packaging;
+mod resp_client;
+mod resp_clients;
+mod resp_commands;
+mod resp_conformance;
+mod resp_docs;
+mod resp_fuzz;
+mod resp_limits;
+mod resp_pipelines;
+mod resp_redis_cell;
+mod running;
+mod tls;

@@ -1,0 +1,60 @@
+//! `docs/protocol.md` is true: it has every command, and `redis-cli` gets the answers it shows.
+
+use crate::resp_client::{Place, words};
+use crate::resp_clients::run;
+use crate::running::{config, rule};
+use sluicegate::ManualClock;
+use sluicegate_server::resp::usages;
+use sluicegate_server::server::Config;
+
+const PAGE: &str = include_str!("../../../../docs/protocol.md");
+
+#[test]
+fn every_command_is_on_the_page() {
+    // In a table a bar is written with a backslash.
+    let page = PAGE.replace("\\|", "|");
+    for usage in usages() {
+        let has = page.contains(&format!("#### {usage}\n")) || page.contains(&format!("| `{usage}` |"));
+        assert!(has, "docs/protocol.md has no `{usage}`");
+    }
+}
+
+/// The commands of the page and what it shows of their answers.
+fn examples() -> Vec<(&'static str, String)> {
+    let blocks = PAGE.split("```redis\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let mut examples: Vec<(&str, String)> = Vec::new();
+    for line in blocks.flat_map(str::lines) {
+        match line.strip_prefix("> ") {
+            Some(command) => examples.push((command, String::new())),
+            None => examples.last_mut().unwrap().1 += &format!("{line}\n"),
+        }
+    }
+    examples
+}
+
+#[test]
+fn every_example_on_the_page_is_what_redis_cli_shows() {
+    let rules = vec![
+        rule("reply", &["sliding-log 5/60s"]),
+        rule("api", &["token-bucket 10/s burst=50", "fixed-window 1000/day"]),
+    ];
+    let place = Place::start_at(Config { rules, ..config() }, &ManualClock::default());
+    let mut receipt = String::new();
+    let mut wrong = Vec::new();
+    for (command, expected) in examples() {
+        let command = command.replace("$RECEIPT", &receipt);
+        let words = words(&command);
+        let mut arguments = vec!["--no-raw"];
+        arguments.extend(words.iter().map(String::as_str));
+        let mut shown = run("redis-cli", &place, &arguments);
+        if let Some((before, text)) = shown.split_once("8) \"").filter(|_| expected.contains("8) \"...\"")) {
+            receipt = text.trim_end().trim_end_matches('"').to_owned();
+            shown = format!("{before}8) \"...\"\n");
+        }
+        // After an error redis-cli leaves a line empty.
+        if shown.trim_end() != expected.trim_end() {
+            wrong.push(format!("> {command}\nthe page shows\n{expected}redis-cli shows\n{shown}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,322 @@
+//! Every bound on clients, crossed over a real socket.
+
+use crate::resp_client::{Client, Place, array, shown};
+use crate::running::{config, rule};
+use sluicegate_server::auth::{PASSWORD_LEN_MAX, Password};
+use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::server::Config;
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(150);
+
+fn with(limits: ClientLimits) -> Place {
+    Place::start(Config { limits, rules: vec![rule("reply", &["sliding-log 5/60s"])], ..config() })
+}
+
+fn patient() -> ClientLimits {
+    ClientLimits {
+        idle_timeout: None,
+        request_timeout: LONG,
+        unread_timeout: LONG,
+        ..ClientLimits::default()
+    }
+}
+
+/// What is within the bound is answered; what is just beyond it ends the connection with this.
+fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
+    let mut client = place.client();
+    client.send(within);
+    assert!(!client.shown().starts_with("-ERR Protocol error"), "{}", within.escape_ascii());
+    client.send(beyond);
+    assert_eq!(client.rest(), format!("-ERR Protocol error: {error}|"), "{}", beyond.escape_ascii());
+}
+
+#[test]
+fn arguments_max() {
+    let place = with(ClientLimits { arguments_max: 4, ..patient() });
+    let error = "invalid multibulk length; a command has at most 4 arguments";
+    crossed(&place, &array(&[&b"PING"[..]; 4]), b"*5\r\n", error);
+    crossed(&place, b"a b c d\r\n", b"a b c d e\r\n", error);
+}
+
+#[test]
+fn bulk_len_max() {
+    let place = with(ClientLimits { bulk_len_max: 10, ..patient() });
+    let error = "invalid bulk length; an argument has at most 10 bytes";
+    crossed(&place, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
+    crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
+    // However long it says it is.
+    crossed(&place, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
+}
+
+#[test]
+fn command_len_max() {
+    let place = with(ClientLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
+    // *2 $4 PING $LL: 4 + 10 + 5 bytes before the message, 2 after it.
+    let message = [b'x'; 30];
+    let three = array(&[b"PING", &message, &message]);
+    crossed(
+        &place,
+        &array(&[b"PING", &message]),
+        &three[..60],
+        "too big command; all of it has at most 60 bytes",
+    );
+    let line = |len: usize| [&b"PING"[..], &vec![b' '; len - 5], b"\r\n"].concat();
+    crossed(&place, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
+    // Not even the line's end is waited for.
+    crossed(&place, b"PING\r\n", &[b'x'; 61], "too big inline request; a line has at most 60 bytes");
+}
+
+#[test]
+fn nothing_is_nested() {
+    let deep = b"*1\r\n".repeat(10_000);
+    crossed(&with(patient()), b"PING\r\n", &deep, "expected '$', got '*'");
+}
+
+#[test]
+fn idle_timeout() {
+    let place = with(ClientLimits { idle_timeout: Some(SHORT), ..patient() });
+    let (mut silent, mut polite) = (place.client(), place.client());
+    let began = Instant::now();
+    assert_eq!(polite.ask("PING"), "+PONG|");
+    assert_eq!(silent.rest(), "");
+    assert!(began.elapsed() >= SHORT, "closed after {:?}", began.elapsed());
+    assert_eq!(polite.rest(), "");
+}
+
+#[test]
+fn who_speaks_in_time_is_not_idle() {
+    let place = with(ClientLimits { idle_timeout: Some(Duration::from_secs(1)), ..patient() });
+    let mut client = place.client();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(client.ask("PING"), "+PONG|");
+    }
+}
+
+#[test]
+fn request_timeout() {
+    let place = with(ClientLimits { request_timeout: SHORT, ..patient() });
+    let mut client = place.client();
+    client.send("PING\r\n*1\r\n$100\r\n");
+    assert_eq!(client.shown(), "+PONG|");
+    assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not come in time|");
+    // Bytes that trickle in do not buy more time.
+    let mut client = place.client();
+    client.send("*1\r\n$10000\r\n");
+    let began = Instant::now();
+    client.stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut closed = Vec::new();
+    while began.elapsed() < LONG && closed.is_empty() {
+        // Once it is closed this may fail, which the reading tells.
+        let _ = client.stream.write_all(b"x");
+        let mut some = [0; 256];
+        if let Ok(read) = client.stream.read(&mut some) {
+            closed.extend_from_slice(&some[..read]);
+        }
+    }
+    assert_eq!(shown(&closed), "-ERR Protocol error: the rest of the command did not come in time|");
+}
+
+#[test]
+fn a_command_in_time_after_a_late_one_begins_anew() {
+    let place = with(ClientLimits { request_timeout: Duration::from_secs(2), ..patient() });
+    let mut client = place.client();
+    let began = Instant::now();
+    // Always in the middle of a command, but never for long in the same one.
+    client.send("PI");
+    while began.elapsed() < Duration::from_millis(2_500) {
+        client.send("NG\r\nPI");
+        assert_eq!(client.shown(), "+PONG|");
+    }
+}
+
+fn guarded(limits: ClientLimits) -> Place {
+    Place::start(Config { limits, password: Some(Password::new(b"sesame").unwrap()), ..config() })
+}
+
+#[test]
+fn handshake_timeout() {
+    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+    let mut known = place.client();
+    assert_eq!(known.ask("AUTH sesame"), "+OK|");
+    let error = "-ERR Protocol error: the password did not come in time|";
+    assert_eq!(place.client().rest(), error);
+    // Talking does not help.
+    let mut client = place.client();
+    let began = Instant::now();
+    let last = loop {
+        client.send("PING\r\n");
+        let reply = client.shown();
+        assert!(began.elapsed() < LONG);
+        if reply != "-NOAUTH Authentication required.|" {
+            break reply;
+        }
+    };
+    assert_eq!(last, error);
+    assert_eq!(known.ask("PING"), "+PONG|");
+    // Who gives the password back is as new.
+    assert_eq!(known.ask("RESET"), "+RESET|");
+    assert_eq!(known.rest(), error);
+}
+
+#[test]
+fn who_never_stops_talking_has_no_longer_for_the_password() {
+    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+    for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
+        let mut client = place.client();
+        let began = Instant::now();
+        // It waits for no reply, and is read from beside it.
+        let mut stream = client.stream.try_clone().unwrap();
+        let writer = std::thread::spawn(move || {
+            while began.elapsed() < 4 * SHORT && stream.write_all(&bytes.repeat(100)).is_ok() {}
+            began.elapsed()
+        });
+        let said = client.rest();
+        let after = began.elapsed();
+        let last = "-ERR Protocol error: the password did not come in time|";
+        assert!(said.ends_with(last), "{:?}", said.get(said.len().saturating_sub(200)..));
+        assert!(after >= SHORT && after < writer.join().unwrap(), "closed after {after:?}");
+    }
+}
+
+#[test]
+fn who_guesses_is_closed_after_some_wrong_passwords() {
+    let place = guarded(patient());
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.|";
+    let mut client = place.client();
+    for guess in ["AUTH a", "AUTH default b", "HELLO 3 AUTH default c", "AUTH d"] {
+        assert_eq!(client.ask(guess), wrong);
+        // This makes nothing forgotten.
+        assert_eq!(client.ask("RESET"), "+RESET|");
+    }
+    client.send("AUTH e\r\nAUTH sesame\r\n");
+    let last = "-ERR Protocol error: too many wrong passwords; connect anew with the right one|";
+    assert_eq!(client.rest(), format!("{wrong}{last}"));
+    // The right one begins a new count.
+    let mut client = place.client();
+    for _ in 0..2 {
+        for _ in 0..4 {
+            assert_eq!(client.ask("AUTH a"), wrong);
+        }
+        assert_eq!(client.ask("AUTH sesame"), "+OK|");
+        assert_eq!(client.ask("RESET"), "+RESET|");
+    }
+}
+
+#[test]
+fn bounds_are_tight_before_the_password() {
+    let place = guarded(patient());
+    let long = vec![b'x'; 512];
+    let longer = vec![b'x'; 513];
+    crossed(
+        &place,
+        &array(&[&b"AUTH"[..]; 10]),
+        b"*11\r\n",
+        "invalid multibulk length; a command has at most 10 arguments",
+    );
+    let error = "invalid bulk length; an argument has at most 512 bytes";
+    crossed(&place, &array(&[b"AUTH", &long]), &array(&[b"AUTH", &longer]), error);
+    let error = "too big command; all of it has at most 2048 bytes";
+    let four = [&b"HELLO"[..], &long, &long, &long, &long];
+    crossed(&place, &array(&four[..4]), &array(&four), error);
+    let error = "too big inline request; a line has at most 2048 bytes";
+    crossed(&place, b"PING\r\n", &[b' '; 2049], error);
+    // In one packet with the password, more is allowed at once.
+    let mut client = place.client();
+    client.send([array(&[b"AUTH", b"sesame"]), array(&[b"ECHO", &longer])].concat());
+    assert_eq!(client.shown(), "+OK|");
+    assert!(client.shown().starts_with("$513|"));
+}
+
+#[test]
+fn no_setting_keeps_the_longest_password_from_being_said() {
+    let password = [b'x'; PASSWORD_LEN_MAX];
+    let limits = ClientLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
+    let config = Config { limits, password: Some(Password::new(&password).unwrap()), ..config() };
+    let place = Place::start(config);
+    let mut client = place.client();
+    client.send(array(&[b"HELLO", b"3", b"AUTH", b"default", &password, b"SETNAME", &[b'n'; 128]]));
+    assert!(client.shown().starts_with("%7|"));
+    // What comes after it has to keep to the settings.
+    client.send(array(&[b"ECHO", &password]));
+    assert_eq!(client.rest(), "-ERR Protocol error: invalid bulk length; an argument has at most 64 bytes|");
+}
+
+/// A client that sends so many long messages and does not read; how many bytes it could send, and then all of it.
+fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std::thread::JoinHandle<bool>) {
+    let mut stream = client.stream.try_clone().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    let echo = array(&[b"ECHO", &vec![b'x'; 60_000]]);
+    let writer = std::thread::spawn(move || {
+        stream.set_write_timeout(None).unwrap();
+        (0..total).all(|_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            stream.write_all(&echo).is_ok()
+        })
+    });
+    (sent, writer)
+}
+
+#[test]
+fn unread_replies_max() {
+    const TOTAL: usize = 1_000;
+    let place = with(ClientLimits { unread_replies_max: 1_000, ..patient() });
+    let mut client = place.client();
+    let (sent, writer) = send_without_reading(&client, TOTAL);
+    // Until nothing moves any more: the system's buffers are full, and the server has stopped reading.
+    let mut before = usize::MAX;
+    while before != sent.load(Ordering::Relaxed) {
+        before = sent.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(before < TOTAL, "60 MB of replies wait for a client that does not read");
+    assert_eq!(place.client().ask("PING"), "+PONG|");
+    for _ in 0..TOTAL {
+        assert_eq!(client.reply().len(), 60_010);
+    }
+    assert!(writer.join().unwrap());
+    assert_eq!(client.ask("PING"), "+PONG|");
+}
+
+#[test]
+fn unread_timeout() {
+    let place = with(ClientLimits { unread_timeout: SHORT, ..patient() });
+    let client = place.client();
+    let (_, writer) = send_without_reading(&client, 100_000);
+    assert!(!writer.join().unwrap(), "a client that never reads was served for ever");
+    assert_eq!(place.client().ask("PING"), "+PONG|");
+}
+
+#[test]
+fn bytes_that_come_one_by_one_are_commands_all_the_same() {
+    let place = with(patient());
+    let mut client = place.client();
+    let bytes =
+        [array(&[b"RL.CHECK", b"reply", b"Harry"]), b"RL.CHECK 'reply' \"Harry\"\r\n".to_vec()].concat();
+    for byte in bytes {
+        client.send([byte]);
+    }
+    assert!(client.shown().starts_with("*7|:1|:5|:4|"));
+    assert!(client.shown().starts_with("*7|:1|:5|:3|"));
+}
+
+#[test]
+fn many_commands_at_once_are_answered_in_order() {
+    let place = with(patient());
+    let mut client = place.client();
+    let all: Vec<String> = (0..50_000).map(|number| format!("ECHO {number}\r\n")).collect();
+    let mut writer = client.stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || writer.write_all(all.concat().as_bytes()).unwrap());
+    for number in 0..50_000 {
+        let digits = number.to_string();
+        assert_eq!(client.shown(), format!("${}|{digits}|", digits.len()));
+    }
+    writer.join().unwrap();
+}

@@ -1,0 +1,101 @@
+//! Whatever is sent, each command has one reply, and they come in order.
+
+use crate::resp_client::{Place, array};
+use crate::running::{config, rule};
+use sluicegate_server::resp::usages;
+use sluicegate_server::server::Config;
+
+/// Numbers that look random, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % below
+    }
+
+    fn of<'a>(&mut self, choices: &[&'a [u8]]) -> &'a [u8] {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// What arguments are like, and what they should not be like.
+const ARGUMENTS: [&[u8]; 34] = [
+    b"reply",
+    b"list",
+    b"sliding-log 5/60s",
+    b"token-bucket 3/s",
+    b"fixed-window 1/day tz=Asia/Shanghai",
+    b"pacer 1/s",
+    b"concurrency 3 ttl=1s",
+    b"smooth 3/s",
+    b"Harry",
+    b"Ron",
+    b"",
+    b"\0",
+    b"\xff\xfe",
+    b"\r\n",
+    b"+OK\r\n",
+    b"-ERR x\r\n$5\r\n",
+    b"0",
+    b"1",
+    b"-1",
+    b"2",
+    b"1000000000",
+    b"1000000001",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"18446744073709551615",
+    b"99999999999999999999",
+    b"1.5",
+    b"COST",
+    b"MAXWAIT",
+    b"AUTH",
+    b"SETNAME",
+    b"GET",
+    b"DOCS",
+    b"INFO",
+];
+
+#[test]
+fn every_command_has_one_reply() {
+    let rules = vec![
+        rule("reply", &["sliding-log 5/60s"]),
+        rule("list", &["token-bucket 10/s", "fixed-window 100/d"]),
+    ];
+    let place = Place::start(Config { rules, ..config() });
+    let names: Vec<&[u8]> = usages().map(|usage| usage.split(' ').next().unwrap().as_bytes()).collect();
+    // Who quits gets no more replies, and a test of its own.
+    let names: Vec<&[u8]> =
+        names.into_iter().filter(|name| *name != b"QUIT").chain([&b"NOPE"[..], b"\r\n"]).collect();
+    let mut random = Random(1);
+    let (mut answered, mut refused) = (0, 0);
+    for round in 0..60 {
+        let mut client = place.client();
+        let mut bytes = Vec::new();
+        for number in 0..200 {
+            let mut command = vec![random.of(&names)];
+            command.extend((0..random.below(8)).map(|_| random.of(&ARGUMENTS)));
+            bytes.extend_from_slice(&array(&command));
+            // A reply that no other command has, so that one too many or too few shows at once.
+            bytes.extend_from_slice(&array(&[b"ECHO", format!("marker {round} {number}").as_bytes()]));
+        }
+        client.send(&bytes);
+        for number in 0..200 {
+            let reply = client.reply();
+            answered += 1;
+            refused += u32::from(reply[0] == b'-');
+            let marker = format!("marker {round} {number}");
+            assert_eq!(
+                client.shown(),
+                format!("${}|{marker}|", marker.len()),
+                "after {}",
+                reply.escape_ascii()
+            );
+        }
+    }
+    assert!(
+        answered == 12_000 && refused > 3_000 && refused < 11_900,
+        "{refused} of {answered} were refused"
+    );
+}

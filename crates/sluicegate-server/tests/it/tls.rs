@@ -1,0 +1,161 @@
+//! TLS, for both protocols: handshakes that work, that never end and that are none, and certificates that change.
+
+use crate::config::Folder;
+use crate::running::{config, start};
+use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::server::Config;
+use sluicegate_server::tls::{CertFiles, Tls};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// A certificate in files, and as a client trusts it.
+struct Made {
+    files: CertFiles,
+    trusted: CertificateDer<'static>,
+}
+
+fn made(folder: &Folder, name: &str) -> Made {
+    let certified = rcgen::generate_simple_self_signed([String::from("localhost")]).unwrap();
+    let cert = folder.write(&format!("{name}.pem"), &certified.cert.pem());
+    let key = folder.write(&format!("{name}-key.pem"), &certified.signing_key.serialize_pem());
+    let files = CertFiles { cert: cert.into(), key: key.into() };
+    Made { files, trusted: certified.cert.der().clone() }
+}
+
+fn with(tls: &Arc<Tls>) -> Config {
+    Config { tls: Some(Arc::clone(tls)), ..config() }
+}
+
+async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<String> {
+    let mut stream = connect(address, trusted).await?;
+    stream.write_all(b"PING\r\n").await?;
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).await?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
+}
+
+#[tokio::test]
+async fn resp_and_http_are_spoken_in_tls() {
+    let folder = Folder::new("tls-both");
+    let made = made(&folder, "one");
+    let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
+    assert_eq!(ping(server.resp().unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
+    let mut http = connect(server.http().unwrap(), &made.trusted).await.unwrap();
+    http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    http.read_to_end(&mut said).await.unwrap();
+    assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
+    let folder = Folder::new("tls-renew");
+    let (old, new) = (made(&folder, "old"), made(&folder, "new"));
+    let tls = Arc::new(Tls::new(old.files.read().unwrap()));
+    let server = start(with(&tls)).await;
+    let address = server.resp().unwrap();
+    let mut before = connect(address, &old.trusted).await.unwrap();
+    tls.renew(new.files.read().unwrap());
+    assert_eq!(ping(address, &new.trusted).await.unwrap(), "+PONG\r\n");
+    assert!(ping(address, &old.trusted).await.is_err(), "the old certificate is still shown");
+    before.write_all(b"PING\r\n").await.unwrap();
+    let mut reply = [0; 7];
+    before.read_exact(&mut reply).await.unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+    drop(before);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn garbage_instead_of_a_handshake_stops_nobody_else() {
+    let folder = Folder::new("tls-garbage");
+    let made = made(&folder, "one");
+    let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
+    for address in [server.resp().unwrap(), server.http().unwrap()] {
+        for garbage in
+            [&b"PING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 600], &[0x16, 3, 1, 0xff, 0xff], b""]
+        {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(garbage).await.unwrap();
+            stream.shutdown().await.unwrap();
+            // The server closes; what it says before is none of our words.
+            let mut said = Vec::new();
+            let _ = stream.read_to_end(&mut said).await;
+            assert!(!said.starts_with(b"+") && !said.starts_with(b"HTTP"), "answered in the clear: {said:?}");
+        }
+    }
+    assert_eq!(ping(server.resp().unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() {
+    let folder = Folder::new("tls-slow");
+    let made = made(&folder, "one");
+    let limits = ClientLimits { handshake_timeout: Duration::from_millis(300), ..ClientLimits::default() };
+    let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
+    let address = server.resp().unwrap();
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
+    // It returns at all: the server has closed.
+    let mut said = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut said)).await.unwrap();
+    assert_eq!(said, b"");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_handshake() {
+    let folder = Folder::new("tls-stop");
+    let made = made(&folder, "one");
+    let limits = ClientLimits { handshake_timeout: Duration::from_secs(3600), ..ClientLimits::default() };
+    let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
+    let address = server.resp().unwrap();
+    let _silent = TcpStream::connect(address).await.unwrap();
+    // The silent one was accepted before this one, which was answered.
+    assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
+    tokio::time::timeout(Duration::from_secs(20), server.stop()).await.unwrap();
+}
+
+#[test]
+fn files_that_are_wrong_are_named() {
+    let folder = Folder::new("tls-files");
+    let (one, other) = (made(&folder, "one").files, made(&folder, "other").files);
+    let text = folder.write("text.pem", "no certificate\n");
+    let read = |cert: &std::path::Path, key: &std::path::Path| {
+        CertFiles { cert: cert.into(), key: key.into() }.read().map(|_| ()).unwrap_err()
+    };
+    let (text, missing) = (std::path::Path::new(&text), std::path::Path::new("no/such.pem"));
+    for (said, begins) in [
+        (read(missing, &one.key), "no/such.pem: the certificate cannot be read: ".to_owned()),
+        (read(&one.cert, missing), "no/such.pem: the key cannot be read: ".to_owned()),
+        (read(text, &one.key), format!("{}: there is no certificate in it; ", text.display())),
+        (read(&one.cert, text), format!("{}: the key cannot be read: ", text.display())),
+        (read(&one.cert, &one.cert), format!("{}: the key cannot be read: ", one.cert.display())),
+        (read(&one.cert, &other.key), format!("{} and {}: ", one.cert.display(), other.key.display())),
+    ] {
+        assert!(said.starts_with(&begins) && !said.contains('\n'), "{said}");
+    }
+}
