@@ -70,6 +70,40 @@ Limits: each --limit is tried on its own; 'A + B' are two that must both allow. 
 The table: longest run = calls of one key denied in a row; longest wait = the longest that a caller was told;
   worst = the most that one key was allowed in any stretch as long as the limit's period.";
 
+const SERVE_HELP: &str = "\
+Examples:
+  sluice serve                                     RESP on 127.0.0.1:6380, HTTP on 127.0.0.1:8380, keys in memory
+  sluice serve --config sluice.toml                rules and all else from a file
+  sluice serve --resp 127.0.0.1:0 --http off       any free port; the log on standard error says which
+Ask it:
+  $ redis-cli -p 6380 CL.THROTTLE Harry:reply 4 5 60
+  $ sluice check 'sliding-log 5/60s' Harry
+
+A file with every setting is crates/sluicegate-server/sluice.example.toml; sluice validate checks one.
+What comes later wins: defaults, the file, variables, flags. Each setting NAME of the file has a variable, mostly SLUICE_NAME:
+  SLUICE_CONFIG SLUICE_RESP SLUICE_HTTP SLUICE_PASSWORD SLUICE_PASSWORD_FILE SLUICE_TLS_CERT SLUICE_TLS_KEY SLUICE_HOSTS
+  SLUICE_STORE SLUICE_MAX_KEYS SLUICE_THREADS SLUICE_LOG SLUICE_LOG_FORMAT ... ; docs/configuration.md lists all
+An address that others can reach needs a password and TLS, or --insecure.
+Signals: TERM and INT answer what has arrived and exit 0 (after 30 s, or at a second one, at once);
+  HUP takes up rules, certificates and the log's level from the file, or refuses a bad one and goes on.
+Exit 2 if it cannot start, with the reason.";
+
+const CHECK_HELP: &str = "\
+Examples:
+  $ sluice check reply Harry
+  allowed: 4 of 5 remain, full again in 1 min
+  $ sluice check 'sliding-log 5/60s' Harry --cost 5
+  denied by sliding-log 5/m: again in 42 s
+  $ sluice check api partner-7 --peek --json       asks without taking anything
+  $ sluice check reply Harry --server limits.example.com:6380 --ca ca.pem
+Exit 0 if it is allowed, 1 if it is denied, 2 if that could not be found out.
+The password is read from SLUICE_PASSWORD, SLUICE_PASSWORD_FILE or --password-file. It goes to another machine only in TLS (--ca).";
+
+const VALIDATE_HELP: &str = "\
+Example:
+  sluice validate sluice.toml
+Exit 0 if the file is right, 2 with a line for each mistake. Files that it names are not opened.";
+
 fn simulate_help() -> String {
     let mut help = SIMULATE_EXAMPLES.to_owned();
     for line in sluicegate_sim::traffic::workload::HELP.lines() {
@@ -78,7 +112,7 @@ fn simulate_help() -> String {
     help + SIMULATE_NOTES
 }
 
-/// Rate limits that are exact: try one before you deploy it.
+/// Rate limits that are exact: try one before you deploy it, serve it, ask for it.
 #[derive(Parser, Debug)]
 #[command(name = "sluice", version, after_help = LIMITS, max_term_width = 110)]
 pub(crate) struct Args {
@@ -97,6 +131,115 @@ pub(crate) enum Command {
     /// Show what limits would do to traffic: a table, plots, and who would have been limited
     #[command(after_help = simulate_help(), max_term_width = 110)]
     Simulate(Box<SimulateArgs>),
+    /// Run the server: RESP for every Redis client, and HTTP
+    #[command(after_help = SERVE_HELP, max_term_width = 110)]
+    Serve(Box<ServeArgs>),
+    /// Ask a running server: exit 0 allowed, 1 denied, 2 error
+    #[command(after_help = CHECK_HELP, max_term_width = 110)]
+    Check(CheckArgs),
+    /// Check a configuration file, and explain its rules
+    #[command(after_help = VALIDATE_HELP, max_term_width = 110)]
+    Validate(ValidateArgs),
+}
+
+/// Serves limits to every Redis client (RESP) and over HTTP, until it is told to stop.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ServeArgs {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where to listen for RESP: HOST:PORT, or off [default: 127.0.0.1:6380]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) resp: Option<String>,
+
+    /// Where to listen for HTTP: HOST:PORT, or off [default: 127.0.0.1:8380]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
+
+    /// Where the state of keys lives: memory, and nothing else yet
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// The most keys in memory [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_keys: Option<String>,
+
+    /// Threads that serve, or auto for one a core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<String>,
+
+    /// A file with the password that clients have to say
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<String>,
+
+    /// Certificates in PEM, our own first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<String>,
+
+    /// The certificate's key in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
+
+    /// Let others reach it without a password or TLS
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// What is logged: off error warn info debug trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+
+    /// How lines of the log look: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+}
+
+/// Asks a running server over RESP whether a key may act now, and takes its cost if so.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct CheckArgs {
+    /// The name of a rule, or a limit such as 'sliding-log 5/60s'
+    #[arg(value_name = "RULE|LIMIT")]
+    pub(crate) rule: String,
+
+    /// Who acts
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+
+    /// What the call costs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) cost: u32,
+
+    /// Only ask, and take nothing
+    #[arg(long)]
+    pub(crate) peek: bool,
+
+    /// Where the server listens for RESP
+    #[arg(long, value_name = "ADDR", default_value = sluicegate_server::config::RESP_DEFAULT)]
+    pub(crate) server: String,
+
+    /// Speak TLS; the certificate of whoever signed the server's, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// A file with the password
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// Print the decision as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Words that belong nowhere: the rest of a limit without quotes
+    #[arg(hide = true, value_name = "WORD")]
+    pub(crate) stray: Vec<String>,
+}
+
+/// Checks a configuration file and says in plain words what each of its rules does.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ValidateArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision a call to

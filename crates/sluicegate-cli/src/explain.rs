@@ -1,13 +1,12 @@
 //! `sluice explain`: a limit in plain words, and at work.
 
 mod timeline;
-mod words;
+pub(crate) mod words;
 
 use crate::Problem;
 use crate::args::ExplainArgs;
 use sluicegate::Limit;
 use sluicegate_sim::human::TIE;
-use std::io::{self, ErrorKind, Write as _};
 
 /// Where the text begins after a heading.
 const INDENT: usize = 14;
@@ -18,10 +17,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Problem> {
     // Unquoted words are put together again, so that quotes may be forgotten.
     let limit: Limit =
         args.limit.join(" ").parse().map_err(|error: sluicegate::LimitError| error.to_string())?;
-    match io::stdout().lock().write_all(explain(&limit).as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
-        _ => Ok(()),
-    }
+    crate::print(&explain(&limit))
 }
 
 fn explain(limit: &Limit) -> String {
@@ -43,7 +39,7 @@ fn explain(limit: &Limit) -> String {
 }
 
 /// A heading and its text, broken into lines that stand under each other.
-fn paragraph(heading: &str, said: &str) -> String {
+pub(crate) fn paragraph(heading: &str, said: &str) -> String {
     let mut lines = vec![format!("{heading:INDENT$}")];
     for word in said.split(' ') {
         let is_first = lines.last().is_none_or(|line| line.trim_end().len() <= heading.len());

@@ -1,30 +1,46 @@
-//! `sluice`: try a limit before you deploy it.
+//! `sluice`: try a limit before you deploy it, serve it, ask for it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod args;
+mod check;
 mod explain;
 mod replay;
+mod serve;
 mod simulate;
+mod validate;
 
 use args::{Args, Command};
 use clap::Parser as _;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// What the command could not do, in one line.
+/// What the command could not do, in one line for each reason.
 type Problem = String;
 
 fn main() -> ExitCode {
+    let success = |()| ExitCode::SUCCESS;
     let done = match Args::parse().command {
-        Command::Replay(args) => replay::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Replay(args) => replay::run(&args).map(success),
+        Command::Explain(args) => explain::run(&args).map(success),
+        Command::Simulate(args) => simulate::run(&args).map(success),
+        Command::Serve(args) => serve::run(*args).map(success),
+        Command::Check(args) => check::run(&args),
+        Command::Validate(args) => validate::run(&args).map(success),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
+    done.unwrap_or_else(|problem: Problem| {
+        for line in problem.lines() {
             // If even this cannot be written there is nobody left to tell.
-            let _ = writeln!(io::stderr(), "sluice: {problem}");
-            ExitCode::from(2)
+            let _ = writeln!(io::stderr(), "sluice: {line}");
         }
+        ExitCode::from(2)
+    })
+}
+
+/// Writes what was asked for. Whoever reads it may have seen enough: `sluice ... | head`.
+fn print(text: &str) -> Result<(), Problem> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(()),
     }
 }

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod check;
 mod conformance;
 mod explain;
 mod pages;
 mod pictures;
 mod replay;
+mod serve;
+mod serving;
 mod simulate;
+mod validate;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

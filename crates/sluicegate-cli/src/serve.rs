@@ -1,0 +1,38 @@
+//! `sluice serve`: the server, as a process.
+
+use crate::Problem;
+use crate::args::ServeArgs;
+use sluicegate_server::config::Layers;
+
+pub(crate) fn run(args: ServeArgs) -> Result<(), Problem> {
+    let flags = [
+        ("--resp", args.resp),
+        ("--http", args.http),
+        ("--store", args.store),
+        ("--max-keys", args.max_keys),
+        ("--threads", args.threads),
+        ("--password-file", args.password_file),
+        ("--tls-cert", args.tls_cert),
+        ("--tls-key", args.tls_key),
+        ("--log", args.log),
+        ("--log-format", args.log_format),
+    ];
+    let layers = Layers {
+        file: args.config,
+        variables: variables()?,
+        flags: flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+    };
+    sluicegate_server::run(&layers, args.insecure)
+}
+
+/// The environment, as far as it is ours.
+fn variables() -> Result<Vec<(String, String)>, Problem> {
+    let ours = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, _)| name.starts_with("SLUICE_"));
+    ours.map(|(name, value)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(format!("{name}: the value is not UTF-8 text; set it again")),
+    })
+    .collect()
+}

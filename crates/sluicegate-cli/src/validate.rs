@@ -1,0 +1,82 @@
+//! `sluice validate`: a configuration file, checked and explained.
+
+use crate::Problem;
+use crate::args::ValidateArgs;
+use crate::explain::{paragraph, words};
+use sluicegate::Limit;
+use sluicegate_server::config::Configuration;
+use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
+use sluicegate_server::metrics::Protocol;
+use sluicegate_server::safety::{self, Protection};
+use sluicegate_sim::human::{TIE, many, printable};
+
+pub(crate) fn run(args: &ValidateArgs) -> Result<(), Problem> {
+    let configuration = Configuration::read(&args.file).map_err(|problems| problems.to_string())?;
+    let mut text: String = configuration.rules.iter().map(explain).collect();
+    for note in notes(&configuration) {
+        text += &paragraph("Note", &note);
+    }
+    let rules = configuration.rules.len() as u64;
+    text += &format!("{} is right: {}.\n", printable(&args.file.display().to_string()), many(rules, "rule"));
+    crate::print(&text.replace(TIE, " "))
+}
+
+/// What this file alone would not start with. Variables and flags may add what is missing, so that it is no mistake.
+fn notes(configuration: &Configuration) -> Vec<String> {
+    let protection = Protection {
+        password: configuration.password_file.is_some(),
+        tls: configuration.tls_cert.is_some() && configuration.tls_key.is_some(),
+        insecure: false,
+    };
+    let listeners = [(Protocol::Resp, &configuration.resp), (Protocol::Http, &configuration.http)];
+    // A name is not looked up here: it may mean something else where the file will be used.
+    let addresses =
+        listeners.into_iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
+    addresses.filter_map(|(protocol, at)| safety::may_listen(protocol, at, protection).err()).collect()
+}
+
+fn explain(rule: &RuleSpec) -> String {
+    let mut text = format!("rule {}\n", rule.name);
+    for limit in &rule.limits {
+        text += &limit_in_words(limit);
+    }
+    if rule.limits.len() > 1 {
+        text += &paragraph("Together", "A call is charged to all of these limits, or to none and is denied.");
+    }
+    for (key, says) in &rule.keys {
+        let key = printable(&String::from_utf8_lossy(key));
+        let says = match says {
+            KeySpec::Unlimited => "is always allowed".to_owned(),
+            KeySpec::Blocked => "is never allowed".to_owned(),
+            KeySpec::Limits(limits) => {
+                let limits: Vec<String> = limits.iter().map(Limit::to_string).collect();
+                format!("has {} instead", limits.join(" and "))
+            }
+        };
+        text += &paragraph("Exception", &format!("{key} {says}."));
+    }
+    if rule.shadow {
+        text += &paragraph("Shadow", "Denials are counted, but every call is allowed.");
+    }
+    let failure = match rule.on_store_failure {
+        OnStoreFailure::Error => None,
+        OnStoreFailure::Allow => Some("calls are allowed."),
+        OnStoreFailure::Deny => Some("calls are denied."),
+        OnStoreFailure::Local => Some("each server decides from its own memory."),
+    };
+    if let Some(failure) = failure {
+        text += &paragraph("Failure", &format!("When a shared store cannot answer, {failure}"));
+    }
+    text + "\n"
+}
+
+fn limit_in_words(limit: &Limit) -> String {
+    let words = words::of(limit);
+    let mut text = format!("{limit}\n");
+    for (heading, said) in
+        [("What it does", words.does.as_str()), ("Promise", &words.promise), ("Worst case", &words.worst)]
+    {
+        text += &paragraph(heading, said);
+    }
+    text
+}
