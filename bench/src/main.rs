@@ -11,6 +11,7 @@ mod keyed;
 mod measure;
 mod memory;
 mod replay;
+mod server;
 mod simulate;
 mod steady;
 mod walk;
@@ -29,14 +30,24 @@ keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys 
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
-all               all of them                                                     20 minutes
+server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
+all               all but the server                                              20 minutes
 
-Without an argument: all but the flood. Memory and flood read /proc/self/status, so they need Linux.
+Without an argument: all but the flood and the server. Memory and flood read /proc/self/status, so they need Linux.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["server", rest @ ..] = arguments.as_slice() {
+        return match server::run(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => {
+                eprintln!("{problem}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (what, number) = match *arguments.as_slice() {
         [] => ("", None),
         [what] => (what, None),
