@@ -1,6 +1,6 @@
 //! Everything that has to be clean before a change lands, in the order in which it fails fastest.
 
-use crate::{examples, root};
+use crate::{examples, root, tools};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -15,6 +15,7 @@ const STEPS: [(&str, &[&str]); 5] = [
 ];
 
 pub(crate) fn run() -> Result<(), String> {
+    tools::install().map_err(|problem| format!("tools: {problem}"))?;
     let mut total = Tests::default();
     for (name, arguments) in STEPS {
         println!("==> {name}: cargo {}", arguments.join(" "));

@@ -4,6 +4,7 @@
 
 mod ci;
 mod examples;
+mod tools;
 mod vectors;
 
 use std::path::{Path, PathBuf};
