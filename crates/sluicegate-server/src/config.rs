@@ -264,8 +264,7 @@ impl Configuration {
 
 fn text_of(path: &Path) -> Result<String, String> {
     use std::io::Read as _;
-    let advice = "name the file with --config, or SLUICE_CONFIG";
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}; {advice}");
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}; check the name");
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;

@@ -117,8 +117,9 @@ fn look_at_file_limit(configuration: &Configuration) {
     let wanted = (configuration.limits.connections_max * listeners) as u64 + FILES_RESERVED;
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(allowed) if allowed < wanted => warn!(
-            "connections_max is {}, but this process may only open {allowed} files; beyond that new clients wait \
-             until others leave. Run it with `ulimit -n {wanted}`, or lower connections_max",
+            "connections_max is {}, for RESP and HTTP each, which takes {wanted} open files, and the system allows \
+             {allowed}: beyond that new clients wait until others leave. Raise the hard limit (LimitNOFILE of the unit), \
+             or lower connections_max",
             configuration.limits.connections_max
         ),
         Ok(_) => {}

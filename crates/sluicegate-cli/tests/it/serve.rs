@@ -179,7 +179,7 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
         .args(["-c", "ulimit -n 48 && exec \"$0\" serve \"$@\"", env!("CARGO_BIN_EXE_sluice")])
         .args(free_port());
     let mut server = Serving::spawn(&mut command);
-    server.wait_for("this process may only open 48 files");
+    server.wait_for("the system allows 48");
     let address = server.resp();
     let begun = Instant::now();
     // More than it can hold; the system accepts them on its behalf.
