@@ -11,6 +11,7 @@ mod greeting;
 mod limiting;
 mod refusal;
 
+use self::limiting::Turn;
 use self::refusal::Refusal;
 use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
@@ -111,8 +112,8 @@ impl<'a> Step<'a> {
         let is_open = matches!(self, Step::Other(spec, _) if spec.is_open());
         let answered = match self {
             _ if !session.authenticated && !is_open => Err(Refusal::no_auth()),
-            Step::Check(prepared) => limiting::check(prepared, now, engine, replies),
-            Step::Throttle(prepared) => limiting::throttle(prepared, now, engine, replies),
+            Step::Check(prepared) => limiting::check(prepared, Turn { now, engine, replies }),
+            Step::Throttle(prepared) => limiting::throttle(prepared, Turn { now, engine, replies }),
             Step::Other(spec, command) => other(spec.verb, *command, now, session, replies, service),
             Step::Refused(refusal) => {
                 refuse(refusal, replies, service);
@@ -144,21 +145,21 @@ fn other(
         // These two came alone: in a batch they are prepared.
         Verb::Check => {
             let prepared = limiting::prepare_check(command, engine, &mut session.recent)?;
-            limiting::check(&prepared, now, engine, replies)?;
+            limiting::check(&prepared, Turn { now, engine, replies })?;
         }
         Verb::Throttle => {
             let prepared = limiting::prepare_throttle(command, engine, &mut session.recent)?;
-            limiting::throttle(&prepared, now, engine, replies)?;
+            limiting::throttle(&prepared, Turn { now, engine, replies })?;
         }
-        Verb::Peek => limiting::peek(command, now, engine, replies)?,
-        Verb::CheckAll => limiting::check_all(command, now, engine, replies)?,
-        Verb::Take => limiting::take(command, now, engine, replies)?,
-        Verb::Reserve => limiting::reserve(command, now, engine, replies)?,
-        Verb::Cancel => limiting::cancel(command, now, engine, replies)?,
-        Verb::Settle => limiting::settle(command, now, engine, replies)?,
-        Verb::Refund => limiting::refund(command, now, engine, replies)?,
+        Verb::Peek => limiting::peek(command, Turn { now, engine, replies })?,
+        Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies })?,
+        Verb::Take => limiting::take(command, Turn { now, engine, replies })?,
+        Verb::Reserve => limiting::reserve(command, Turn { now, engine, replies })?,
+        Verb::Cancel => limiting::cancel(command, Turn { now, engine, replies })?,
+        Verb::Settle => limiting::settle(command, Turn { now, engine, replies })?,
+        Verb::Refund => limiting::refund(command, Turn { now, engine, replies })?,
         Verb::Reset => limiting::reset(command, engine, replies)?,
-        Verb::Next => limiting::next(command, now, engine, replies)?,
+        Verb::Next => limiting::next(command, Turn { now, engine, replies })?,
         Verb::Rules => limiting::rules(engine, replies),
         Verb::Ping => greeting::ping(command, replies),
         Verb::Echo => replies.bulk(command.get(1).unwrap_or_default()),

@@ -10,6 +10,13 @@ use sluicegate::{RetryAfter, Time};
 /// How many items a decision has.
 const DECISION: usize = 7;
 
+/// What answering takes: the time of the batch, who decides, and where the answer goes.
+pub(super) struct Turn<'t> {
+    pub(super) now: Time,
+    pub(super) engine: &'t Engine,
+    pub(super) replies: &'t mut Replies,
+}
+
 pub(super) fn prepare_check<'a>(
     command: Command<'a>,
     engine: &Engine,
@@ -19,12 +26,8 @@ pub(super) fn prepare_check<'a>(
     Ok(engine.prepare(recent, target, cost(command, engine)?)?)
 }
 
-pub(super) fn check(
-    prepared: &Prepared<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn check(prepared: &Prepared<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     decision(&engine.decide(prepared, now)?, DECISION, replies);
     Ok(())
 }
@@ -44,12 +47,8 @@ pub(super) fn prepare_throttle<'a>(
     Ok(engine.prepare_throttle(recent, command.get(1).unwrap_or_default(), &throttle)?)
 }
 
-pub(super) fn throttle(
-    prepared: &Prepared<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn throttle(prepared: &Prepared<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let throttled = Throttled::from(&engine.decide(prepared, now)?);
     replies.array(5);
     replies.integer(u8::from(throttled.limited));
@@ -60,34 +59,22 @@ pub(super) fn throttle(
     Ok(())
 }
 
-pub(super) fn peek(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let (target, cost) = (target(command)?, cost(command, engine)?);
     decision(&engine.peek(target, cost, now)?, DECISION, replies);
     Ok(())
 }
 
-pub(super) fn refund(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let (target, cost) = (target(command)?, cost(command, engine)?);
     decision(&engine.refund(target, cost, now)?, DECISION, replies);
     Ok(())
 }
 
-pub(super) fn check_all(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     if command.len() % 3 != 1 {
         return Err(Refusal::arity("RL.CHECKALL"));
     }
@@ -102,12 +89,8 @@ pub(super) fn check_all(
     Ok(())
 }
 
-pub(super) fn take(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
     let (verdict, taken) = engine.take(target(command)?, up_to, now)?;
     decision(&verdict, DECISION + 1, replies);
@@ -115,12 +98,8 @@ pub(super) fn take(
     Ok(())
 }
 
-pub(super) fn reserve(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
     let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
     let max_wait_ms = max_wait.map_or(Ok(0), |wait| whole(wait, "longest wait in milliseconds"))?;
@@ -134,23 +113,15 @@ pub(super) fn reserve(
     Ok(())
 }
 
-pub(super) fn cancel(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let done = engine.cancel(receipt(command)?, now)?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) fn settle(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
     let done = engine.settle(receipt(command)?, used, now)?;
     replies.integer(u8::from(done));
@@ -163,12 +134,8 @@ pub(super) fn reset(command: Command<'_>, engine: &Engine, replies: &mut Replies
     Ok(())
 }
 
-pub(super) fn next(
-    command: Command<'_>,
-    now: Time,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Refusal> {
+pub(super) fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+    let Turn { now, engine, replies } = turn;
     let next = engine.next_window(target(command)?, now)?;
     replies.integer(wire::unix_millis_up(next));
     Ok(())
