@@ -8,6 +8,11 @@ pub trait Subject {
     /// Decides a call at a time.
     fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer;
 
+    /// The latest time at which it can be asked. Cases that go on for longer are left out.
+    fn latest() -> Time {
+        Time::MAX
+    }
+
     /// The unit of its durations in microseconds: a protocol may tell them in milliseconds, rounded up.
     fn tick(&self) -> u64 {
         1

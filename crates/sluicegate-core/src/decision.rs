@@ -102,6 +102,23 @@ impl Decision {
         if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
     }
 
+    /// The same denial, told when so much time has passed since: there is less to wait, but at least one tick while it holds.
+    /// What remained is not known anew.
+    pub const fn told_later(self, passed: Span) -> Decision {
+        let standing = Standing { reset_after: self.standing.reset_after.less(passed), ..self.standing };
+        let wait = match self.verdict {
+            Verdict::Denied if self.wait.as_micros() <= passed.as_micros() => Span::from_micros(1),
+            Verdict::Denied => self.wait.less(passed),
+            Verdict::Allowed | Verdict::Never => self.wait,
+        };
+        Decision { standing, wait, ..self }
+    }
+
+    /// The answer to a call that is let pass though nobody could decide on it: all of the limit remains.
+    pub const fn let_pass(limit: u32) -> Decision {
+        Decision::yes(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)
+    }
+
     /// The answer of a store that has no room for another key: nothing remains, come back after the wait.
     pub const fn no_room(limit: u32, retry_after: RetryAfter) -> Decision {
         let reset_after = match retry_after {

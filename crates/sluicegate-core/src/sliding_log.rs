@@ -98,6 +98,22 @@ impl Log {
         }
     }
 
+    /// A log that somebody else remembers: when a call was last entered, and times with the running total of cost there, oldest
+    /// first. Not every entry is needed: those that an answer rests on are enough.
+    pub fn of(latest: Time, entries: impl IntoIterator<Item = (Time, u64)>) -> Log {
+        let mut log = Log { latest: latest.as_micros(), ..Log::EMPTY };
+        for (at, total) in entries {
+            let entry = Entry { at: at.as_micros(), total };
+            match log.entries.back_mut() {
+                // Out of order there is nothing to learn from it.
+                Some(last) if entry.at < last.at || entry.total < last.total => {}
+                Some(last) if last.at == entry.at => *last = entry,
+                _ => log.entries.push_back(entry),
+            }
+        }
+        log
+    }
+
     /// How many entries the log holds, dead ones that were not dropped yet included.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -11,6 +11,7 @@ mod error;
 mod list;
 mod parse;
 mod print;
+mod share;
 
 pub use error::LimitError;
 pub use list::ListError;

@@ -1,0 +1,53 @@
+//! A part of a limit: what one of several processes may admit by itself.
+
+use super::{Bounds, Initial, Limit, Spec};
+use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::{Rate, Span};
+
+impl Limit {
+    /// The same limit with so many percent of its numbers, rounded down and at least 1. Percentages above 100 are 100.
+    ///
+    /// ```
+    /// let limit: sluicegate::Limit = "token-bucket 30/60s burst=15".parse()?;
+    /// assert_eq!(limit.share(50).to_string(), "token-bucket 15/m burst=7");
+    /// # Ok::<(), sluicegate::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, percent: u32) -> Limit {
+        let percent = u64::from(percent.clamp(1, 100));
+        // Cannot be cut: at most what it was.
+        let part = |number: u32| u32::try_from((u64::from(number) * percent / 100).max(1)).unwrap_or(number);
+        let part_of_rate =
+            |rate: &Rate| Rate::new(u64::from(part(rate.count())), rate.period()).unwrap_or(*rate);
+        let spec = match &self.spec {
+            Spec::TokenBucket { rate, burst, initial } => {
+                let initial = initial.map(|initial| {
+                    let tokens = u64::from(initial.tokens) * percent / 100;
+                    Initial { tokens: u32::try_from(tokens).unwrap_or(0), ..initial }
+                });
+                Spec::TokenBucket { rate: part_of_rate(rate), burst: part(*burst), initial }
+            }
+            Spec::LeakyBucket { rate, capacity } => {
+                Spec::LeakyBucket { rate: part_of_rate(rate), capacity: part(*capacity) }
+            }
+            // Half as often is twice as long between.
+            Spec::MinInterval { interval } => Spec::MinInterval {
+                interval: Span::from_micros(interval.as_micros().saturating_mul(100) / percent),
+            },
+            Spec::Pacer { rate, queue } => {
+                let queue = u64::from(*queue) * percent / 100;
+                Spec::Pacer { rate: part_of_rate(rate), queue: u32::try_from(queue).unwrap_or(0) }
+            }
+            Spec::FixedWindow { count, windows } => {
+                Spec::FixedWindow { count: part(*count), windows: windows.clone() }
+            }
+            Spec::SlidingLog { rate, count_all } => {
+                Spec::SlidingLog { rate: part_of_rate(rate), count_all: *count_all }
+            }
+            Spec::SlidingWindow { rate } => Spec::SlidingWindow { rate: part_of_rate(rate) },
+        };
+        // What is smaller than a limit within bounds may take longer than a century to fill, or an interval be too long: then
+        // it stays whole.
+        Limit::new(spec, Bounds { log_count_max: COUNT_MAX }).unwrap_or_else(|_| self.clone())
+    }
+}
