@@ -2,6 +2,7 @@
 
 use crate::{examples, root, tools};
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -16,11 +17,12 @@ const STEPS: [(&str, &[&str]); 5] = [
 
 pub(crate) fn run() -> Result<(), String> {
     tools::install().map_err(|problem| format!("tools: {problem}"))?;
+    let valkey = tools::valkey();
     let mut total = Tests::default();
     for (name, arguments) in STEPS {
         println!("==> {name}: cargo {}", arguments.join(" "));
         let began = Instant::now();
-        let tests = cargo(arguments).map_err(|problem| format!("{name}: {problem}"))?;
+        let tests = cargo(arguments, valkey.as_deref()).map_err(|problem| format!("{name}: {problem}"))?;
         println!("==> {name}: ok in {:.0} s", began.elapsed().as_secs_f64());
         total.passed += tests.passed;
         total.failed += tests.failed;
@@ -72,9 +74,13 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn cargo(arguments: &[&str]) -> Result<Tests, String> {
+fn cargo(arguments: &[&str], valkey: Option<&Path>) -> Result<Tests, String> {
     let failed = |problem| format!("{problem}; run it alone with: cargo {}", arguments.join(" "));
-    run_counting(command(arguments)).map_err(failed)
+    let mut command = command(arguments);
+    if let Some(valkey) = valkey {
+        command.env("SLUICE_VALKEY_SERVER", valkey);
+    }
+    run_counting(command).map_err(failed)
 }
 
 /// Runs a command, handing on what it prints and counting the tests in it.

@@ -1,4 +1,4 @@
-//! Every example of the library: short enough to be read at a glance, and run, as each asserts what it shows.
+//! Every example of the libraries: short enough to be read at a glance, and run, as each asserts what it shows.
 
 use crate::root;
 use std::fs;
@@ -7,8 +7,15 @@ use std::process::{Command, Stdio};
 /// No example is longer, in lines.
 const LINES_MAX: usize = 40;
 
+/// Whose examples are for readers.
+const PACKAGES: [&str; 2] = ["sluicegate", "sluicegate-redis"];
+
 pub(crate) fn run() -> Result<u64, String> {
-    let folder = root().join("crates/sluicegate/examples");
+    PACKAGES.into_iter().map(run_those_of).sum()
+}
+
+fn run_those_of(package: &str) -> Result<u64, String> {
+    let folder = root().join("crates").join(package).join("examples");
     let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut names = Vec::new();
     for file in files {
@@ -23,10 +30,10 @@ pub(crate) fn run() -> Result<u64, String> {
     names.sort();
     for name in &names {
         let mut command = Command::new(env!("CARGO"));
-        command.args(["run", "--quiet", "--locked", "--package", "sluicegate", "--example", name]);
+        command.args(["run", "--quiet", "--locked", "--package", package, "--example", name]);
         let status = command.current_dir(root()).stdout(Stdio::null()).status();
         if !status.is_ok_and(|status| status.success()) {
-            return Err(format!("{name} failed; run it with: cargo run -p sluicegate --example {name}"));
+            return Err(format!("{name} failed; run it with: cargo run -p {package} --example {name}"));
         }
         println!("example {name} ... ok");
     }

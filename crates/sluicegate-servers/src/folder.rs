@@ -1,0 +1,45 @@
+//! A temporary folder, gone when dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only has to be another number each time.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluicegate-servers-{}-{number}", std::process::id());
+        let path = place().join(name);
+        // A process with the same id may have left one behind.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap_or_else(|error| panic!("no folder {}: {error}", path.display()));
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap_or_else(|error| panic!("no file {}: {error}", path.display()));
+        path
+    }
+}
+
+/// In memory where the system offers that. A server waits for the disk whenever it writes down its data or the state of its cluster,
+/// and on a busy machine that can take longer than a test may.
+fn place() -> PathBuf {
+    let in_memory = Path::new("/dev/shm");
+    if in_memory.is_dir() { in_memory.to_path_buf() } else { std::env::temp_dir() }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

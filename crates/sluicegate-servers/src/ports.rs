@@ -1,0 +1,28 @@
+//! Ports that nobody uses.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Below those that the system gives to connections that go out. Otherwise, while a server is down, a client that tries to reach
+/// it could get the server's port as its own and talk to itself, and the server could not come back.
+const FIRST: u16 = 15_000;
+const COUNT: u16 = 17_000;
+
+/// Handed out already, to servers that may be down at the moment.
+static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+
+/// A port that nobody listens on and that this process has not handed out before.
+pub(crate) fn free() -> u16 {
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let random = RandomState::new();
+    let tries = (0..u32::from(COUNT)).map(|number| random.hash_one(number) % u64::from(COUNT));
+    let port = tries
+        .filter_map(|offset| u16::try_from(offset).ok())
+        .map(|offset| FIRST + offset)
+        .find(|&port| !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    let port = port.expect("a free port on this machine");
+    taken.insert(port);
+    port
+}
