@@ -1,0 +1,51 @@
+-- A check under one fixed window, written for speed as check/gcra.lua is. `fixed_window.lua` says the same for the other verbs.
+--
+-- KEYS[1]   the key's state
+-- ARGV[2]   tag: '1 WINDOWS ', the version of what is written here and which windows are meant
+--     3     packed: count, cost, period, start. A period of 0 means windows of a calendar, a start of -1 that a call opens one
+--     4     of a calendar: packed when this window began, when it ends, and when the next one ends
+-- State     packed end, used .. tag
+-- Formula   used = 0 if now >= end; allow if used + cost <= count
+-- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and the state as it was, if there was one;
+--           'o', the moment, ' ', the state: it is of another version, and nothing was done;
+--           'a', the moment, ' ': the calendar's windows are needed for that time, and nothing was done
+
+local key, tag = KEYS[1], ARGV[2]
+local count, cost, period, start = struct.unpack('<I4I4dd', ARGV[3])
+local raw = call('GET', key)
+if raw then
+  if string.sub(raw, 13) == tag then
+    local ends, used = struct.unpack('<dI4', raw)
+    if now < ends then
+      used = used + cost
+      if used > count or now < start then
+        return '0' .. seconds .. ' ' .. micros .. ' ' .. raw
+      end
+      call('SETRANGE', key, '8', struct.pack('<I4', used))
+      return '1' .. seconds .. ' ' .. micros .. ' ' .. raw
+    end
+  elseif string.sub(raw, 13, 14) ~= '1 ' then
+    return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+  else
+    raw = false
+  end
+end
+if cost > count or now < start then
+  return '0' .. seconds .. ' ' .. micros .. ' ' .. (raw or '')
+end
+local ends
+if period == 0 then
+  local began, this, next = struct.unpack('<ddd', ARGV[4])
+  if now < began or now >= next then
+    return 'a' .. seconds .. ' ' .. micros .. ' '
+  end
+  ends = now < this and this or next
+elseif start < 0 then
+  ends = now + period
+else
+  -- Exact below 2^53, as the quotient is never rounded up to a whole number.
+  ends = now + period - (now - start) % period
+end
+local expiry = string.format('%d', (ends - now) / 1000 + slack)
+call('SET', key, struct.pack('<dI4', ends, cost) .. tag, 'PX', expiry)
+return '1' .. seconds .. ' ' .. micros .. ' ' .. (raw or '')

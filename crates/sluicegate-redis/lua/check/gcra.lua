@@ -1,0 +1,50 @@
+-- A check under one bucket: token bucket, leaky bucket, minimum interval or pacer. Nearly every decision comes this way, so it is
+-- written for speed: numbers come and go packed, and are formatted by hand. `gcra.lua` says the same for the other verbs.
+--
+-- KEYS[1]   the key's state
+-- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of what is written here and the numbers that it is written in
+--     3     packed: count, fill and due, the last two as whole microseconds and parts
+--     4     of a bucket with `initial`: packed start and what an unseen key lacked then, as time
+-- State     packed full_at, latest, part .. tag
+-- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill; then full_at = now + ahead + due
+-- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and the state as it was, if there was one;
+--           or 'o', the moment, ' ', the state: it is in other numbers, and nothing was done
+
+local unpack = struct.unpack
+local key, tag = KEYS[1], ARGV[2]
+local count, fill, fill_part, whole, part = unpack('<I4dI4dI4', ARGV[3])
+local raw = call('GET', key)
+local at, latest, at_part, recovered = -1, 0, 0, 0
+if raw then
+  if string.sub(raw, 21) ~= tag then
+    return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+  end
+  at, latest, at_part = unpack('<ddI4', raw)
+end
+if ARGV[4] then
+  local start, missing, missing_part = unpack('<ddI4', ARGV[4])
+  recovered = start + missing
+  if not raw then
+    at, at_part = math.min(start, now) + missing, missing_part
+  end
+end
+if at >= now then
+  whole, part = whole + at - now, part + at_part
+  if part >= count then
+    whole, part = whole + 1, part - count
+  end
+end
+if whole > fill or whole == fill and part > fill_part then
+  return '0' .. seconds .. ' ' .. micros .. ' ' .. (raw or '')
+end
+at = now + whole
+if latest < now then
+  latest = now
+end
+-- Where unseen keys are still filling, one that is full must not be forgotten.
+if recovered < at then
+  recovered = at
+end
+local expiry = string.format('%d', (recovered - now) / 1000 + slack)
+call('SET', key, struct.pack('<ddI4', at, latest, part) .. tag, 'PX', expiry)
+return '1' .. seconds .. ' ' .. micros .. ' ' .. (raw or '')

@@ -1,0 +1,159 @@
+-- A check under one sliding log, written for speed as check/gcra.lua is. `sliding_log.lua` says the same for the other verbs and
+-- for long logs, and what the state is.
+--
+-- KEYS[1]   the key's state
+-- ARGV[2]   packed: count, cost, period
+-- Formula   allow if the costs in (now - period, now] + cost <= count
+-- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and slots, if the key is known: the one before the
+--           oldest call that counts, the last one, when denied that of the last call which has to leave before the cost
+--           fits, and that of the newest call which counts if it is not the last one;
+--           or 'o', the moment, ' ', the state: it is of another version or damaged, and nothing was done
+
+local key, unpack, text = KEYS[1], struct.unpack, string.format
+local count, cost, period = unpack('<I4I4d', ARGV[2])
+local raw = call('GETRANGE', key, '0', '4095')
+local size = #raw
+if size == 0 then
+  if cost > count then
+    return '0' .. seconds .. ' ' .. micros .. ' '
+  end
+  local value = '1' .. struct.pack('<I4dI7I6I7I6', 2, period, 0, 0, now, cost) .. string.rep('\255', 26)
+  call('SET', key, value, 'PX', text('%d', 2 * period / 1000 + slack))
+  return '1' .. seconds .. ' ' .. micros .. ' '
+end
+local byte, sub = string.byte, string.sub
+if byte(raw) ~= 49 then
+  return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+end
+if size == 4096 then
+  ARGV[2], ARGV[3], ARGV[4] = count, cost, period
+  -- A LONG LOG
+end
+
+-- The last slot in use: those after it are free.
+local slots = size / 13 - 1
+local filled, written_for = 0, 0
+if size % 13 == 0 and slots > 1 then
+  filled, written_for = unpack('<I4d', raw, 2)
+end
+if filled < 2 or filled > slots then
+  return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+end
+local low, high = filled - 1, slots - 1
+while low < high do
+  local middle = (low + high + 1) / 2
+  middle = middle - middle % 1
+  if byte(raw, 20 + 13 * middle) == 255 then
+    high = middle - 1
+  else
+    low = middle
+  end
+end
+local last = low
+local latest, total = unpack('<I7I6', raw, 14 + 13 * last)
+local at = now > latest and now or latest
+local horizon = at - period
+
+-- The oldest call that counts: it may be the first of all, and in a steady stream as many have left as have come since all was
+-- last written. Otherwise it is searched by halving.
+local first = 1
+if latest <= horizon then
+  first = last + 1
+elseif unpack('<I7', raw, 27) <= horizon then
+  low, high = 2, last
+  local guess = last - filled + 2
+  if guess > 1 and guess < last then
+    if unpack('<I7', raw, 14 + 13 * guess) > horizon then
+      high = guess
+      if guess > 2 and unpack('<I7', raw, 13 * guess + 1) <= horizon then
+        low = guess
+      end
+    else
+      low = guess + 1
+      if unpack('<I7', raw, 14 + 13 * low) > horizon then
+        high = low
+      end
+    end
+  end
+  while low < high do
+    local middle = (low + high) / 2
+    middle = middle - middle % 1
+    if unpack('<I7', raw, 14 + 13 * middle) > horizon then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  first = low
+end
+local base = unpack('<I6', raw, 13 * first + 8)
+local used = total - base
+local from = 13 * first + 1
+local before, final = sub(raw, from, from + 12), sub(raw, 14 + 13 * last, 26 + 13 * last)
+local over = used + cost - count
+local is_counted = used == 0 or unpack('<I6', raw, 13 * last + 8) < total
+if over > 0 and is_counted then
+  if used == 0 or cost > count then
+    return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final
+  elseif unpack('<I6', raw, 21 + 13 * first) > base + over - 1 then
+    return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. sub(raw, 14 + 13 * first, 26 + 13 * first)
+  end
+end
+
+-- What follows is told too where it is needed: more than one call has to leave, or the last one was given back and another is
+-- the newest.
+local told = ''
+if over > 0 or not is_counted then
+  local function reaching(above)
+    local low, high = first, last
+    while low < high do
+      local middle = (low + high) / 2
+      middle = middle - middle % 1
+      if unpack('<I6', raw, 21 + 13 * middle) > above then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return sub(raw, 14 + 13 * low, 26 + 13 * low)
+  end
+  if over > 0 and cost <= count then
+    told = reaching(base + over - 1)
+  end
+  if not is_counted then
+    told = told .. reaching(total - 1)
+  end
+  if over > 0 then
+    return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. told
+  end
+end
+
+local live = last - first + 1
+if at == latest and last > 0 and written_for == period then
+  call('SETRANGE', key, text('%d', 13 + 13 * last), struct.pack('<I7I6', at, total + cost))
+elseif at > latest and last + 1 < slots and first <= 64 + 4 * live and total < 140737488355328 and written_for == period then
+  call('SETRANGE', key, text('%d', 26 + 13 * last), struct.pack('<I7I6', at, total + cost))
+  -- Once a period is enough, as an entry matters for one and the expiry is two away.
+  if at % period < at - latest then
+    call('PEXPIRE', key, text('%d', (at + 2 * period - now) / 1000 + slack))
+  end
+else
+  -- No slot is free, most are of calls that have left, or the period is another one and so the expiry is not enough: all is
+  -- written anew, with some room.
+  -- A call of the same microsecond takes the place of the last entry.
+  local upto = at == latest and last - 1 or last
+  local kept = sub(raw, from, 26 + 13 * upto)
+  if total >= 140737488355328 then
+    -- Long before totals could leave their 6 bytes they start again.
+    local lowered = {}
+    for place = first - 1, upto do
+      local entered, here = unpack('<I7I6', raw, 14 + 13 * place)
+      lowered[#lowered + 1] = struct.pack('<I7I6', entered, here - base)
+    end
+    kept, total = table.concat(lowered), used
+  end
+  local room = string.rep('\255', 13 * math.max(2, math.floor(live / 8)))
+  local value = '1' .. struct.pack('<I4d', upto - first + 3, period) .. kept .. struct.pack('<I7I6', at, total + cost) .. room
+  call('SET', key, value, 'PX', text('%d', (at + 2 * period - now) / 1000 + slack))
+end
+return '1' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. told

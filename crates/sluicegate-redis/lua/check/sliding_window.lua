@@ -1,0 +1,13 @@
+-- A check under one sliding window. The arithmetic is in sliding_window.lua, whose arguments begin with ARGV[2].
+--
+-- Reply     one text, as of check/gcra.lua
+
+local s, other = sliding_window_read(KEYS[1], 2)
+if not s then
+  return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
+end
+if not sliding_window_try(s, 2) then
+  return '0' .. seconds .. ' ' .. micros .. ' ' .. (s.raw or '')
+end
+sliding_window_write(KEYS[1], s, 2)
+return '1' .. seconds .. ' ' .. micros .. ' ' .. (s.raw or '')

@@ -1,0 +1,85 @@
+-- The fixed window, as in fixed_window.rs. A check under one fixed window alone has a script of its own, check/fixed_window.lua;
+-- this is for all others.
+--
+-- KEYS      the key's state under this limit
+-- ARGV[a]   tag: '1 WINDOWS ', the version of what is written here and which windows are meant
+--     a+1   count
+--     a+2   cost
+--     a+3   period, or '' for windows of a calendar
+--     a+4   start of the first window, or 'first' if a call opens it
+--     a+4,5,6   of a calendar: when this window began, when it ends, and when the next one ends
+-- State     packed end, used .. tag
+-- Formula   used = 0 if now >= end; allow if used + cost <= count
+-- Reply     the state as it was; 'ask' if the calendar's windows are not those of this server's time
+
+local function fixed_window_read(key, a)
+  local raw = call('GET', key)
+  if raw then
+    if string.sub(raw, 13) == ARGV[a] then
+      local ends, used = struct.unpack('<dI4', raw)
+      return { raw = raw, ends = ends, used = used }
+    elseif string.sub(raw, 13, 14) ~= '1 ' then
+      return nil, raw
+    end
+  end
+  -- Other windows start afresh.
+  return { raw = false, ends = 0, used = 0 }
+end
+
+local function fixed_window_is_closed(a)
+  return ARGV[a + 3] ~= '' and ARGV[a + 4] ~= 'first' and now < tonumber(ARGV[a + 4])
+end
+
+-- When the window that holds `now`, or that a call opens now, ends. Nothing if nobody here knows.
+local function fixed_window_end(a)
+  local period = tonumber(ARGV[a + 3])
+  if not period then
+    if now < tonumber(ARGV[a + 4]) then
+      return nil
+    end
+    for bound = a + 5, a + 6 do
+      if now < tonumber(ARGV[bound]) then
+        return tonumber(ARGV[bound])
+      end
+    end
+    return nil
+  elseif ARGV[a + 4] == 'first' then
+    return now + period
+  end
+  -- Exact below 2^53, as the quotient is never rounded up to a whole number.
+  return now + period - (now - tonumber(ARGV[a + 4])) % period
+end
+
+local function fixed_window_charge(s, a, cost)
+  if now < s.ends then
+    -- Only debt goes so far, and any count above the limit denies.
+    s.used = math.min(s.used + cost, 4294967295)
+    s.keeps_expiry = true
+    return
+  end
+  s.ends = fixed_window_end(a)
+  s.used = cost
+end
+
+local function fixed_window_try(s, a)
+  local cost = tonumber(ARGV[a + 2])
+  local used = now < s.ends and s.used or 0
+  if used + cost > tonumber(ARGV[a + 1]) or fixed_window_is_closed(a) then
+    return false
+  end
+  fixed_window_charge(s, a, cost)
+  return true
+end
+
+local function fixed_window_write(key, s, a)
+  if s.ends == 0 then
+    call('DEL', key)
+    return
+  end
+  local value = struct.pack('<dI4', s.ends, s.used) .. ARGV[a]
+  if s.keeps_expiry then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    call('SET', key, value, 'PX', string.format('%d', math.max(0, s.ends - now) / 1000 + slack))
+  end
+end

@@ -1,0 +1,72 @@
+-- The bucket: token bucket, leaky bucket, minimum interval and pacer, as in gcra.rs. A check under one bucket alone has a script
+-- of its own, check/gcra.lua; this is for all others.
+--
+-- KEYS      the key's state under this limit
+-- ARGV[a]   tag: '1 COUNT/PERIOD ', the version of what is written here and the numbers that it is written in
+--     a+1   count       how many parts a microsecond has
+--     a+2,3 fill        the time to fill the bucket, whole microseconds and parts
+--     a+4,5 due         the time that the cost takes to come back
+--     a+6   start       of a bucket with `initial`, or nothing
+--     a+7,8 missing     what an unseen key lacked at `start`, as time
+-- State     packed full_at, latest, part .. tag
+--           full_at is the moment at which the bucket is full again, latest when it last changed
+-- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill; then full_at = now + ahead + due
+-- Reply     the state as it was; a state in other numbers is handed back to be read anew
+
+local function gcra_read(key, a)
+  local raw = call('GET', key)
+  if raw then
+    if string.sub(raw, 21) ~= ARGV[a] then
+      return nil, raw
+    end
+    local at, latest, part = struct.unpack('<ddI4', raw)
+    return { raw = raw, at = at, latest = latest, part = part }
+  end
+  local start = tonumber(ARGV[a + 6])
+  if not start then
+    return { raw = false, at = 0, latest = 0, part = 0 }
+  end
+  -- Before its start a bucket holds what it holds at the start; what it is going to hold comes only after.
+  local missing = tonumber(ARGV[a + 7])
+  return {
+    raw = false,
+    at = math.min(start, now) + missing,
+    latest = 0,
+    part = tonumber(ARGV[a + 8]),
+    wait_at = start + missing,
+  }
+end
+
+-- How far the bucket is from full with a cost on top, as time.
+local function gcra_due(s, whole, part, count)
+  local ahead = s.at - now
+  if ahead >= 0 then
+    whole, part = whole + ahead, part + s.part
+    if part >= count then
+      whole, part = whole + 1, part - count
+    end
+  end
+  return whole, part
+end
+
+-- Takes the cost if it fits.
+local function gcra_try(s, a)
+  local whole, part = gcra_due(s, tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]), tonumber(ARGV[a + 1]))
+  local fill = tonumber(ARGV[a + 2])
+  if whole > fill or whole == fill and part > tonumber(ARGV[a + 3]) then
+    return false
+  end
+  s.at, s.part = now + whole, part
+  return true
+end
+
+local function gcra_write(key, s, a)
+  local at, latest = s.at, s.latest
+  if latest < now then
+    latest = now
+  end
+  -- Where unseen keys are still filling, one that is full must not be forgotten.
+  local recovered = math.max(at, (tonumber(ARGV[a + 6]) or 0) + (tonumber(ARGV[a + 7]) or 0))
+  local value = struct.pack('<ddI4', at, latest, s.part) .. ARGV[a]
+  call('SET', key, value, 'PX', string.format('%d', (recovered - now) / 1000 + slack))
+end

@@ -1,0 +1,167 @@
+-- What a bucket can do beside a check: lend, take what is there, and give back.
+--
+-- ARGV a+9,10   interval    the time for one unit, whole microseconds and parts
+--      a+11     cost        in units
+--      a+12     burst
+--      a+13     'paced' if calls leave one after another
+
+local CENTURY = 3153600000000000
+
+-- The time for so many units. Exact below 2^53; beyond that it is only known to be longer than any other.
+local function gcra_time_for(a, units)
+  local count, part = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 10])
+  -- In two steps, as part * units can have 62 bits.
+  local high = math.floor(units / 32768)
+  local product = part * high
+  local whole = math.floor(product / count)
+  local rest = (product - whole * count) * 32768 + part * (units - high * 32768)
+  local carried = math.floor(rest / count)
+  return ARGV[a + 9] * units + whole * 32768 + carried, rest - carried * count
+end
+
+local function gcra_is_more(whole, part, than, than_part)
+  return whole > than or whole == than and part > than_part
+end
+
+-- The first length less the second, or zero.
+local function gcra_less(whole, part, by, by_part, count)
+  if not gcra_is_more(whole, part, by, by_part) then
+    return 0, 0
+  elseif part >= by_part then
+    return whole - by, part - by_part
+  end
+  return whole - by - 1, part + count - by_part
+end
+
+local function gcra_fits(s, a, whole, part)
+  local due, due_part = gcra_due(s, whole, part, tonumber(ARGV[a + 1]))
+  return not gcra_is_more(due, due_part, tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]))
+end
+
+local function gcra_remaining(s, a)
+  local count, burst = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 12])
+  local ahead, part = gcra_due(s, 0, 0, count)
+  -- Guessed with rounding, and put right without.
+  local left = ARGV[a + 2] - ahead + (ARGV[a + 3] - part) / count
+  local guess = math.floor(left / (ARGV[a + 9] + ARGV[a + 10] / count))
+  guess = math.max(0, math.min(burst, guess))
+  while guess < burst and gcra_fits(s, a, gcra_time_for(a, guess + 1)) do
+    guess = guess + 1
+  end
+  while guess > 0 and not gcra_fits(s, a, gcra_time_for(a, guess)) do
+    guess = guess - 1
+  end
+  return guess
+end
+
+-- Takes units in any case. No debt is added beyond a century.
+local function gcra_charge(s, a, units)
+  local count = tonumber(ARGV[a + 1])
+  local deepest, deepest_part = ARGV[a + 2] + CENTURY, tonumber(ARGV[a + 3])
+  local whole, part = gcra_time_for(a, units)
+  whole, part = gcra_due(s, whole, part, count)
+  if gcra_is_more(whole, part, deepest, deepest_part) then
+    -- After a step back of the clock the bucket may already be deeper.
+    whole, part = gcra_due(s, 0, 0, count)
+    if not gcra_is_more(whole, part, deepest, deepest_part) then
+      whole, part = deepest, deepest_part
+    end
+  end
+  s.at, s.part = now + whole, part
+end
+
+-- Whether a reservation may be made, and whether it has to wait.
+local function gcra_lends(s, a, max_wait)
+  local count, cost = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 11])
+  if cost > tonumber(ARGV[a + 12]) then
+    return false
+  end
+  local due, due_part = tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5])
+  local for_waits = { at = s.wait_at or s.at, part = s.part }
+  local wait = 0
+  if not gcra_fits(s, a, due, due_part) then
+    local whole, part = gcra_due(for_waits, due, due_part, count)
+    whole, part = gcra_less(whole, part, tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), count)
+    wait = part > 0 and whole + 1 or whole
+  end
+  if ARGV[a + 13] == 'paced' then
+    local delay, part = gcra_due(for_waits, 0, 0, count)
+    if part > 0 then
+      delay = delay + 1
+    end
+    return wait == 0 and delay <= max_wait, true
+  end
+  return wait <= max_wait, wait > 0
+end
+
+local function gcra_bring_nearer(s, by, by_part, count)
+  local whole, part = gcra_due(s, 0, 0, count)
+  whole, part = gcra_less(whole, part, by, by_part, count)
+  s.at, s.part = now + whole, part
+end
+
+-- Gives units back. A full bucket stays as it is: moving its moment up to now would make a later step back stricter.
+local function gcra_refund(s, a, units)
+  local count = tonumber(ARGV[a + 1])
+  local ahead, part = gcra_due(s, 0, 0, count)
+  if units == 0 or ahead == 0 and part == 0 then
+    return false
+  end
+  local give, give_part = gcra_time_for(a, units)
+  gcra_bring_nearer(s, give, give_part, count)
+  return true
+end
+
+-- The pile is measured in time: its height is the moment at which the bucket is full.
+local function gcra_record(s)
+  return 0, s.at, s.part
+end
+
+-- Gives back what still counts of a charge, `most` units at the most. What has leaked by now, or by the latest change, has
+-- leaked; a call that had to wait gives nothing back once a later one stands behind it.
+local function gcra_give_back(s, a, charge, most)
+  local count = tonumber(ARGV[a + 1])
+  if charge.waited and gcra_is_more(s.at, s.part, charge.height, charge.part) then
+    return nil
+  end
+  local give, give_part = gcra_time_for(a, most)
+  local left, left_part = gcra_less(charge.height, charge.part, math.max(now, s.latest), 0, count)
+  if gcra_is_more(give, give_part, left, left_part) then
+    give, give_part = left, left_part
+  end
+  local ahead, ahead_part = gcra_due(s, 0, 0, count)
+  if gcra_is_more(give, give_part, ahead, ahead_part) then
+    give, give_part = ahead, ahead_part
+  end
+  if give == 0 and give_part == 0 then
+    return nil
+  end
+  gcra_bring_nearer(s, give, give_part, count)
+  local bottom, bottom_part = gcra_less(charge.height, charge.part, give, give_part, count)
+  return {
+    top = charge.height,
+    top_part = charge.part,
+    bottom = bottom,
+    bottom_part = bottom_part,
+    size = give,
+    size_part = give_part,
+  }
+end
+
+local function gcra_close_gap(a, cut, charge)
+  if not gcra_is_more(cut.top, cut.top_part, charge.height, charge.part) then
+    charge.height, charge.part = gcra_less(charge.height, charge.part, cut.size, cut.size_part, tonumber(ARGV[a + 1]))
+  elseif gcra_is_more(charge.height, charge.part, cut.bottom, cut.bottom_part) then
+    charge.height, charge.part = cut.bottom, cut.bottom_part
+  end
+end
+
+local function gcra_lower_to(s, a, charge)
+  if gcra_is_more(charge.height, charge.part, s.at, s.part) then
+    charge.height, charge.part = s.at, s.part
+  end
+end
+
+local function gcra_counts_until(s, a, charge)
+  return charge.height + (charge.part > 0 and 1 or 0)
+end

@@ -1,0 +1,71 @@
+-- What a sliding log can do beside a check.
+
+local function sliding_log_remaining(s, a)
+  return math.max(0, ARGV[a] - s.used)
+end
+
+-- A reservation is answered as a check.
+local function sliding_log_lends(s, a)
+  return tonumber(ARGV[a + 1]) <= sliding_log_remaining(s, a), false
+end
+
+local function sliding_log_charge(s, a, units)
+  sliding_log_enter(s, a, units)
+end
+
+-- Gives back the newest first. The latest time stays, in a slot that then counts nothing.
+local function sliding_log_refund(s, a, units)
+  local give = math.min(units, s.used)
+  if give == 0 then
+    return false
+  end
+  local total = s.total - give
+  local from = sliding_log_reaching(s, total)
+  local at = sliding_log_slot(s, from)
+  local before = select(2, sliding_log_slot(s, from - 1))
+  local kept = sliding_log_pack(s.latest, total)
+  if total > before and at ~= s.latest then
+    kept = sliding_log_pack(at, total) .. kept
+  end
+  sliding_log_put(s, from, kept .. string.rep('\255', SLOT * (s.last - from + 1) - #kept))
+  local in_use = from + #kept / SLOT
+  if in_use < s.filled then
+    call('SETRANGE', s.key, 1, struct.pack('<I4', in_use))
+  end
+  return true
+end
+
+-- The cost that was entered at a time and still counts, and its place.
+local function sliding_log_cost_at(s, at)
+  if s.used == 0 or at > s.latest then
+    return 0
+  end
+  local place = sliding_log_search(s, s.first, s.last, 1, at - 1)
+  local found, total = sliding_log_slot(s, place)
+  if found ~= at then
+    return 0
+  end
+  return total - select(2, sliding_log_slot(s, place - 1)), place
+end
+
+-- The pile is an entry, named by its time.
+local function sliding_log_record(s)
+  return s.latest, s.last > 0 and s.total - select(2, sliding_log_slot(s, s.last - 1)) or 0, 0
+end
+
+local function sliding_log_give_back(s, a, charge, most)
+  local here, place = sliding_log_cost_at(s, charge.pile)
+  local cut = pile_cut(charge, most, here)
+  if cut then
+    sliding_log_put(s, place, sliding_log_lowered(s, place, s.last, cut.size))
+  end
+  return cut
+end
+
+local function sliding_log_lower_to(s, a, charge)
+  charge.height = math.min(charge.height, (sliding_log_cost_at(s, charge.pile)))
+end
+
+local function sliding_log_counts_until(s, a, charge)
+  return charge.pile + ARGV[a + 2]
+end

@@ -1,0 +1,81 @@
+-- The sliding window, as in sliding_window.rs.
+--
+-- KEYS      the key's state under this limit
+-- ARGV[a]   tag: '1 PERIOD ', the version of what is written here and the windows that it counts
+--     a+1   count
+--     a+2   cost
+--     a+3   period
+-- State     packed at, prev, cur .. tag
+--           at is when a call was last allowed, prev and cur are the counts of that moment's windows
+-- Formula   allow if prev * (period - e) / period + cur + cost <= count, multiplied out
+-- Reply     the state as it was
+
+local function sliding_window_read(key, a)
+  local raw = call('GET', key)
+  local s = { raw = raw, at = 0, prev = 0, cur = 0 }
+  if raw then
+    if string.sub(raw, 17) == ARGV[a] then
+      s.at, s.prev, s.cur = struct.unpack('<dI4I4', raw)
+    elseif string.sub(raw, 17, 18) ~= '1 ' then
+      return nil, raw
+    else
+      s.raw = false
+    end
+  end
+  s.stored_at, s.stored_prev, s.stored_cur = s.at, s.prev, s.cur
+  -- The counters as they are now, or at the last allowed call if that was later.
+  local period = tonumber(ARGV[a + 3])
+  local at = math.max(now, s.at)
+  local elapsed = at % period
+  local began = at - elapsed
+  if s.at < began then
+    s.prev, s.cur = s.at >= began - period and s.cur or 0, 0
+  end
+  s.at, s.began, s.left = at, began, period - elapsed
+  return s
+end
+
+-- A product in three pieces of 20 bits and more. (a below 2^32, b below 2^53)
+local function sliding_window_product(a, b)
+  local b0 = b % 1048576
+  local b1 = (b - b0) / 1048576 % 1048576
+  local b2 = math.floor(b / 1099511627776)
+  local low = a * b0
+  local carry = math.floor(low / 1048576)
+  local middle = a * b1 + carry
+  local carried = math.floor(middle / 1048576)
+  return a * b2 + carried, middle - carried * 1048576, low - carry * 1048576
+end
+
+-- Whether a * b <= c * d, exactly.
+local function sliding_window_at_most(a, b, c, d)
+  local left, right = a * b, c * d
+  if left < 9007199254740992 and right < 9007199254740992 then
+    return left <= right
+  end
+  local l2, l1, l0 = sliding_window_product(a, b)
+  local r2, r1, r0 = sliding_window_product(c, d)
+  return l2 < r2 or l2 == r2 and (l1 < r1 or l1 == r1 and l0 <= r0)
+end
+
+local function sliding_window_charge(s, a, cost)
+  -- Only debt goes so far, and any count above the limit denies.
+  s.cur = math.min(s.cur + cost, 4294967295)
+end
+
+local function sliding_window_try(s, a)
+  local cost = tonumber(ARGV[a + 2])
+  local room = tonumber(ARGV[a + 1]) - cost - s.cur
+  if room < 0 or not sliding_window_at_most(s.prev, s.left, room, tonumber(ARGV[a + 3])) then
+    return false
+  end
+  sliding_window_charge(s, a, cost)
+  return true
+end
+
+local function sliding_window_write(key, s, a)
+  local value = struct.pack('<dI4I4', s.at, s.prev, s.cur) .. ARGV[a]
+  local period = tonumber(ARGV[a + 3])
+  local faded = math.max(now, s.at - s.at % period + 2 * period)
+  call('SET', key, value, 'PX', string.format('%d', (faded - now) / 1000 + slack))
+end

@@ -1,0 +1,33 @@
+//! What a check sends, for the benchmark that lays our scripts beside others'.
+
+use crate::names::Names;
+use crate::script::Trip;
+use crate::shape::Shape;
+use redis::Arg;
+use sluicegate::Limit;
+
+/// A script call in its parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// The text of the script.
+    pub script: String,
+    /// The one key.
+    pub key: Vec<u8>,
+    /// The arguments.
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// What a check of a key under one limit sends, at the server's time. `None` for a limit that cannot be shared.
+pub fn check(limit: &Limit, key: &[u8], cost: u32) -> Option<Sent> {
+    let shape = Shape::new(limit, None)?;
+    let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, shape.letter, key);
+    let mut trip = Trip::new(shape.check(), &[&name]);
+    trip.arg("");
+    shape.add_check(&mut trip, cost, None);
+    // EVALSHA, the script's name, how many keys, and the key.
+    let arguments = trip.command.args_iter().skip(4).filter_map(|argument| match argument {
+        Arg::Simple(bytes) => Some(bytes.to_vec()),
+        _ => None,
+    });
+    Some(Sent { script: trip.script.text().to_owned(), key: name, arguments: arguments.collect() })
+}

@@ -1,0 +1,93 @@
+//! What a store that is away does to a call, and what the call does about it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The store gave no answer. A denial is an answer, never this.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StoreFailure {
+    /// It was not asked: it has failed often of late, or there is no connection. Nothing was charged.
+    Away(String),
+    /// No answer came in time. The call may have been charged, and is not sent again.
+    Late {
+        /// How long was waited.
+        deadline: Duration,
+    },
+    /// The connection broke before the answer came. The call may have been charged, and is not sent again.
+    Lost(String),
+    /// It answered, and the answer cannot be used. The call may have been charged, and is not sent again.
+    Garbled(String),
+    /// It refused, in its own words: no memory, no permission, a replica. Nothing was charged.
+    Refused(String),
+}
+
+impl StoreFailure {
+    /// Whether the call may have been charged all the same.
+    pub fn may_have_charged(&self) -> bool {
+        matches!(self, StoreFailure::Late { .. } | StoreFailure::Lost(_) | StoreFailure::Garbled(_))
+    }
+}
+
+impl fmt::Display for StoreFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreFailure::Away(why) => write!(f, "the store is away: {why}"),
+            StoreFailure::Late { deadline } => {
+                write!(f, "the store gave no answer within {deadline:?}; the call may have been charged")
+            }
+            StoreFailure::Lost(why) => {
+                write!(f, "the connection to the store broke: {why}; the call may have been charged")
+            }
+            StoreFailure::Garbled(why) => {
+                write!(f, "the store's answer cannot be used: {why} The call may have been charged")
+            }
+            StoreFailure::Refused(why) => write!(f, "the store refused: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreFailure {}
+
+/// What to answer when the store cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum OnStoreFailure {
+    /// Say that it failed: the caller decides.
+    #[default]
+    Error,
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+    /// Decide in this process's memory, with a share of the limit.
+    Local,
+}
+
+/// Why there is no store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is not one.
+    BadUrl(String),
+    /// The beginning of keys' names has a brace, which would put what belongs together into different slots of a cluster.
+    BadPrefix(String),
+    /// It cannot be used: too old, a replica, or something else than Redis or Valkey.
+    Unfit(String),
+    /// Nobody answers there.
+    Unreachable(String),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::BadUrl(why) => write!(f, "the store's address is wrong: {why}"),
+            ConnectError::BadPrefix(prefix) => {
+                write!(f, "the key prefix {prefix:?} has a brace; use one without {{ and }}")
+            }
+            ConnectError::Unfit(why) => write!(f, "the store cannot be used: {why}"),
+            ConnectError::Unreachable(why) => write!(f, "the store cannot be reached: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}

@@ -1,0 +1,75 @@
+//! When a denial of a moment ago answers in the store's place, and what makes it be forgotten.
+
+use super::{Inner, Shape};
+use crate::answer::{Answer, Source};
+use crate::failure::StoreFailure;
+use crate::remembered::{Denial, Denials};
+use crate::store::RedisStore;
+use sluicegate::core::{Algorithm as _, AnyLimit};
+use sluicegate::{Decision, Limit, Time};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// In whose name the denials of these limits are remembered, if they are at all. Where denied calls count, a call that is not
+/// made at the store would be missing there.
+pub(super) fn owner(
+    store: &RedisStore,
+    limits: &[Limit],
+    shapes: &[Shape],
+    start: Option<Time>,
+) -> Option<Arc<str>> {
+    store.inner.denials.as_ref()?;
+    let limits: Vec<String> = limits.iter().map(Limit::to_string).collect();
+    let is_fit = !shapes.iter().any(Shape::counts_denied);
+    is_fit.then(|| format!("{} {:?}", limits.join(", "), start.map(Time::as_micros)).into())
+}
+
+/// Forgets a key when it goes: after the call that has to do so, however that ends.
+pub(super) struct Forgets<'a> {
+    denials: &'a Denials,
+    name: Vec<u8>,
+}
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        self.denials.forget(&self.name, Instant::now());
+    }
+}
+
+impl Inner {
+    /// The denial of a call that need not be made. At a time of the caller's there is none.
+    pub(super) fn remembered(&self, key: &[u8], cost: u32, at: Option<Time>) -> Option<Answer> {
+        let (owner, denials) = self.remembers.as_ref().zip(self.store.inner.denials.as_ref())?;
+        if at.is_some() {
+            return None;
+        }
+        let most = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
+        let denied = denials.find(|| self.names.receipts(key), owner, cost, most, Instant::now())?;
+        Some(Answer::new(denied, Source::Remembered))
+    }
+
+    /// Remembers what the store said, if that was a denial. `began` is before it was asked.
+    pub(super) fn remember(
+        &self,
+        key: &[u8],
+        cost: u32,
+        at: Option<Time>,
+        began: Instant,
+        asked: &Result<Decision, StoreFailure>,
+    ) {
+        let (Some(owner), Some(denials)) = (&self.remembers, &self.store.inner.denials) else { return };
+        let (Ok(decision), None) = (asked, at) else { return };
+        if !decision.allowed() {
+            let denial =
+                Denial { owner: Arc::clone(owner), cost, decision: *decision, began, told: Instant::now() };
+            // Other limits of the scope have the same receipts, and what is given back there counts here.
+            denials.remember(self.names.receipts(key), denial);
+        }
+    }
+
+    /// To be kept for as long as a call takes that may give something back.
+    pub(super) fn forgets(&self, key: &[u8]) -> Option<Forgets<'_>> {
+        let denials = self.store.inner.denials.as_ref()?;
+        Some(Forgets { denials, name: self.names.receipts(key) })
+    }
+}

@@ -1,0 +1,123 @@
+//! Links to real servers: what works, and what breaks.
+
+mod cluster;
+mod log;
+mod outage;
+mod sentinel;
+mod server;
+
+use super::Link;
+use crate::failure::{ConnectError, StoreFailure};
+use crate::script::{Script, Trip};
+use crate::store::Settings;
+use redis::Value;
+use sluicegate_servers::Server;
+use std::sync::LazyLock;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Adds to a counter, and tells what it is then: who is charged twice is seen.
+static ADD: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "#!lua\nlocal n = redis.call('INCRBY', KEYS[1], ARGV[1])\nredis.call('PEXPIRE', KEYS[1], 600000)\nreturn n"
+            .to_owned(),
+    )
+});
+/// Tells what it was told: whose reply is another's is seen.
+static ECHO: LazyLock<Script> = LazyLock::new(|| Script::new("#!lua\nreturn ARGV[1]".to_owned()));
+
+/// A deadline that no busy machine misses.
+const GENEROUS: Duration = Duration::from_secs(5);
+/// The deadline of those who want to see it missed.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn settings(url: &str, deadline: Duration) -> Settings {
+    Settings { deadline, key_prefix: String::new(), ..Settings::new(url) }
+}
+
+async fn link_with(url: &str, deadline: Duration) -> Link {
+    Link::connect(&settings(url, deadline)).await.expect("a store that answers")
+}
+
+async fn link(url: &str) -> Link {
+    link_with(url, GENEROUS).await
+}
+
+async fn refusal(url: &str) -> ConnectError {
+    Link::connect(&settings(url, GENEROUS)).await.err().expect("a store that cannot be used")
+}
+
+fn add(key: &str, by: i64) -> Trip {
+    let mut trip = Trip::new(&ADD, &[key]);
+    trip.arg(by);
+    trip
+}
+
+fn echo(key: &str, what: &str) -> Trip {
+    let mut trip = Trip::new(&ECHO, &[key]);
+    trip.arg(what);
+    trip
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what a call answers")]
+fn said(what: &str) -> Result<Value, StoreFailure> {
+    Ok(Value::BulkString(what.as_bytes().to_vec()))
+}
+
+impl Link {
+    async fn add(&self, key: &str) -> Result<Value, StoreFailure> {
+        self.go(&add(key, 1), Instant::now() + GENEROUS).await
+    }
+
+    async fn add_soon(&self, key: &str) -> Result<Value, StoreFailure> {
+        self.go(&add(key, 1), Instant::now() + SHORT).await
+    }
+
+    async fn each(&self, trips: &[Trip]) -> Vec<Result<Value, StoreFailure>> {
+        self.go_each(trips, Instant::now() + GENEROUS).await
+    }
+}
+
+/// How often a server was asked to load a script.
+fn loads(server: &Server) -> u32 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_script|load:calls="));
+    calls.map_or(0, |rest| rest.split(',').next().expect("a number").parse().expect("a number"))
+}
+
+/// Waits until something is so, and panics with its name if that takes too long.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until calls are answered again.
+async fn back(link: &Link) {
+    eventually("the store is back", async || link.add_soon("back").await.is_ok()).await;
+}
+
+/// Waits until calls fail at once, and returns the last failure.
+async fn away(link: &Link) -> String {
+    let mut last = String::new();
+    eventually("the store is away", async || match link.add_soon("away").await {
+        Err(StoreFailure::Away(why)) => {
+            last = why;
+            true
+        }
+        _ => false,
+    })
+    .await;
+    last
+}
+
+/// A store that is away costs nothing: many calls in less time than one deadline.
+async fn assert_free_of_cost(link: &Link) {
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert!(matches!(link.add_soon("free").await, Err(StoreFailure::Away(_))));
+    }
+    assert!(began.elapsed() < SHORT, "100 calls took {:?}", began.elapsed());
+}

@@ -1,0 +1,204 @@
+//! Clusters: the right node, slots that move, nodes that die.
+
+use super::*;
+use sluicegate_servers::{Cluster, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Keys of all masters, and several of each.
+fn keys() -> Vec<String> {
+    (0..30).map(|n| format!("key-{n}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_leads_to_all_of_them() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let last = &cluster.nodes()[2];
+    for url in [cluster.url(), format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", last.port())] {
+        let link = link(&url).await;
+        assert!(link.is_cluster());
+        assert_eq!(link.health().iter().filter(|node| node.connected).count(), 3);
+        for key in keys() {
+            link.add(&key).await.unwrap();
+        }
+        let twice: Vec<Trip> = keys().iter().flat_map(|key| [echo(key, key), echo(key, "second")]).collect();
+        let wanted: Vec<_> = keys().iter().flat_map(|key| [said(key), said("second")]).collect();
+        assert_eq!(link.each(&twice).await, wanted);
+        // Nobody had to be sent elsewhere.
+        for node in cluster.nodes() {
+            assert!(!node.cli(&["INFO", "errorstats"]).contains("errorstat_MOVED"), "{url}");
+        }
+    }
+    for key in keys() {
+        let owner = &cluster.nodes()[cluster.owner_of(super::super::slot(key.as_bytes()))];
+        assert_eq!(owner.cli(&["GET", &key]), "2");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_may_start_before_its_cluster() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    cluster.nodes().iter().for_each(Server::kill);
+    let later = Settings { connect_later: true, ..settings(&cluster.url(), SHORT) };
+    let link = Link::connect(&later).await.expect("a link that waits");
+    away(&link).await;
+    cluster.nodes().iter().for_each(Server::restart);
+    back(&link).await;
+    assert!(link.is_cluster());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_and_each_call_is_charged_once() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let link = link(&cluster.url()).await;
+    let slot = super::super::slot(b"{tag}");
+    let from = cluster.owner_of(slot);
+    let to = (from + 1) % 3;
+    link.add("{tag}old").await.unwrap();
+    cluster.begin_move(slot, from, to);
+    // What is there is answered there; what is not is at the other, which has to be asked, and has no script yet.
+    assert_eq!(link.add("{tag}old").await, Ok(Value::Int(2)));
+    assert_eq!(link.add("{tag}new").await, Ok(Value::Int(1)));
+    let mixed = [add("{tag}new", 1), add("{tag}old", 1), add("elsewhere", 1)];
+    assert_eq!(link.each(&mixed).await, [Ok(Value::Int(2)), Ok(Value::Int(3)), Ok(Value::Int(1))]);
+    // Two keys on the two sides of the move: not now, in the server's words, and within the deadline.
+    let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
+    split.arg(1);
+    let refused = link.go(&split, Instant::now() + SHORT).await;
+    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")), "{refused:?}");
+    cluster.move_keys(slot, from, to);
+    cluster.end_move(slot, from, to);
+    assert_eq!(link.add("{tag}old").await, Ok(Value::Int(4)));
+    assert_eq!(link.add("{tag}new").await, Ok(Value::Int(3)));
+    // Soon nobody has to be sent elsewhere any more.
+    let moved = || cluster.nodes()[from].cli(&["INFO", "errorstats"]);
+    eventually("the table is new", async || {
+        let before = moved();
+        link.add("{tag}old").await.unwrap();
+        moved() == before
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_under_load_is_noticed_by_nobody() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let link = Arc::new(link(&cluster.url()).await);
+    let done = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|caller| {
+            let (link, done) = (Arc::clone(&link), Arc::clone(&done));
+            tokio::spawn(async move {
+                let key = format!("{{tag}}{caller}");
+                let mut count = 0;
+                while !done.load(Relaxed) {
+                    let answers = link.each(&[add(&key, 1), add(&key, 1)]).await;
+                    assert_eq!(answers, [Ok(Value::Int(count + 1)), Ok(Value::Int(count + 2))]);
+                    assert_eq!(link.add(&key).await, Ok(Value::Int(count + 3)));
+                    count += 3;
+                }
+                count
+            })
+        })
+        .collect();
+    let slot = super::super::slot(b"{tag}");
+    let first = cluster.owner_of(slot);
+    for step in 0..6 {
+        cluster.move_slot(slot, (first + step) % 3, (first + step + 1) % 3);
+    }
+    done.store(true, Relaxed);
+    for caller in callers {
+        assert!(caller.await.unwrap() > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_two_slots_are_refused_in_the_servers_words() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let mut split = Trip::new(&ADD, &["a", "b"]);
+    split.arg(1);
+    let refused = link(&cluster.url()).await.go(&split, Instant::now() + GENEROUS).await;
+    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("CROSSSLOT")), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_replica_of_a_dead_node_is_found() {
+    let cluster = Cluster::start(&Options::redis(), 3, 1);
+    let link = link_with(&cluster.url(), SHORT).await;
+    let slot = super::super::slot(b"k");
+    let owner = cluster.owner_of(slot);
+    link.add("k").await.unwrap();
+    cluster.nodes()[owner].kill();
+    eventually("the dead node is away", async || {
+        matches!(link.add_soon("k").await, Err(StoreFailure::Away(_)))
+    })
+    .await;
+    eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
+    // Every node that is left is in use, and the dead one forgotten.
+    eventually("all are well", async || {
+        let health = link.health();
+        health.len() == 3 && health.iter().all(|node| node.connected && !node.breaker_open)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_replica_of_a_frozen_node_is_found() {
+    let cluster = Cluster::start(&Options::redis(), 3, 1);
+    let link = link_with(&cluster.url(), SHORT).await;
+    let owner = cluster.owner_of(super::super::slot(b"k"));
+    link.add("k").await.unwrap();
+    cluster.nodes()[owner].stop();
+    eventually("the frozen node is away", async || {
+        matches!(link.add_soon("k").await, Err(StoreFailure::Away(_)))
+    })
+    .await;
+    eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
+    cluster.nodes()[owner].cont();
+    for _ in 0..20 {
+        assert!(link.add("k").await.is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_against_nobody() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let link = link_with(&cluster.url(), SHORT).await;
+    let slot = super::super::slot(b"{tag}");
+    let from = cluster.owner_of(slot);
+    link.add("{tag}old").await.unwrap();
+    cluster.begin_move(slot, from, (from + 1) % 3);
+    let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
+    split.arg(1);
+    for _ in 0..10 {
+        let until = Instant::now() + SHORT;
+        let refused = link.go(&split, until).await;
+        assert!(
+            matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")),
+            "{refused:?}"
+        );
+        assert!(Instant::now() < until, "it was given up too late");
+    }
+    for node in link.health() {
+        assert!(node.failures == 0 && !node.breaker_open, "{node:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_refuses_us_does_not_hide_what_others_tell() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let owner = cluster.owner_of(super::super::slot(b"k"));
+    cluster.nodes()[(owner + 1) % 3].cli(&["CONFIG", "SET", "requirepass", "geheim"]);
+    let later = Settings { connect_later: true, ..settings(&cluster.url(), GENEROUS) };
+    // Whom a link asks first is chance, so there are many.
+    for wanted in 1..=20 {
+        let link = Link::connect(&later).await.expect("a link that waits");
+        assert_eq!(link.add("k").await, Ok(Value::Int(wanted)));
+    }
+    // That nobody lets us in is said at once.
+    for node in cluster.nodes() {
+        node.cli(&["CONFIG", "SET", "requirepass", "geheim"]);
+    }
+    let error = refusal(&cluster.url()).await;
+    assert!(matches!(&error, ConnectError::Unfit(why) if why.contains("NOAUTH")), "{error}");
+}

@@ -1,0 +1,154 @@
+//! Servers that die, freeze, come late or lose what they were about to say.
+
+use super::*;
+use sluicegate_servers::{Options, Proxy};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_costs_nothing_and_is_used_again_when_it_is_back() {
+    let server = Server::start(&Options::redis());
+    let link = link_with(&server.url(), SHORT).await;
+    assert!(link.health()[0].connected && !link.health()[0].breaker_open);
+    for _ in 0..3 {
+        link.add("k").await.unwrap();
+        server.kill();
+        away(&link).await;
+        assert_free_of_cost(&link).await;
+        let health = link.health().remove(0);
+        assert!(!health.connected && health.breaker_open, "{health:?}");
+        assert_eq!(health.address, format!("127.0.0.1:{}", server.port()));
+        server.restart();
+        back(&link).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_server_is_noticed_and_no_call_is_later_than_its_deadline() {
+    let server = Server::start(&Options::redis());
+    let link = link_with(&server.url(), SHORT).await;
+    link.add("k").await.unwrap();
+    server.stop();
+    let mut late = 0;
+    for _ in 0..10 {
+        let began = Instant::now();
+        match link.add_soon("k").await {
+            Err(StoreFailure::Late { deadline }) => {
+                assert_eq!(deadline, SHORT);
+                late += 1;
+            }
+            Err(StoreFailure::Away(_)) => {}
+            other => panic!("{other:?} from a frozen server"),
+        }
+        assert!(began.elapsed() < SHORT + Duration::from_millis(100), "{:?}", began.elapsed());
+    }
+    assert_eq!(late, 5, "the breaker opens after five failures");
+    assert_free_of_cost(&link).await;
+    // The probe fails as well, and the connection is given up.
+    eventually("the connection is dropped", async || !link.health()[0].connected).await;
+    server.cont();
+    back(&link).await;
+    let Ok(Value::Int(count)) = link.add("k").await else { panic!("no answer") };
+    // The first, the last, and what had been sent before the server froze, each at most once.
+    assert!((2..=7).contains(&count), "charged {count} times");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_break_of_the_connection_alone_hurts_no_later_call() {
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let link = link(&proxy.url()).await;
+    for count in 1..=20 {
+        assert_eq!(link.add("k").await, Ok(Value::Int(count)));
+        proxy.cut();
+        // Until then a call could still be sent over the old one, and be lost.
+        eventually("there is a new connection", async || proxy.accepted() > count.unsigned_abs()).await;
+    }
+    assert_eq!(link.health()[0].failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_reply_is_lost_is_charged_once_and_not_sent_again() {
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let link = link_with(&proxy.url(), SHORT).await;
+    link.add("other").await.unwrap();
+    proxy.lose_replies(true);
+    let late = link.add_soon("k").await;
+    assert_eq!(late, Err(StoreFailure::Late { deadline: SHORT }));
+    eventually("it has arrived", async || server.cli(&["GET", "k"]) == "1").await;
+    proxy.lose_replies(false);
+    proxy.cut();
+    back(&link).await;
+    assert_eq!(server.cli(&["GET", "k"]), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_cut_at_any_byte_of_a_reply_loses_that_call_only() {
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let link = link(&proxy.url()).await;
+    link.go(&echo("k", "0123456789"), Instant::now() + GENEROUS).await.unwrap();
+    for bytes in 0..17 {
+        proxy.cut_after(bytes);
+        let failed = link.go(&echo("k", "0123456789"), Instant::now() + GENEROUS).await;
+        // "$10\r\n0123456789\r\n" has 17 bytes.
+        assert!(matches!(failed, Err(StoreFailure::Lost(_))), "cut after {bytes}: {failed:?}");
+        eventually("it is back", async || {
+            link.go(&echo("k", "x"), Instant::now() + GENEROUS).await == said("x")
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_server_counts_as_failing_until_it_is_done() {
+    let server = Server::start(&Options::redis().with("busy-reply-threshold 10"));
+    let link = link_with(&server.url(), SHORT).await;
+    link.add("k").await.unwrap();
+    let mut busy = server.client().unwrap();
+    let busy = std::thread::spawn(move || busy.ask(&["EVAL", "while true do end", "0"]));
+    away(&link).await;
+    assert_free_of_cost(&link).await;
+    eventually("the script is killed", async || server.cli(&["SCRIPT", "KILL"]) == "OK").await;
+    busy.join().unwrap().unwrap();
+    back(&link).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_may_start_before_its_server() {
+    let server = Server::start(&Options::redis());
+    server.kill();
+    let later = Settings { connect_later: true, ..settings(&server.url(), SHORT) };
+    let link = Link::connect(&later).await.expect("a link that waits");
+    away(&link).await;
+    assert_free_of_cost(&link).await;
+    server.restart();
+    back(&link).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_accepts_and_says_nothing_is_soon_left_alone() {
+    let server = Server::start(&Options::redis());
+    server.stop();
+    let later = Settings { connect_later: true, ..settings(&server.url(), SHORT) };
+    let link = Link::connect(&later).await.expect("a link that waits");
+    // Nothing was sent, so that nothing can have been charged; but five callers wait for the connection.
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert!(matches!(link.add_soon("k").await, Err(StoreFailure::Away(_))));
+        assert!(began.elapsed() < SHORT + Duration::from_millis(100), "{:?}", began.elapsed());
+    }
+    assert_free_of_cost(&link).await;
+    server.cont();
+    back(&link).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nobody_listens_there_is_no_store() {
+    let server = Server::start(&Options::redis());
+    server.kill();
+    let began = Instant::now();
+    let error = refusal(&server.url().replace("redis://", "redis://:geheim@")).await;
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains(&server.port().to_string()) && !error.to_string().contains("geheim"));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}

@@ -1,0 +1,47 @@
+//! A master under sentinels.
+
+use super::*;
+use sluicegate_servers::{Options, Sentinels};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_replica_is_used_once_it_is_the_master() {
+    let all = Sentinels::start(&Options::redis());
+    let link = link_with(&all.url(), SHORT).await;
+    link.add("k").await.unwrap();
+    all.servers().wait_for_sync();
+    all.servers().master().kill();
+    back(&link).await;
+    assert_eq!(link.add("k").await, Ok(Value::Int(2)));
+    assert_eq!(all.servers().replica().cli(&["GET", "k"]), "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_is_left_for_its_successor_and_not_believed_afterwards() {
+    let all = Sentinels::start(&Options::redis());
+    let link = link_with(&all.url(), SHORT).await;
+    link.add("k").await.unwrap();
+    all.servers().wait_for_sync();
+    all.servers().master().stop();
+    away(&link).await;
+    back(&link).await;
+    all.servers().master().cont();
+    // The sentinels break its connections when they demote it, so that asking may fail.
+    let old = all.servers().master();
+    let role = || old.client().and_then(|mut client| client.ask(&["ROLE"]));
+    eventually("the old master is a replica", async || {
+        role().is_ok_and(|role| role.to_string().starts_with("slave"))
+    })
+    .await;
+    assert_eq!(link.add("k").await, Ok(Value::Int(2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_do_not_know_the_name_are_of_no_use() {
+    let all = Sentinels::start(&Options::redis());
+    let error = refusal(&all.url().replace("/main", "/other")).await;
+    assert!(error.to_string().contains("\"other\""), "{error}");
+    // One sentinel that answers is enough.
+    all.sentinels()[0].kill();
+    all.sentinels()[1].stop();
+    assert_eq!(link(&all.url()).await.add("k").await, Ok(Value::Int(1)));
+}

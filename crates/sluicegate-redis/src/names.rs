@@ -1,0 +1,102 @@
+//! What the keys of the store are called.
+//!
+//! ```text
+//! sluice:r/api:0t|{Harry}         the prefix, the scope, the limit's place and kind, and whose state it is
+//! sluice:r/api:r|{Harry}          the receipts that are open
+//! ```
+//!
+//! In a cluster the text in braces decides where a key is, so all that is known of one caller is in one place and can be decided
+//! on as one. A caller's key that has a hash tag of its own keeps it (`{acme}:Harry`), so that several callers can be in one
+//! place too.
+//!
+//! No two of (scope, place, key) have one name: the scope has no `|`, and the sign after it tells how the key is written.
+
+/// What the keys of a scope begin with.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    /// The prefix and the scope.
+    beginning: String,
+}
+
+/// Why a scope cannot be part of a name.
+pub(crate) const SCOPE_RULE: &str = "use any text without | { and }";
+
+impl Names {
+    /// Names in a scope; `None` if it has a sign that it must not have.
+    pub(crate) fn new(prefix: &str, scope: &str) -> Option<Names> {
+        let is_fit = !scope.contains(['|', '{', '}']);
+        is_fit.then(|| Names { beginning: format!("{prefix}{scope}:") })
+    }
+
+    /// The state under the limit at a place.
+    pub(crate) fn state(&self, place: usize, letter: char, key: &[u8]) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.beginning.len() + key.len() + 8);
+        name.extend_from_slice(self.beginning.as_bytes());
+        name.extend_from_slice(place.to_string().as_bytes());
+        name.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+        add_key(&mut name, key);
+        name
+    }
+
+    /// The receipts of a key.
+    pub(crate) fn receipts(&self, key: &[u8]) -> Vec<u8> {
+        let mut name = self.beginning.clone().into_bytes();
+        name.push(b'r');
+        add_key(&mut name, key);
+        name
+    }
+}
+
+fn add_key(name: &mut Vec<u8>, key: &[u8]) {
+    if has_tag(key) {
+        name.extend_from_slice(b"|=");
+        name.extend_from_slice(key);
+    } else if key.is_empty() || key.starts_with(b"}") {
+        // In braces it would be an empty tag, which is none: its names would be in different places.
+        name.extend_from_slice(b"|-{-}");
+        name.extend_from_slice(key);
+    } else {
+        name.extend_from_slice(b"|{");
+        name.extend_from_slice(key);
+        name.push(b'}');
+    }
+}
+
+/// Whether a cluster would take a part of the key as its tag: what is between the first `{` and the next `}`, if anything.
+fn has_tag(key: &[u8]) -> bool {
+    let open = key.iter().position(|byte| *byte == b'{');
+    let inside = open.and_then(|open| key.get(open + 1..)).unwrap_or_default();
+    inside.iter().position(|byte| *byte == b'}').is_some_and(|length| length > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(key: &str) -> String {
+        let names = Names::new("sluice:", "rule/api").unwrap();
+        String::from_utf8(names.state(0, 't', key.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_a_hash_tag_unless_it_has_one() {
+        assert_eq!(name("Harry"), "sluice:rule/api:0t|{Harry}");
+        assert_eq!(name("{acme}:Harry"), "sluice:rule/api:0t|={acme}:Harry");
+        assert_eq!(name("a{b"), "sluice:rule/api:0t|{a{b}");
+        assert_eq!(name(""), "sluice:rule/api:0t|-{-}");
+        assert_eq!(name("}x"), "sluice:rule/api:0t|-{-}}x");
+        assert_eq!(name("{}x"), "sluice:rule/api:0t|{{}x}");
+    }
+
+    #[test]
+    fn keys_that_look_like_names_of_others_are_not_them() {
+        let keys = ["Harry", "{Harry}", "={Harry}", "{-}Harry", "-{-}Harry", "", "}", "{}", "{", "{{}}"];
+        let names: std::collections::HashSet<String> = keys.iter().map(|key| name(key)).collect();
+        assert_eq!(names.len(), keys.len());
+    }
+
+    #[test]
+    fn a_scope_must_not_end_early() {
+        assert!(Names::new("", "a|b").is_none() && Names::new("", "{a}").is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! The scripts, put together from `lua/`.
+
+use crate::script::Script;
+use std::sync::LazyLock;
+
+const PRELUDE: &str = include_str!("../lua/prelude.lua");
+const GCRA: &str = include_str!("../lua/gcra.lua");
+const FIXED_WINDOW: &str = include_str!("../lua/fixed_window.lua");
+const SLIDING_WINDOW: &str = include_str!("../lua/sliding_window.lua");
+const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
+const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
+const TOLD: &str = include_str!("../lua/told.lua");
+
+/// A check under one bucket.
+pub(crate) static CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
+    let check = include_str!("../lua/check/gcra.lua");
+    Script::new([PRELUDE, check].concat())
+});
+
+/// A check under one fixed window.
+pub(crate) static CHECK_FIXED_WINDOW: LazyLock<Script> = LazyLock::new(|| {
+    let check = include_str!("../lua/check/fixed_window.lua");
+    Script::new([PRELUDE, check].concat())
+});
+
+/// A check under one sliding window.
+pub(crate) static CHECK_SLIDING_WINDOW: LazyLock<Script> = LazyLock::new(|| {
+    let check = include_str!("../lua/check/sliding_window.lua");
+    Script::new([PRELUDE, SLIDING_WINDOW, check].concat())
+});
+
+/// A check under one sliding log.
+pub(crate) static CHECK_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
+    // What only a long log needs stands where it is needed: functions are made anew with every call of a script.
+    let long = [SLIDING_LOG, include_str!("../lua/check/sliding_log_long.lua")].concat();
+    Script::new([PRELUDE, &CHECK_LOG.replace("  -- A LONG LOG\n", &long)].concat())
+});
+
+/// The same for a log that is never long.
+pub(crate) static CHECK_SHORT_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
+    let check = CHECK_LOG.replace("call('GETRANGE', key, '0', '4095')", "call('GET', key) or ''");
+    Script::new([PRELUDE, &check.replace("if size == 4096 then", "if false then")].concat())
+});
+
+/// A check under one sliding log that counts denied calls too.
+pub(crate) static CHECK_SLIDING_LOG_ALL: LazyLock<Script> = LazyLock::new(|| {
+    let check = include_str!("../lua/check/sliding_log_all.lua");
+    Script::new([PRELUDE, SLIDING_LOG, check].concat())
+});
+
+/// What is known, under any limits.
+pub(crate) static READ: LazyLock<Script> = LazyLock::new(|| {
+    let read = include_str!("../lua/read.lua");
+    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, TOLD, read].concat())
+});
+
+/// Every verb, under any limits.
+pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        [
+            PRELUDE,
+            GCRA,
+            FIXED_WINDOW,
+            SLIDING_WINDOW,
+            SLIDING_LOG,
+            TOLD,
+            include_str!("../lua/returns/gcra.lua"),
+            include_str!("../lua/returns/piles.lua"),
+            include_str!("../lua/returns/fixed_window.lua"),
+            include_str!("../lua/returns/sliding_window.lua"),
+            include_str!("../lua/returns/sliding_log.lua"),
+            include_str!("../lua/returns/receipts.lua"),
+            include_str!("../lua/verbs.lua"),
+        ]
+        .concat(),
+    )
+});
+
+pub(crate) static REPLACE: LazyLock<Script> =
+    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
+
+pub(crate) static RESET: LazyLock<Script> =
+    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/reset.lua")].concat()));
