@@ -1,0 +1,135 @@
+//! Limits whose numbers change, calendars by the store's clock, and how long keys stay.
+
+use crate::in_redis::Connected;
+use sluicegate::core::time::SECOND;
+use sluicegate::{Limiter, SharedStore, Span, Time};
+use sluicegate_redis::{AskError, RedisLimiter, TogetherError, check_all};
+use sluicegate_servers::{Cluster, Options, Server};
+
+const KEY: &str = "Harry";
+
+fn at(micros: u64) -> Time {
+    Time::from_micros(1_763_290_000 * SECOND + micros).unwrap()
+}
+
+fn limiter(connected: &Connected, limits: &str, scope: &str) -> RedisLimiter {
+    RedisLimiter::builder(limits).in_store(&connected.store, scope).build().unwrap()
+}
+
+/// How long a key of a scope stays, in milliseconds.
+fn stays(server: &Server, name: &str) -> i64 {
+    server.cli(&["PTTL", name]).trim().parse().unwrap()
+}
+
+#[test]
+fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let rates =
+        ["7/3s burst=15", "100/1s burst=15", "1/7s burst=30", "999999937/365d burst=9", "7/3s burst=2"];
+    let mut rng = fastrand::Rng::with_seed(3);
+    for algorithm in ["token-bucket", "leaky-bucket"] {
+        let memory = SharedStore::builder().max_keys(16).build().unwrap();
+        let mut now = 0;
+        for turn in 0..300 {
+            let rate = rates[rng.usize(..rates.len())];
+            let limit = format!("{algorithm} {rate}");
+            let limit = if algorithm == "leaky-bucket" { limit.replace("burst", "capacity") } else { limit };
+            let shared = limiter(&connected, &limit, algorithm);
+            let own = Limiter::builder(limit.as_str()).in_store(&memory, algorithm).build().unwrap();
+            for _ in 0..rng.u8(1..4) {
+                now += rng.u64(..2 * SECOND);
+                let cost = rng.u32(1..4);
+                // A peek first, which must see the same and change nothing.
+                let peeked = connected.runtime.block_on(shared.peek(KEY, cost, Some(at(now)))).unwrap();
+                assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, turn {turn}: peek");
+                let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
+                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, turn {turn}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_day_of_the_calendar_goes_by_the_stores_clock() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let check_in = limiter(&connected, "fixed-window 1/day tz=+08:00", "check-in");
+    let first = connected.runtime.block_on(check_in.check(KEY)).unwrap();
+    let second = connected.runtime.block_on(check_in.check(KEY)).unwrap();
+    assert!(first.allowed() && !second.allowed());
+    let next = connected.runtime.block_on(check_in.next_window(KEY, None)).unwrap();
+    // Midnight there is 16:00 in UTC.
+    assert_eq!(next.as_micros() % (86_400 * SECOND), 16 * 3_600 * SECOND);
+}
+
+#[test]
+fn a_log_whose_period_grows_stays_for_the_longer_one() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    for limit in ["sliding-log 9/2s", "sliding-log 9/1h"] {
+        assert!(connected.runtime.block_on(limiter(&connected, limit, "log").check(KEY)).unwrap().allowed());
+    }
+    assert!(stays(&server, "sluice:log:0g|{Harry}") > 3_600_000);
+}
+
+#[test]
+fn a_bucket_that_was_refunded_to_full_stays_while_unseen_ones_are_filling() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    let start = Time::from_micros(u64::try_from(now).unwrap()).unwrap();
+    let bucket = RedisLimiter::builder("token-bucket 1/300d burst=2 initial=1").start(start);
+    let bucket = bucket.in_store(&connected.store, "slow").build().unwrap();
+    assert!(connected.runtime.block_on(bucket.check(KEY)).unwrap().allowed());
+    let refunded = connected.runtime.block_on(bucket.refund(KEY, 2, None)).unwrap();
+    assert_eq!(refunded.remaining(), 2);
+    assert!(stays(&server, "sluice:slow:0t|{Harry}") > 299 * 86_400_000);
+}
+
+#[test]
+fn a_key_has_so_many_open_receipts_and_no_more() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let bucket = limiter(&connected, "fixed-window 10000/1h start=first", "receipts");
+    for _ in 0..1_024 {
+        let reserved = connected.runtime.block_on(bucket.reserve(KEY, 1, Span::ZERO, None)).unwrap();
+        assert!(reserved.receipt.is_some());
+    }
+    let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Span::ZERO, None));
+    assert_eq!(full, Err(AskError::TooManyReceipts));
+    let peeked = connected.runtime.block_on(bucket.peek(KEY, 1, None)).unwrap();
+    assert_eq!(peeked.remaining(), 10_000 - 1_024, "what is refused is not charged");
+}
+
+#[test]
+fn keys_in_different_slots_are_refused_with_what_to_do_and_a_hash_tag_helps() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let connected = Connected::to(&cluster.url());
+    let user = limiter(&connected, "fixed-window 2/1h", "user");
+    let site = limiter(&connected, "fixed-window 100/1h", "site");
+    let apart = [user.on(b"Harry", 1), site.on(b"all", 1)];
+    let refused = connected.runtime.block_on(check_all(&apart, None)).unwrap_err();
+    assert!(matches!(refused, TogetherError::SlotsDiffer(..)) && refused.to_string().contains("hash tag"));
+    let together = [user.on(b"{acme}:Harry", 1), site.on(b"{acme}:all", 1)];
+    for allowed in [true, true, false] {
+        let (answer, each) = connected.runtime.block_on(check_all(&together, None)).unwrap();
+        assert_eq!((answer.allowed(), each.len()), (allowed, 2));
+    }
+    // The third was denied by the user's limit, so the site was not charged.
+    let left = connected.runtime.block_on(site.peek("{acme}:all", 1, None)).unwrap();
+    assert_eq!(left.remaining(), 98);
+    // Limits on one key are always in one slot.
+    let both = [user.on(b"Ron", 1), site.on(b"Ron", 1)];
+    assert!(connected.runtime.block_on(check_all(&both, None)).unwrap().0.allowed());
+}
+
+#[test]
+fn limiters_in_different_stores_are_not_charged_as_one() {
+    let servers = [Server::start(&Options::redis()), Server::start(&Options::redis())];
+    let connected = servers.each_ref().map(|server| Connected::to(&server.url()));
+    let limiters = connected.each_ref().map(|connected| limiter(connected, "fixed-window 2/1h", "same"));
+    let calls = [limiters[0].on(b"Harry", 1), limiters[1].on(b"Harry", 1)];
+    let refused = connected[0].runtime.block_on(check_all(&calls, None));
+    assert_eq!(refused.unwrap_err(), TogetherError::StoresDiffer);
+}

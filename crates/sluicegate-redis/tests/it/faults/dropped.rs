@@ -1,0 +1,98 @@
+//! Callers who do not wait for their answer.
+
+use crate::support::{LONG, alone, panics, watch_for_panics};
+use sluicegate_redis::{Answer, RedisLimiter, RedisStore, StoreFailure, check_each};
+use sluicegate_servers::{Options, Server};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const LIMIT: u32 = 1000;
+const KEYS: u32 = 40;
+const CALLERS: u32 = 8;
+const CALLS: u32 = 2500;
+
+/// Each key has used another part of its limit, and nothing more is charged, so that an answer that was meant for another key shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_calls_that_were_dropped_go_to_nobody() {
+    let _alone = alone().await;
+    watch_for_panics();
+    let server = Server::start(&Options::redis());
+    let store = RedisStore::builder(&server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let limits = ["token-bucket", "fixed-window", "sliding-log", "sliding-window"];
+    let make = |limit: &str| {
+        let limit = format!("{limit} {LIMIT}/{LONG}");
+        RedisLimiter::builder(&limit).in_store(&store, &limit).build().unwrap()
+    };
+    let limiters: Vec<RedisLimiter> = limits.into_iter().map(make).collect();
+    for (limiter, key) in all_keys(&limiters) {
+        assert!(limiters[limiter].check_cost(name(key), used(limiter, key)).await.unwrap().allowed());
+    }
+    let caller = |_| {
+        let limiters = limiters.clone();
+        tokio::spawn(async move {
+            let mut answered = 0;
+            for _ in 0..CALLS {
+                // A call takes some tenths of a millisecond: many are dropped, at any of their steps.
+                let patience = Duration::from_micros(fastrand::u64(..1500));
+                tokio::select! {
+                    () = ask(&limiters) => answered += 1,
+                    () = yield_for(patience) => {}
+                }
+            }
+            answered
+        })
+    };
+    let callers: Vec<_> = (0..CALLERS).map(caller).collect();
+    let mut answered = 0;
+    for caller in callers {
+        answered += caller.await.unwrap();
+    }
+    let dropped = CALLERS * CALLS - answered;
+    assert!(answered > 1000 && dropped > 1000, "{answered} answered, {dropped} dropped");
+    assert_eq!(panics(), Vec::<String>::new());
+}
+
+/// Asks in one of three ways, all of which leave the key as it is.
+async fn ask(limiters: &[RedisLimiter]) {
+    let any = || (fastrand::usize(..limiters.len()), fastrand::u32(..KEYS));
+    let is_its_own = |(limiter, key), answer: Result<Answer, StoreFailure>| {
+        assert_eq!(answer.unwrap().remaining(), LIMIT - used(limiter, key), "limiter {limiter}, key {key}");
+    };
+    let one = any();
+    match fastrand::u8(..3) {
+        0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1, None).await),
+        // More than remains, and a denial changes nothing.
+        1 => is_its_own(one, limiters[one.0].check_cost(name(one.1), LIMIT).await),
+        _ => {
+            let several = [one, any(), any()];
+            let names = several.map(|(_, key)| name(key));
+            let calls = [0, 1, 2].map(|place| limiters[several[place].0].on(names[place].as_bytes(), LIMIT));
+            for (asked, answer) in several.into_iter().zip(check_each(&calls).await) {
+                is_its_own(asked, answer);
+            }
+        }
+    }
+}
+
+/// The timer's step is a millisecond: shorter times are spent letting others run.
+async fn yield_for(time: Duration) {
+    if time >= Duration::from_millis(1) {
+        return sleep(time).await;
+    }
+    let began = std::time::Instant::now();
+    while began.elapsed() < time {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn all_keys(limiters: &[RedisLimiter]) -> impl Iterator<Item = (usize, u32)> {
+    (0..limiters.len()).flat_map(|limiter| (0..KEYS).map(move |key| (limiter, key)))
+}
+
+fn name(key: u32) -> String {
+    format!("key {key}")
+}
+
+fn used(limiter: usize, key: u32) -> u32 {
+    1 + u32::try_from(limiter).unwrap() * KEYS + key
+}

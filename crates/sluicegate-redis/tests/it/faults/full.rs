@@ -1,0 +1,67 @@
+//! A store without memory for more, which evicts nothing.
+
+use crate::support::{LONG, Load, alone, connect, every_key_expires, limiter};
+use sluicegate::Span;
+use sluicegate_redis::{AskError, RedisLimiter, StoreFailure, TogetherError, check_all};
+use sluicegate_servers::{Options, Server};
+
+#[tokio::test]
+async fn a_full_store_refuses_and_writes_nothing() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let [bucket, window, log] = ["token-bucket", "fixed-window", "sliding-log"]
+        .map(|limit| limiter(&store, &format!("{limit} 10/{LONG}")));
+    let limits = [format!("token-bucket 10/{LONG}"), format!("sliding-log 10/{LONG}")];
+    let list = RedisLimiter::builder(limits).in_store(&store, "list").build().unwrap();
+    let all = [&bucket, &window, &log, &list];
+    for limiter in all {
+        assert!(limiter.check("old").await.unwrap().allowed());
+    }
+    let digest = || server.cli(&["DEBUG", "DIGEST"]);
+    let before = digest();
+    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+    for limiter in all {
+        for key in ["old", "new"] {
+            let failure = limiter.check(key).await.expect_err("no memory");
+            assert!(is_no_memory(&failure), "{failure:?}");
+            assert!(
+                matches!(limiter.take(key, 2, None).await, Err(AskError::Store(failure)) if is_no_memory(&failure))
+            );
+            let reserved = limiter.reserve(key, 1, Span::ZERO, None).await;
+            assert!(matches!(reserved, Err(AskError::Store(failure)) if is_no_memory(&failure)));
+            let calls = [bucket.on(b"together", 1), limiter.on(key.as_bytes(), 1)];
+            let together = check_all(&calls, None).await;
+            assert!(matches!(together, Err(TogetherError::Store(failure)) if is_no_memory(&failure)));
+        }
+    }
+    assert_eq!(digest(), before);
+    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+    for limiter in all {
+        assert_eq!(limiter.check("old").await.unwrap().remaining(), 8);
+    }
+}
+
+fn is_no_memory(failure: &StoreFailure) -> bool {
+    matches!(failure, StoreFailure::Refused(why) if why.contains("OOM") || why.contains("memory"))
+        && !failure.may_have_charged()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_full_again_and_again_under_load_admits_no_more() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let load = Load::on(&store, "");
+    for _ in 0..20 {
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        load.makes(100).await;
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+        load.until_answered().await;
+        load.makes(200).await;
+    }
+    let report = load.end("memory full twenty times").await;
+    assert!(report.failed() > 0, "the store was full");
+    report.is_in_time();
+    report.admits_no_more(0);
+    every_key_expires(&server);
+}

@@ -1,0 +1,114 @@
+//! Failovers and moves, under load.
+
+use crate::support::{Load, alone, connect, every_key_expires};
+use sluicegate_redis::StoreFailure;
+use sluicegate_servers::{Cluster, Options, Sentinels};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_sentinel_failover_the_new_master_decides() {
+    let _alone = alone().await;
+    let all = Sentinels::start(&Options::redis());
+    let store = connect(&all.url()).await;
+    let load = Load::on(&store, "");
+    load.makes(1500).await;
+    all.failover();
+    load.until_answered().await;
+    load.makes(1500).await;
+    let report = load.end("Sentinel failover").await;
+    assert!(report.failed() > 0, "there was no master for a while");
+    report.is_in_time();
+    // What the replica had not got yet when its master died is lost.
+    report.admits_no_more(1);
+    every_key_expires(all.servers().replica());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_move_during_load() {
+    let _alone = alone().await;
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    slots_move(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "as above, on Valkey: cargo test -p sluicegate-redis --test it -- --ignored slots_move"]
+async fn slots_move_during_load_on_valkey() {
+    let _alone = alone().await;
+    let Some(options) = Options::valkey() else { return };
+    slots_move(&Cluster::start(&options, 3, 0)).await;
+}
+
+async fn slots_move(cluster: &Cluster) {
+    let slot = cluster.slot_of("hot");
+    let home = cluster.owner_of(slot);
+    let store = connect(&cluster.url()).await;
+    let load = Load::on(&store, "{hot}");
+    for step in 0..4 {
+        load.makes(500).await;
+        let (from, to) = ((home + step) % 3, (home + step + 1) % 3);
+        cluster.begin_move(slot, from, to);
+        // New keys are at their new place already, and old ones at the old.
+        load.makes(500).await;
+        cluster.move_keys(slot, from, to);
+        load.makes(200).await;
+        cluster.end_move(slot, from, to);
+    }
+    load.until_answered().await;
+    load.makes(500).await;
+    let report = load.end("a slot moved four times").await;
+    report.is_in_time();
+    report.admits_no_more(0);
+    // `ASK` and `MOVED` are followed within the deadline. Several limits are several keys, and while a slot moves a server answers
+    // TRYAGAIN to those who ask for several of which one is not there.
+    let failures = report.failures_under_one_limit();
+    let refused: Vec<_> =
+        failures.iter().filter(|failure| matches!(failure, StoreFailure::Refused(_))).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    // A server stands still while it hands a key over, on a busy machine for longer than the deadline. Who did not follow would fail
+    // half of the time.
+    let (failed, all) = (failures.len(), report.calls());
+    assert!(failed <= all / 20, "{failed} of {all} calls failed");
+    every_key_expires(&cluster.nodes()[(home + 4) % 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_cluster_that_stands_still_costs_no_more_than_the_deadline() {
+    let _alone = alone().await;
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let store = connect(&cluster.url()).await;
+    let load = Load::on(&store, "");
+    load.makes(1500).await;
+    // Not so long that the others would take it for dead.
+    let until = Instant::now() + Duration::from_millis(1200);
+    cluster.nodes()[1].stop();
+    sleep_until(until).await;
+    cluster.nodes()[1].cont();
+    load.makes(3000).await;
+    let report = load.end("SIGSTOP of one node of three").await;
+    let (failed, all) = (report.failed(), report.calls());
+    assert!(failed > 0 && failed < all / 2, "{failed} of {all} failed, but two of three nodes are well");
+    report.is_in_time();
+    report.admits_no_more(0);
+    cluster.nodes().iter().for_each(every_key_expires);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes 10 s: cargo test -p sluicegate-redis --test it -- --ignored in_a_cluster"]
+async fn in_a_cluster_a_replica_takes_over_for_a_dead_master() {
+    let _alone = alone().await;
+    let cluster = Cluster::start(&Options::redis(), 3, 1);
+    let home = cluster.owner_of(cluster.slot_of("hot"));
+    let store = connect(&cluster.url()).await;
+    let load = Load::on(&store, "{hot}");
+    load.makes(1500).await;
+    cluster.nodes()[home].kill();
+    let replica = &cluster.nodes()[3 + home];
+    sluicegate_servers::until("the replica is the master", || replica.info("role") == "master");
+    // The others may still answer CLUSTERDOWN for a moment, so the load itself says when all is well.
+    load.makes(3000).await;
+    let report = load.end("a cluster's master killed").await;
+    report.is_in_time();
+    report.admits_no_more(1);
+    every_key_expires(replica);
+}

@@ -1,0 +1,126 @@
+//! The library on a shared store as a subject of the suite.
+
+use sluicegate::core::verbs::NotOffered;
+use sluicegate::{Decision, Limit, Span, Time};
+use sluicegate_conformance::{Answer, OneKey, Subject};
+use sluicegate_redis::{AskError, Receipt, RedisLimiter, RedisStore};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// A store, and what runs its calls one at a time.
+#[derive(Clone)]
+pub(crate) struct Connected {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) store: RedisStore,
+}
+
+impl Connected {
+    /// To a server that may be slow, as others run tests too.
+    pub(crate) fn to(url: &str) -> Connected {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = RedisStore::builder(url).deadline(Duration::from_secs(10));
+        let store = runtime.block_on(store.connect()).unwrap();
+        Connected { runtime: Arc::new(runtime), store }
+    }
+}
+
+/// A limiter with keys of its own, asked one call at a time and at the suite's times.
+pub(crate) struct InRedis {
+    runtime: Arc<Runtime>,
+    pub(crate) limiter: RedisLimiter,
+    receipts: Vec<Receipt>,
+}
+
+/// The key that [`OneKey`] is about.
+const KEY: &str = "Harry";
+
+static SCOPES: AtomicU64 = AtomicU64::new(0);
+
+impl InRedis {
+    /// A limiter made at `start`, in a scope of its own.
+    pub(crate) fn new(connected: &Connected, limits: &[Limit], start: Time) -> InRedis {
+        let scope = format!("case{}", SCOPES.fetch_add(1, Ordering::Relaxed));
+        let builder = RedisLimiter::builder(limits).in_store(&connected.store, &scope).start(start);
+        InRedis {
+            runtime: Arc::clone(&connected.runtime),
+            limiter: builder.build().unwrap(),
+            receipts: Vec::new(),
+        }
+    }
+}
+
+impl Subject for InRedis {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+        self.runtime.block_on(self.limiter.check_at(key, cost, at)).unwrap().decision().into()
+    }
+
+    fn latest() -> Time {
+        Time::from_micros((1 << 53) - 2 * 3_153_600_000_000_000 - 10).unwrap()
+    }
+}
+
+fn offered<T>(asked: Result<T, AskError>) -> Result<T, NotOffered> {
+    match asked {
+        Ok(answered) => Ok(answered),
+        Err(AskError::NotOffered(refused)) => Err(refused),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl OneKey for InRedis {
+    type Receipt = usize;
+
+    fn check(&mut self, now: Time, cost: u32) -> Decision {
+        self.runtime.block_on(self.limiter.check_at(KEY, cost, now)).unwrap().decision()
+    }
+
+    fn peek(&mut self, now: Time, cost: u32) -> Decision {
+        self.runtime.block_on(self.limiter.peek(KEY, cost, Some(now))).unwrap().decision()
+    }
+
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+        let taken = self.runtime.block_on(self.limiter.take(KEY, up_to, Some(now)));
+        offered(taken).map(|(answer, taken)| (answer.decision(), taken))
+    }
+
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+        let refunded = self.runtime.block_on(self.limiter.refund(KEY, cost, Some(now)));
+        offered(refunded).map(|answer| answer.decision())
+    }
+
+    fn reserve(
+        &mut self,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<(Decision, Option<usize>), NotOffered> {
+        let reserved = offered(self.runtime.block_on(self.limiter.reserve(KEY, cost, max_wait, Some(now))))?;
+        let place = reserved.receipt.map(|receipt| {
+            self.receipts.push(receipt);
+            self.receipts.len() - 1
+        });
+        Ok((reserved.answer.decision(), place))
+    }
+
+    fn cancel(&mut self, now: Time, receipt: usize) -> bool {
+        self.runtime.block_on(self.limiter.cancel(&self.receipts[receipt], Some(now))).unwrap()
+    }
+
+    fn settle(&mut self, now: Time, receipt: usize, used: u32) -> bool {
+        self.runtime.block_on(self.limiter.settle(&self.receipts[receipt], used, Some(now))).unwrap()
+    }
+
+    fn next_window(&mut self, now: Time) -> Time {
+        self.runtime.block_on(self.limiter.next_window(KEY, Some(now))).unwrap()
+    }
+
+    fn reset(&mut self) {
+        self.runtime.block_on(self.limiter.reset(KEY)).unwrap();
+    }
+
+    fn latest() -> Time {
+        <InRedis as Subject>::latest()
+    }
+}

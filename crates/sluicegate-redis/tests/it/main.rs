@@ -1,0 +1,14 @@
+//! The shared store against the model, against real servers, and while they fail.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod atomic;
+mod changes;
+mod faults;
+mod fewer_trips;
+mod in_redis;
+mod long_logs;
+mod order;
+mod parity;
+mod permissions;
+mod support;

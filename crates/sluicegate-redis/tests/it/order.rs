@@ -1,0 +1,41 @@
+//! Calls that are sent together are decided in their order, also where the store does not know every script yet.
+
+use crate::in_redis::Connected;
+use sluicegate::{Limiter, ManualClock, Span, Time};
+use sluicegate_redis::{RedisLimiter, check_each};
+use sluicegate_servers::{Options, Server};
+
+#[test]
+fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
+    let server = Server::start(&Options::redis());
+    let lists: [&[&str]; 4] = [
+        &["token-bucket 100/s burst=40"],
+        &["sliding-window 300/1s"],
+        &["sliding-log 300/1s"],
+        &["fixed-window 400/1s", "token-bucket 300/s burst=90"],
+    ];
+    for limits in lists {
+        // A call that costs nothing is a script of its own, which nobody has asked for before the second batch.
+        server.cli(&["SCRIPT", "FLUSH"]);
+        let connected = Connected::to(&server.url());
+        let start = Time::from_micros(1_763_290_000_000_000).unwrap();
+        let shared = RedisLimiter::builder(limits).in_store(&connected.store, &limits.join(" ")).build();
+        let shared = shared.unwrap();
+        let memory = Limiter::builder(limits).clock(ManualClock::at(start)).build().unwrap();
+        let costs = (0..600_u32).map(|place| if place == 550 || place > 580 { 0 } else { 1 + place % 3 });
+        let steps = std::iter::successors(Some(start), |now| Some(now.after(Span::from_micros(5_000))));
+        let rows: Vec<(u32, Time)> = costs.zip(steps).collect();
+        let mut denied = 0;
+        for (batch, rows) in rows.chunks(512).enumerate() {
+            let calls: Vec<_> = rows.iter().map(|(cost, now)| shared.on(b"Harry", *cost).at(*now)).collect();
+            let answers = connected.runtime.block_on(check_each(&calls));
+            for (place, (answer, (cost, now))) in answers.into_iter().zip(rows).enumerate() {
+                let decision = answer.unwrap().decision();
+                denied += u32::from(!decision.allowed());
+                let expected = memory.check_at("Harry", *cost, *now);
+                assert_eq!(decision, expected, "{limits:?}, batch {batch}, call {place}, cost {cost}");
+            }
+        }
+        assert!(denied > 50, "{limits:?}: {denied} denied");
+    }
+}

@@ -1,0 +1,97 @@
+//! The manual's list of permissions is enough for everything.
+
+use sluicegate::{Limit, Span};
+use sluicegate_redis::{AskError, RedisLimiter, RedisStore, check_all, check_each};
+use sluicegate_servers::{Options, Server};
+use std::time::Duration;
+
+const MANUAL: &str = include_str!("../../../../docs/shared.md");
+
+/// One for each algorithm, and those that keep their state in another way.
+const LIMITS: [&str; 11] = [
+    "min-interval 1ms",
+    "token-bucket 100/s burst=50",
+    "leaky-bucket 100/s capacity=50",
+    "pacer 100/s",
+    "fixed-window 100/1s",
+    "fixed-window 100/day tz=Europe/Berlin",
+    "sliding-window 100/1s",
+    "sliding-log 100/1s",
+    "sliding-log 5000/1h",
+    "sliding-log 100/1s count=all",
+    "sliding-log 5000/1h count=all",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
+    let line = MANUAL.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("a line for copying");
+    assert!(line.contains(">PASSWORD"), "{line}");
+    let line = line.replace("PASSWORD", "geheim");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let user = words[2];
+    for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
+        let server = Server::start(&options);
+        assert_eq!(server.cli(&words), "OK");
+        let url = format!("redis://{user}:geheim@127.0.0.1:{}", server.port());
+        let store = RedisStore::builder(&url).deadline(Duration::from_secs(10)).connect().await.unwrap();
+        for algorithm in Limit::ALGORITHMS {
+            assert!(LIMITS.iter().any(|limit| limit.starts_with(algorithm)), "no {algorithm} is tried");
+        }
+        for limit in LIMITS {
+            every_verb(&store, limit, &[limit]).await;
+        }
+        every_verb(
+            &store,
+            "list",
+            &["token-bucket 100/s burst=50", "sliding-log 100/1s", "fixed-window 9/1s"],
+        )
+        .await;
+        // Of the store's own view: what a script was not allowed is there too.
+        assert_eq!(server.cli(&["ACL", "LOG"]), "");
+    }
+}
+
+async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
+    let limiter = RedisLimiter::builder(limits).in_store(store, scope).build().unwrap();
+    let key = "Harry";
+    let _ = limiter.check(key).await.unwrap();
+    let _ = limiter.check_cost(key, 0).await.unwrap();
+    let _ = limiter.peek(key, 1, None).await.unwrap();
+    limiter.next_window(key, None).await.unwrap();
+    offered(limiter.take(key, 3, None).await);
+    offered(limiter.refund(key, 1, None).await);
+    for settles in [false, true] {
+        let reserved = offered(limiter.reserve(key, 1, Span::from_micros(1_000_000), None).await);
+        match reserved.and_then(|reserved| reserved.receipt) {
+            Some(receipt) if settles => drop(limiter.settle(&receipt, 2, None).await.unwrap()),
+            Some(receipt) => drop(limiter.cancel(&receipt, None).await.unwrap()),
+            None => {}
+        }
+    }
+    // Enough for a log that is too long to be read at once.
+    let many: Vec<_> = (0..600).map(|_| limiter.on(key.as_bytes(), 1)).collect();
+    for answer in check_each(&many).await {
+        let _ = answer.unwrap();
+    }
+    let counts_denied = limits.iter().any(|limit| limit.contains("count=all"));
+    if !counts_denied {
+        let _ = check_all(&[limiter.on(b"Harry", 1), limiter.on(b"Sally", 2)], None).await.unwrap();
+    }
+    // The same keys with other numbers.
+    let changed: Vec<String> =
+        limits.iter().map(|limit| limit.replace("100/", "70/").replace("5000/", "3000/")).collect();
+    let changed: Vec<&str> = changed.iter().map(String::as_str).collect();
+    let changed = RedisLimiter::builder(changed.as_slice()).in_store(store, scope).build().unwrap();
+    let _ = changed.check(key).await.unwrap();
+    offered(changed.refund(key, 1, None).await);
+    changed.reset(key).await.unwrap();
+}
+
+/// Not every limit offers every verb.
+fn offered<T>(asked: Result<T, AskError>) -> Option<T> {
+    match asked {
+        Ok(answered) => Some(answered),
+        Err(AskError::NotOffered(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}

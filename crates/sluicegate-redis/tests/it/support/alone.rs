@@ -1,0 +1,10 @@
+//! Tests that measure time run one after another.
+
+use tokio::sync::{Mutex, MutexGuard};
+
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// While this is held no other test that asks for it runs.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().await
+}
