@@ -73,6 +73,7 @@ The table: longest run = calls of one key denied in a row; longest wait = the lo
 const SERVE_HELP: &str = "\
 Examples:
   sluice serve                                     RESP on 127.0.0.1:6380, HTTP on 127.0.0.1:8380, keys in memory
+  sluice serve --store redis://127.0.0.1           keys in a Redis that several servers share
   sluice serve --config sluice.toml                rules and all else from a file
   sluice serve --resp 127.0.0.1:0 --http off       any free port; the log on standard error says which
 Ask it:
@@ -157,7 +158,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<String>,
 
-    /// Where the state of keys lives: memory, and nothing else yet
+    /// Where the state of keys lives: memory, or the address of a Redis or Valkey that servers share [default: memory]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -249,6 +250,11 @@ pub(crate) struct ReplayArgs {
     /// The limit, such as 'sliding-log 5/60s'. Repeat it for several, which must all allow
     #[arg(long = "limit", value_name = "LIMIT", required = true)]
     pub(crate) limits: Vec<String>,
+
+    /// Where the keys live meanwhile: memory, or redis://... for the decisions of the shared store's scripts. Those are under
+    /// a prefix of their own, and removed afterwards
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
 
     /// Words that belong nowhere: the rest of a limit without quotes, or the name of a trace
     #[arg(hide = true, value_name = "WORD")]

@@ -1,8 +1,10 @@
 //! `sluice replay`: calls in, decisions out.
 
+mod shared;
+
 use crate::Problem;
 use crate::args::ReplayArgs;
-use sluicegate::Limit;
+use sluicegate::{Limit, ListError};
 use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
@@ -14,14 +16,21 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
     }
     let limits = args.limits.iter().map(|text| text.parse::<Limit>()).collect::<Result<Vec<_>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
-    let replay = Replay::new(limits).map_err(|error| error.to_string())?;
+    ListError::check(&limits).map_err(|error| error.to_string())?;
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let hint = "sluice: reading calls from the terminal, first the line at_us,key,cost; end with Ctrl-D";
         let _ = writeln!(io::stderr(), "{hint}");
     }
-    match run_trace(replay, stdin.lock(), io::stdout().lock()) {
-        Ok(_) => Ok(()),
+    let replayed = match args.store.as_deref() {
+        None | Some("memory") => {
+            let replay = Replay::new(limits).map_err(|error| error.to_string())?;
+            run_trace(replay, stdin.lock(), io::stdout().lock()).map(|_| ())
+        }
+        Some(url) => shared::run(url, &limits, stdin.lock(), io::stdout().lock())?,
+    };
+    match replayed {
+        Ok(()) => Ok(()),
         // Whoever read the decisions has seen enough: `sluice replay ... | head`.
         Err(ReplayError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(error.to_string()),

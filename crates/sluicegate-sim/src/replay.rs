@@ -94,26 +94,57 @@ impl std::error::Error for ReplayError {}
 ///
 /// # Errors
 /// At the first row that is not a call, after the decisions of the rows before it; or when writing fails.
-pub fn run(mut replay: Replay, input: impl Read, mut output: impl Write) -> Result<u64, ReplayError> {
+pub fn run(mut replay: Replay, input: impl Read, output: impl Write) -> Result<u64, ReplayError> {
     let mut trace = Trace::open(input).map_err(ReplayError::Trace)?;
-    let mut written = Vec::with_capacity(FLUSH_AT + ROW_LEN_MAX);
-    written.extend_from_slice(HEADER.as_bytes());
-    written.push(b'\n');
+    let mut decisions = Decisions::new(output);
     let mut calls = 0;
     let end = loop {
         match trace.next_call() {
-            Ok(Some(call)) => write_row(&mut written, &replay.check(call.at, call.key, call.cost)),
+            Ok(Some(call)) => decisions.add(&replay.check(call.at, call.key, call.cost))?,
             Ok(None) => break Ok(calls),
             Err(error) => break Err(ReplayError::Trace(error)),
         }
         calls += 1;
-        if written.len() >= FLUSH_AT {
-            output.write_all(&written).map_err(ReplayError::Write)?;
-            written.clear();
-        }
     };
-    output.write_all(&written).and_then(|()| output.flush()).map_err(ReplayError::Write)?;
+    decisions.finish()?;
     end
+}
+
+/// Where decisions go, a row each.
+pub struct Decisions<W> {
+    output: W,
+    written: Vec<u8>,
+}
+
+impl<W: Write> Decisions<W> {
+    /// Begins with the header.
+    pub fn new(output: W) -> Decisions<W> {
+        let mut written = Vec::with_capacity(FLUSH_AT + ROW_LEN_MAX);
+        written.extend_from_slice(HEADER.as_bytes());
+        written.push(b'\n');
+        Decisions { output, written }
+    }
+
+    /// Writes a row.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn add(&mut self, decision: &Decision) -> Result<(), ReplayError> {
+        write_row(&mut self.written, decision);
+        if self.written.len() >= FLUSH_AT {
+            self.output.write_all(&self.written).map_err(ReplayError::Write)?;
+            self.written.clear();
+        }
+        Ok(())
+    }
+
+    /// Hands on what is left.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn finish(mut self) -> Result<(), ReplayError> {
+        self.output.write_all(&self.written).and_then(|()| self.output.flush()).map_err(ReplayError::Write)
+    }
 }
 
 /// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when never.

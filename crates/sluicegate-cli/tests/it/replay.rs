@@ -1,6 +1,8 @@
 //! `sluice replay`.
 
 use crate::{sluice, stderr, stdout};
+use sluicegate::Limit;
+use sluicegate_servers::{Options, Server};
 
 const TRACE: &str = "at_us,key,cost\n0,Harry,1\n0,Harry,1\n1000000,Harry,1\n";
 
@@ -109,4 +111,76 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(0)));
+}
+
+/// More than two batches, of a few keys: costs of 0 in the middle, rows that go back in time, and times over some days.
+fn long_trace() -> String {
+    let mut trace = String::from("at_us,key,cost\n");
+    for row in 0..1_300_u64 {
+        let back = if row % 17 == 3 { 900_000 } else { 0 };
+        // Three times what follows is a day later.
+        let at = 1_763_290_000_000_000 + row * 100_000 + row / 400 * 86_400_000_000 - back;
+        let cost = if row > 520 && row % 7 == 0 { 0 } else { 1 + row / 3 % 3 };
+        trace += &format!("{at},{},{cost}\n", ["Harry", "Sally", "{t}x"][usize::try_from(row % 3).unwrap()]);
+    }
+    trace
+}
+
+/// Replays in memory and on a store, and finds the same bytes; what they are is returned.
+fn replayed_on_both(url: &str, limits: &[&str], trace: &str) -> std::process::Output {
+    let mut words = vec!["replay"];
+    for limit in limits {
+        words.extend(["--limit", limit]);
+    }
+    let memory = sluice(&words, trace);
+    words.extend(["--store", url]);
+    let shared = sluice(&words, trace);
+    let different =
+        stdout(&memory).lines().zip(stdout(&shared).lines()).position(|(one, other)| one != other);
+    assert_eq!(different, None, "{limits:?}: the first line that differs, from 0");
+    assert_eq!(stdout(&memory), stdout(&shared), "{limits:?}");
+    assert_eq!(stderr(&memory), stderr(&shared), "{limits:?}");
+    assert_eq!(memory.status.code(), shared.status.code(), "{limits:?}");
+    memory
+}
+
+#[test]
+fn a_shared_store_gives_the_bytes_of_memory_and_keeps_nothing() {
+    let server = Server::start(&Options::redis());
+    let trace = long_trace();
+    let lists: [&[&str]; 11] = [
+        &["token-bucket 2/s burst=5"],
+        &["token-bucket 2/s burst=50 initial=3"],
+        &["leaky-bucket 2/s capacity=5"],
+        &["fixed-window 20/10s"],
+        &["fixed-window 200/day tz=Europe/Berlin"],
+        &["sliding-window 20/10s"],
+        &["sliding-log 20/10s"],
+        &["sliding-log 20/10s count=all"],
+        &["min-interval 500ms"],
+        &["pacer 3/s"],
+        &["token-bucket 2/s burst=50", "sliding-log 20/10s", "fixed-window 200/day tz=Europe/Berlin"],
+    ];
+    for algorithm in Limit::ALGORITHMS {
+        assert!(lists.iter().any(|limits| limits[0].starts_with(algorithm)), "no {algorithm} is replayed");
+    }
+    for limits in lists {
+        let output = replayed_on_both(&server.url(), limits, &trace);
+        let rows = stdout(&output);
+        assert_eq!((rows.lines().count(), output.status.code()), (1_301, Some(0)), "{limits:?}");
+        for first in ["1,", "0,"] {
+            assert!(rows.lines().any(|row| row.starts_with(first)), "{limits:?}: no row begins with {first}");
+        }
+        assert_eq!(server.cli(&["DBSIZE"]), "0", "{limits:?}");
+    }
+}
+
+#[test]
+fn a_bad_row_stops_a_replay_on_a_shared_store_after_the_rows_before() {
+    let server = Server::start(&Options::redis());
+    let trace = long_trace() + "0,a,-1\n0,a,1\n";
+    let output = replayed_on_both(&server.url(), &["sliding-log 20/10s"], &trace);
+    assert_eq!((stdout(&output).lines().count(), output.status.code()), (1_301, Some(2)));
+    assert!(stderr(&output).starts_with("sluice: line 1302: cost \"-1\""), "{}", stderr(&output));
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
