@@ -59,10 +59,14 @@ fn explain(rule: &RuleSpec) -> String {
         text += &paragraph("Shadow", "Denials are counted, but every call is allowed.");
     }
     let failure = match rule.on_store_failure {
-        OnStoreFailure::Error => None,
-        OnStoreFailure::Allow => Some("calls are allowed."),
-        OnStoreFailure::Deny => Some("calls are denied."),
-        OnStoreFailure::Local => Some("each server decides from its own memory."),
+        None => None,
+        Some(OnStoreFailure::Error) => Some("that is told to callers.".to_owned()),
+        Some(OnStoreFailure::Allow) => Some("calls are allowed.".to_owned()),
+        Some(OnStoreFailure::Deny) => Some("calls are denied.".to_owned()),
+        Some(OnStoreFailure::Local) => {
+            let share = rule.local_share.map(|percent| format!(" with {percent} % of the limits"));
+            Some(format!("each server decides from its own memory{}.", share.unwrap_or_default()))
+        }
     };
     if let Some(failure) = failure {
         text += &paragraph("Failure", &format!("When a shared store cannot answer, {failure}"));

@@ -13,11 +13,13 @@ mod password;
 mod problem;
 mod rules;
 mod settings;
+mod store_url;
 mod value;
 
 pub use password::read as read_password;
 pub use problem::{Problem, Problems};
 pub use settings::{SETTINGS, Setting};
+pub use store_url::StoreUrl;
 
 use crate::client_limits::ClientLimits;
 use crate::engine::{KeySpec, RuleSpec, Settings};
@@ -69,13 +71,21 @@ pub struct Configuration {
     pub rules: Vec<RuleSpec>,
 }
 
-/// Where the state of keys lives. Only memory as yet; the rest is checked so that files can be written now.
+/// Where the state of keys lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Store {
+    /// The address of a shared store. `None`: keys live in memory.
+    pub url: Option<StoreUrl>,
+    /// Whom a shared store's certificate has to be from, in PEM, beside those that are known to everybody.
+    pub tls_ca: Option<PathBuf>,
     /// How long a decision may wait for a shared store.
     pub deadline: Duration,
     /// What the names of its keys begin with.
     pub key_prefix: String,
+    /// Whether a denial is remembered here until its wait is over, a second at the most.
+    pub remember_denials: bool,
+    /// Whether calls that wait for one key at the same time share a trip.
+    pub share_trips: bool,
 }
 
 /// What is written to standard error.
@@ -125,7 +135,14 @@ impl Default for Configuration {
             threads: None,
             limits: ClientLimits::default(),
             engine: Settings::default(),
-            store: Store { deadline: Duration::from_millis(50), key_prefix: "sluice:".into() },
+            store: Store {
+                url: None,
+                tls_ca: None,
+                deadline: sluicegate_redis::DEADLINE_DEFAULT,
+                key_prefix: sluicegate_redis::KEY_PREFIX_DEFAULT.into(),
+                remember_denials: false,
+                share_trips: false,
+            },
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             rules: Vec::new(),
         }

@@ -2,26 +2,39 @@
 //!
 //! A question names a rule, or brings a limit of its own, and a key. `rule.rs` is a rule and its exceptions, `inline.rs`
 //! knows the limits that callers bring, `verdict.rs` is the answer, `mistake.rs` what could not be answered.
+//!
+//! Keys live in memory or in a store that many servers share: `home.rs` is where, `judge.rs` who decides there, `shared.rs`
+//! the shared store, `turns.rs` how many calls may be under way to it. All verbs can be awaited; what is in memory is answered at once.
 
+mod home;
 mod inline;
+mod judge;
 mod mistake;
 mod recent;
 mod rule;
+mod shared;
 mod throttle;
 mod together;
+mod turns;
 mod verdict;
 
+pub use home::{Keys, WhoseTime};
 pub use mistake::Mistake;
 pub use recent::Recent;
-pub use rule::{INLINE, KeySpec, OnStoreFailure, Rule, RuleSet, RuleSpec, Tally, TallyView};
+pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
+pub use shared::StoreView;
+pub use sluicegate_redis::{OnStoreFailure, Source};
 pub use throttle::{Throttle, Throttled};
 pub use verdict::{Reason, Verdict};
 
 use arc_swap::ArcSwap;
+use home::Home;
 use inline::Inline;
+use judge::Judge;
 use recent::Found;
-use rule::{Act, Applies};
-use sluicegate::{CALLS_MAX, Clock, HashedKey, OnFull, Receipt, SharedStore, Span, Stats, Time};
+use rule::{Act, Applies, Ruling, Scope};
+use shared::SharedLimiter;
+use sluicegate::{CALLS_MAX, Clock, HashedKey, OnFull, Receipt, Span, Stats, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,6 +53,10 @@ pub struct Settings {
     pub max_receipts: usize,
     /// What happens to a new key when that many have not recovered.
     pub on_full: OnFull,
+    /// What to answer when a shared store cannot, unless a rule says otherwise.
+    pub on_failure: OnStoreFailure,
+    /// The share of a limit, in percent, that [`OnStoreFailure::Local`] decides with, unless a rule says otherwise.
+    pub local_share: u32,
 }
 
 impl Default for Settings {
@@ -51,6 +68,8 @@ impl Default for Settings {
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
             on_full: OnFull::Evict,
+            on_failure: OnStoreFailure::Error,
+            local_share: 100,
         }
     }
 }
@@ -59,7 +78,7 @@ impl Default for Settings {
 pub struct Engine {
     settings: Settings,
     clock: Arc<dyn Clock>,
-    store: SharedStore,
+    home: Arc<Home>,
     rules: ArcSwap<RuleSet>,
     /// How often rules were loaded.
     loads: AtomicU64,
@@ -97,7 +116,9 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(found: Arc<Found>, key: &'a [u8], cost: u32, act: Act) -> Prepared<'a> {
         let hashed = match found.rule.applies(key) {
-            Applies::Limits(ruling) if act == Act::Check => Some(ruling.limiter.hash(key)),
+            Applies::Limits(Ruling { judge: Judge::Memory(limiter), .. }) if act == Act::Check => {
+                Some(limiter.hash(key))
+            }
             _ => None,
         };
         Prepared { found, key, cost, act, hashed }
@@ -106,6 +127,37 @@ impl<'a> Prepared<'a> {
     /// The rule that will decide.
     pub fn rule(&self) -> &Rule {
         &self.found.rule
+    }
+
+    /// Who decides in a shared store, if this is a check there.
+    fn shared_check(&self) -> Option<(&Ruling, &SharedLimiter)> {
+        match self.found.rule.applies(self.key) {
+            Applies::Limits(ruling) if self.act == Act::Check => match &ruling.judge {
+                Judge::Shared(limiter) => Some((ruling, limiter)),
+                Judge::Memory(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Decides what is no check, and was not decided here.
+    async fn decide_alone(&self, now: Time) -> Result<Verdict, Mistake> {
+        let Prepared { found, key, cost, act, .. } = self;
+        let verdict = found.rule.answer(key, now, async |judge| match act {
+            Act::Refund => judge.refund(key, *cost, now).await,
+            // A check takes another way: with others.
+            Act::Peek | Act::Check => judge.peek(key, *cost, now).await,
+        });
+        Ok(self.decided(verdict.await?))
+    }
+
+    /// Counts a verdict if it could charge, and lets it pass if the rule is a shadow.
+    #[inline]
+    fn decided(&self, verdict: Verdict) -> Verdict {
+        if self.act == Act::Check {
+            self.found.count(&verdict);
+        }
+        self.found.rule.shadowed(verdict)
     }
 }
 
@@ -124,16 +176,22 @@ impl Asked<'_> {
 }
 
 impl Engine {
-    /// An engine without rules.
+    /// An engine without rules, whose keys live in memory.
     ///
     /// # Errors
     /// When a setting is out of bounds, or there is not so much memory.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, Mistake> {
-        let Settings { max_keys, max_receipts, on_full, .. } = settings;
-        let store = SharedStore::builder().max_keys(max_keys).max_receipts(max_receipts).on_full(on_full);
-        let store = store.clock(Arc::clone(&clock)).build()?;
-        let inline = Inline::new(store.clone(), clock.now());
-        Ok(Engine { settings, clock, store, rules: ArcSwap::default(), loads: AtomicU64::new(0), inline })
+        Engine::keeping(Keys::InMemory, settings, clock)
+    }
+
+    /// An engine without rules, whose keys live there.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn keeping(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, Mistake> {
+        let home = Arc::new(Home::new(keys, &settings, &clock)?);
+        let inline = Inline::new(Arc::clone(&home), clock.now());
+        Ok(Engine { settings, clock, home, rules: ArcSwap::default(), loads: AtomicU64::new(0), inline })
     }
 
     /// Takes up the rules of a configuration, all or none. Keys keep what they have used.
@@ -141,7 +199,7 @@ impl Engine {
     /// # Errors
     /// When two have one name, limits do not go together, or there is no memory. Then the rules before go on.
     pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), Mistake> {
-        let rules = RuleSet::new(&self.store, specs, &self.rules.load(), self.now())?;
+        let rules = RuleSet::new(&self.home, specs, &self.rules.load(), self.now())?;
         self.rules.store(Arc::new(rules));
         self.loads.fetch_add(1, Ordering::Release);
         Ok(())
@@ -157,9 +215,26 @@ impl Engine {
         self.inline.tally().view()
     }
 
-    /// What the store holds and has let go.
-    pub fn stats(&self) -> Stats {
-        self.store.stats()
+    /// What the store in memory holds and has let go; `None` if keys live elsewhere.
+    pub fn stats(&self) -> Option<Stats> {
+        self.home.stats()
+    }
+
+    /// Whether keys live in a store that many servers share.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.home.memory().is_none()
+    }
+
+    /// What the shared store has answered; `None` if keys live in memory.
+    pub fn store(&self) -> Option<StoreView> {
+        self.home.shared().map(|shared| shared.view())
+    }
+
+    /// Whether every rule can be answered now: by the store, or without it.
+    pub fn is_ready(&self) -> bool {
+        let is_up = self.home.shared().is_none_or(|shared| shared.is_partly_up());
+        is_up || self.rules.load().iter().all(|rule| rule.on_failure() != OnStoreFailure::Error)
     }
 
     /// The time on the engine's clock. Of a batch of questions it is asked once.
@@ -243,80 +318,133 @@ impl Engine {
     /// with nothing in between, then all are decided: so their waits for memory overlap.
     #[inline]
     pub fn touch(&self, prepared: &Prepared<'_>) {
-        if let Some(hashed) = prepared.hashed {
-            self.store.touch(hashed);
+        if let (Some(hashed), Some(store)) = (prepared.hashed, self.home.memory()) {
+            store.touch(hashed);
         }
+    }
+
+    /// Decides what was prepared, if that takes no trip to a shared store; else it is for [`Engine::decide_each`].
+    ///
+    /// # Errors
+    /// When the limit does not offer this.
+    #[inline]
+    pub fn decide_here(&self, prepared: &Prepared<'_>, now: Time) -> Option<Result<Verdict, Mistake>> {
+        let Prepared { found, key, cost, act, hashed } = prepared;
+        let verdict = match found.rule.applies(key) {
+            Applies::Unlimited => Verdict::unlimited(),
+            Applies::Blocked => Verdict::blocked(),
+            Applies::Limits(ruling) => {
+                let Judge::Memory(limiter) = &ruling.judge else { return None };
+                let decision = match (act, hashed) {
+                    (Act::Check, Some(hashed)) => limiter.check_hashed_at(*hashed, *cost, now),
+                    (Act::Check, None) => limiter.check_at(key, *cost, now),
+                    (Act::Peek, _) => limiter.peek_at(key, *cost, now),
+                    (Act::Refund, _) => match limiter.refund_at(key, *cost, now) {
+                        Ok(decision) => decision,
+                        Err(not_offered) => return Some(Err(not_offered.into())),
+                    },
+                };
+                ruling.verdict(&decision.into(), now)
+            }
+        };
+        Some(Ok(prepared.decided(verdict)))
+    }
+
+    /// Decides what was prepared, one after another. Checks that stand beside each other take one trip to a shared store.
+    pub async fn decide_each(&self, prepared: &[&Prepared<'_>], now: Time) -> Vec<Result<Verdict, Mistake>> {
+        let mut verdicts = Vec::with_capacity(prepared.len());
+        let mut rest = prepared;
+        while let Some((first, others)) = rest.split_first() {
+            if let Some(verdict) = self.decide_here(first, now) {
+                verdicts.push(verdict);
+                rest = others;
+                continue;
+            }
+            let checks: Vec<_> = rest.iter().map_while(|prepared| prepared.shared_check()).collect();
+            if let Some((_, limiter)) = checks.first() {
+                let calls: Vec<_> =
+                    checks.iter().zip(rest).map(|((_, it), of)| it.on_at(of.key, of.cost, now)).collect();
+                let told = limiter.shared().check_each(&calls).await;
+                for (((ruling, _), of), told) in checks.iter().zip(rest).zip(told) {
+                    verdicts.push(told.map(|told| of.decided(ruling.verdict(&told, now))));
+                }
+                rest = &rest[checks.len()..];
+            } else {
+                verdicts.push(first.decide_alone(now).await);
+                rest = others;
+            }
+        }
+        verdicts
     }
 
     /// Decides what was prepared.
     ///
     /// # Errors
-    /// When the limit does not offer this.
-    pub fn decide(&self, prepared: &Prepared<'_>, now: Time) -> Result<Verdict, Mistake> {
-        let Prepared { found, key, cost, act, hashed } = prepared;
-        let verdict = found.rule.try_answer(key, now, |limiter| match (act, hashed) {
-            (Act::Check, Some(hashed)) => Ok(limiter.check_hashed_at(*hashed, *cost, now)),
-            (Act::Check, None) => Ok(limiter.check_at(key, *cost, now)),
-            (Act::Peek, _) => Ok(limiter.peek_at(key, *cost, now)),
-            (Act::Refund, _) => limiter.refund_at(key, *cost, now),
-        })?;
-        if *act == Act::Check {
-            found.count(&verdict);
+    /// When the limit does not offer this, or a shared store gives no answer.
+    pub async fn decide(&self, prepared: &Prepared<'_>, now: Time) -> Result<Verdict, Mistake> {
+        match self.decide_here(prepared, now) {
+            Some(verdict) => verdict,
+            None => self.decide_each(&[prepared], now).await.pop().unwrap_or_else(|| {
+                // Cannot be: there is an answer for each question.
+                Err(Mistake::unavailable("the store gave no answer"))
+            }),
         }
-        Ok(found.rule.shadowed(verdict))
     }
 
     /// May the key act now, at this cost? If so it is charged.
     ///
     /// # Errors
-    /// When there is no such rule, or a bound is crossed.
-    pub fn check(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
-        self.decide(&self.prepare(&mut Recent::default(), target, cost)?, now)
+    /// When there is no such rule, a bound is crossed, or a shared store gives no answer.
+    pub async fn check(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
+        self.decide(&self.prepare(&mut Recent::default(), target, cost)?, now).await
     }
 
     /// Would it be allowed? Nothing is charged.
     ///
     /// # Errors
     /// As [`Engine::check`].
-    pub fn peek(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
+    pub async fn peek(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
         let Asked { rule, key, cost } = self.asked(target, cost)?;
-        Ok(rule.shadowed(rule.answer(key, now, |limiter| limiter.peek_at(key, cost, now))))
+        let verdict = rule.answer(key, now, async |judge| judge.peek(key, cost, now).await).await?;
+        Ok(rule.shadowed(verdict))
     }
 
     /// Gives cost back. The answer is the decision for cost 0.
     ///
     /// # Errors
     /// As [`Engine::check`], and when the limit does not offer this.
-    pub fn refund(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
+    pub async fn refund(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
         let Asked { rule, key, cost } = self.asked(target, cost)?;
-        Ok(rule.shadowed(rule.try_answer(key, now, |limiter| limiter.refund_at(key, cost, now))?))
+        let verdict = rule.answer(key, now, async |judge| judge.refund(key, cost, now).await).await?;
+        Ok(rule.shadowed(verdict))
     }
 
     /// May all of these happen now? If so all are charged; if one denies, none is. The answer for all, and for each.
     ///
     /// # Errors
-    /// As [`Engine::check`], with too many calls, or with one under `count=all`.
-    pub fn check_all(&self, parts: &[Part<'_>], now: Time) -> Result<(Verdict, Vec<Verdict>), Mistake> {
+    /// As [`Engine::check`], with too many calls, or with one under `count=all`; on a cluster when keys are on different
+    /// servers.
+    pub async fn check_all(&self, parts: &[Part<'_>], now: Time) -> Result<(Verdict, Vec<Verdict>), Mistake> {
         if parts.len() > CALLS_MAX {
             return Err(Mistake::new(format!("{} calls are too many; use at most {CALLS_MAX}", parts.len())));
         }
         let asked: Result<Vec<Asked<'_>>, Mistake> =
             parts.iter().map(|part| self.asked(part.target, part.cost)).collect();
-        together::check_all(&asked?, now)
+        together::check_all(&asked?, now).await
     }
 
     /// Takes as much as there is, up to a cost, and says how much that was.
     ///
     /// # Errors
     /// As [`Engine::check`], and when the limit does not offer this.
-    pub fn take(&self, target: Target<'_>, up_to: u32, now: Time) -> Result<(Verdict, u32), Mistake> {
+    pub async fn take(&self, target: Target<'_>, up_to: u32, now: Time) -> Result<(Verdict, u32), Mistake> {
         let Asked { rule, key, .. } = self.asked(target, up_to)?;
         let (verdict, taken) = match rule.applies(key) {
             Applies::Unlimited => (Verdict::unlimited(), up_to),
             Applies::Blocked => (Verdict::blocked(), 0),
             Applies::Limits(ruling) => {
-                let (decision, taken) = ruling.limiter.take_at(key, up_to, now)?;
-                (ruling.verdict(&decision, now), taken)
+                let (told, taken) = ruling.judge.take(key, up_to, now).await?;
+                (ruling.verdict(&told, now), taken)
             }
         };
         // A shadow rule takes what there is, and lets the caller have all that it asked for.
@@ -324,25 +452,25 @@ impl Engine {
         Ok((rule.decided(verdict), taken))
     }
 
-    /// Charges now, to act after the answer's delay. The receipt is good for one cancel or settle. There is none when nothing
-    /// was charged: denied, even if by a shadow rule, or without limits.
+    /// Charges now, to act after the answer's delay. The text is a receipt, good for one cancel or settle. There is none
+    /// when nothing was charged: denied, even if by a shadow rule, or without limits.
     ///
     /// # Errors
     /// As [`Engine::check`], when the limit does not offer this, or too many receipts are open.
-    pub fn reserve(
+    pub async fn reserve(
         &self,
         target: Target<'_>,
         cost: u32,
         max_wait: Span,
         now: Time,
-    ) -> Result<(Verdict, Option<Receipt>), Mistake> {
+    ) -> Result<(Verdict, Option<String>), Mistake> {
         let Asked { rule, key, .. } = self.asked(target, cost)?;
         let (verdict, receipt) = match rule.applies(key) {
             Applies::Unlimited => (Verdict::unlimited(), None),
             Applies::Blocked => (Verdict::blocked(), None),
             Applies::Limits(ruling) => {
-                let reservation = ruling.limiter.reserve_at(key, cost, max_wait, now)?;
-                (ruling.verdict(&reservation.decision(), now), reservation.keep())
+                let (told, receipt) = ruling.judge.reserve(key, cost, max_wait, now).await?;
+                (ruling.verdict(&told, now), receipt)
             }
         };
         Ok((rule.decided(verdict), receipt))
@@ -351,41 +479,59 @@ impl Engine {
     /// Gives back what still counts of a reservation. Whether that was anything.
     ///
     /// # Errors
-    /// When the text is not a receipt.
-    pub fn cancel(&self, receipt: &str, now: Time) -> Result<bool, Mistake> {
-        let receipt: Receipt = receipt.parse()?;
-        Ok(self.store.cancel_at(receipt, now))
+    /// When the text is not a receipt, or a shared store gives no answer.
+    pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, Mistake> {
+        if let Some(store) = self.home.memory() {
+            let receipt: Receipt = receipt.parse()?;
+            return Ok(store.cancel_at(receipt, now));
+        }
+        let receipt = receipt.parse()?;
+        match self.giver_of(&receipt).as_deref().and_then(|rule| shared_judge(rule, receipt.key())) {
+            Some(limiter) => limiter.cancel(&receipt, now).await,
+            None => Ok(false),
+        }
     }
 
     /// Says what a reservation has really used. Whether the receipt was good.
     ///
     /// # Errors
-    /// When the text is not a receipt.
-    pub fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, Mistake> {
-        let receipt: Receipt = receipt.parse()?;
-        Ok(self.store.settle_at(receipt, used, now))
+    /// As [`Engine::cancel`].
+    pub async fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, Mistake> {
+        if let Some(store) = self.home.memory() {
+            let receipt: Receipt = receipt.parse()?;
+            return Ok(store.settle_at(receipt, used, now));
+        }
+        let receipt = receipt.parse()?;
+        match self.giver_of(&receipt).as_deref().and_then(|rule| shared_judge(rule, receipt.key())) {
+            Some(limiter) => limiter.settle(&receipt, used, now).await,
+            None => Ok(false),
+        }
     }
 
     /// Forgets the key.
     ///
     /// # Errors
     /// As [`Engine::check`].
-    pub fn reset(&self, target: Target<'_>) -> Result<(), Mistake> {
+    pub async fn reset(&self, target: Target<'_>) -> Result<(), Mistake> {
         let Asked { rule, key, .. } = self.asked(target, 0)?;
-        rule.forget(key);
-        Ok(())
+        rule.judge_of(key).reset(key).await
     }
 
     /// When the key's next window starts, or its next unit is there.
     ///
     /// # Errors
     /// As [`Engine::check`].
-    pub fn next_window(&self, target: Target<'_>, now: Time) -> Result<Time, Mistake> {
+    pub async fn next_window(&self, target: Target<'_>, now: Time) -> Result<Time, Mistake> {
         let Asked { rule, key, .. } = self.asked(target, 0)?;
-        Ok(match rule.applies(key) {
-            Applies::Limits(ruling) => ruling.limiter.next_window_at(key, now),
-            Applies::Unlimited | Applies::Blocked => now,
-        })
+        match rule.applies(key) {
+            Applies::Limits(ruling) => ruling.judge.next_window(key, now).await,
+            Applies::Unlimited | Applies::Blocked => Ok(now),
+        }
+    }
+
+    /// The rule or limit that gave a receipt, perhaps on another server. If it is gone, what it counted does not count any more.
+    fn giver_of(&self, receipt: &sluicegate_redis::Receipt) -> Option<Arc<Rule>> {
+        self.find(Scope::named_in(receipt.scope())?).ok()
     }
 
     fn asked<'a>(&self, Target { rule, key }: Target<'a>, cost: u32) -> Result<Asked<'a>, Mistake> {
@@ -419,6 +565,14 @@ impl Engine {
         Err(Mistake::new(
             "limits may not be brought along here (allow_inline = false); use the name of a rule",
         ))
+    }
+}
+
+/// Who judges a key of a rule in a shared store.
+fn shared_judge<'r>(rule: &'r Rule, key: &[u8]) -> Option<&'r SharedLimiter> {
+    match rule.judge_of(key) {
+        Judge::Shared(limiter) => Some(limiter),
+        Judge::Memory(_) => None,
     }
 }
 

@@ -10,8 +10,9 @@ mod page;
 mod process;
 
 use crate::engine::Engine;
+pub(crate) use latency::{Latency, LatencyView};
+
 use exposition::Snapshot;
-use latency::Latency;
 use process::Process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};

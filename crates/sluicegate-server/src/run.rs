@@ -2,6 +2,7 @@
 
 use crate::auth::Password;
 use crate::config::{self, Configuration, Layers, SETTINGS};
+use crate::engine::{Keys, WhoseTime};
 use crate::log::{self, Volume};
 use crate::metrics::Protocol;
 use crate::safety::{self, Protection};
@@ -9,6 +10,7 @@ use crate::server::{self, Server};
 use crate::signals::{Signal, Signals};
 use crate::tls::{CertFiles, Certs, Tls};
 use sluicegate::SystemClock;
+use sluicegate_redis::RedisStore;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -143,6 +145,7 @@ async fn serve(
         hosts: configuration.hosts.clone(),
         limits: configuration.limits,
         settings: configuration.engine,
+        keys: keys(&configuration).await?,
         rules: configuration.rules.clone(),
     };
     let server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
@@ -169,6 +172,22 @@ async fn serve(
         () = signals.stop() => warn!("stopped at once by a second signal"),
     }
     Ok(())
+}
+
+/// Where keys are to live. A shared store that is away is no reason not to start: it may be back before we are.
+async fn keys(configuration: &Configuration) -> Result<Keys, String> {
+    let config::Store { url, tls_ca, deadline, key_prefix, remember_denials, share_trips } =
+        &configuration.store;
+    let Some(url) = url else { return Ok(Keys::InMemory) };
+    let mut store = RedisStore::builder(url.with_password()).deadline(*deadline).key_prefix(key_prefix);
+    store = store.remember_denials(*remember_denials).share_trips(*share_trips);
+    if let Some(path) = tls_ca {
+        let pem = std::fs::read(path);
+        store = store.tls_ca(pem.map_err(|error| format!("{}: cannot be read: {error}", path.display()))?);
+    }
+    let store = store.connect_later().connect().await.map_err(|error| format!("[store] url: {error}"))?;
+    info!("keys live in the store at {url}");
+    Ok(Keys::Shared { store, time: WhoseTime::TheStores, deadline: *deadline })
 }
 
 fn rules_in_words(configuration: &Configuration) -> String {
@@ -228,7 +247,7 @@ impl Reload<'_> {
         SETTINGS
             .iter()
             .filter(|setting| waits(setting.name, setting.live))
-            .filter(|setting| setting.shown(self.started) != setting.shown(now))
+            .filter(|setting| setting.differs(self.started, now))
             .map(|setting| setting.name)
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use crate::auth::Password;
 use crate::client_limits::ClientLimits;
-use crate::engine::{Engine, Mistake, RuleSpec, Settings};
+use crate::engine::{Engine, Keys, Mistake, RuleSpec, Settings};
 use crate::listen::Listener;
 use crate::metrics::{Metrics, Protocol};
 use crate::service::Service;
@@ -29,6 +29,8 @@ pub struct Config {
     pub limits: ClientLimits,
     /// What the engine is told.
     pub settings: Settings,
+    /// Where keys live.
+    pub keys: Keys,
     /// The rules.
     pub rules: Vec<RuleSpec>,
     /// What both are encrypted with.
@@ -52,7 +54,7 @@ impl Server {
     #[allow(clippy::unused_async, reason = "it has to be called where tasks can be started")]
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> io::Result<Server> {
         let wrong = |mistake: Mistake| io::Error::new(io::ErrorKind::InvalidInput, mistake);
-        let engine = Engine::new(config.settings, clock).map_err(wrong)?;
+        let engine = Engine::keeping(config.keys, config.settings, clock).map_err(wrong)?;
         engine.load(config.rules).map_err(wrong)?;
         let (stop, stopping) = watch::channel(false);
         let service = Service {

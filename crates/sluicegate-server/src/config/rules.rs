@@ -2,6 +2,7 @@
 
 use super::file::field;
 use super::problem::Found;
+use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
 use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec};
 use sluicegate::grammar::{self, Mistake, quoted};
@@ -11,7 +12,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-const FIELDS: &[&str] = &["name", "limit", "on_store_failure", "shadow", "keys"];
+const FIELDS: &[&str] = &["name", "limit", "on_store_failure", "local_share", "shadow", "keys"];
 
 /// The rules, as far as they are right.
 pub(super) fn read(tables: &DeArray<'_>, found: &mut Found<'_>) -> Vec<RuleSpec> {
@@ -75,6 +76,7 @@ impl Reader<'_, '_> {
         };
         let on_store_failure = value("on_store_failure")
             .and_then(|value| self.take(value, "on_store_failure", on_store_failure));
+        let local_share = value("local_share").and_then(|value| self.take(value, "local_share", local_share));
         let shadow = value("shadow").and_then(|value| self.take(value, "shadow", Given::yes_no));
         let keys = value("keys").map(|value| self.keys(value)).unwrap_or_default();
         let place = value("name")?.span();
@@ -82,7 +84,8 @@ impl Reader<'_, '_> {
             name: name?.to_owned(),
             limits: limits?,
             shadow: shadow.unwrap_or(false),
-            on_store_failure: on_store_failure.unwrap_or_default(),
+            on_store_failure,
+            local_share,
             keys,
         };
         Some((rule, place))
@@ -179,10 +182,9 @@ fn name(text: &str) -> Result<&str, Mistake> {
 }
 
 fn on_store_failure(given: &Given<'_>) -> Result<OnStoreFailure, Mistake> {
-    Ok(match grammar::name("word", given.text()?, &["allow", "deny", "local", "error"])? {
-        "allow" => OnStoreFailure::Allow,
-        "deny" => OnStoreFailure::Deny,
-        "local" => OnStoreFailure::Local,
-        _ => OnStoreFailure::Error,
-    })
+    Ok(on_failure(grammar::name("word", given.text()?, ON_FAILURE)?))
+}
+
+fn local_share(given: &Given<'_>) -> Result<u32, Mistake> {
+    Ok(u32::try_from(given.number(&LOCAL_SHARE)?).unwrap_or(u32::MAX))
 }

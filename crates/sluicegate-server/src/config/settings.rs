@@ -1,7 +1,8 @@
 //! All settings but the rules: the one list that the file, variables, flags, the example and the documentation are held to.
 
 use super::value::Given;
-use super::{Configuration, LogFormat, LogLevel};
+use super::{Configuration, LogFormat, LogLevel, StoreUrl};
+use crate::engine::OnStoreFailure;
 use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::grammar::{self, Mistake, quoted};
 use sluicegate::{MAX_KEYS_MAX, MAX_RECEIPTS_MAX, OnFull};
@@ -38,7 +39,7 @@ enum Kind {
     Address(Field<Option<String>>),
     File(Field<Option<PathBuf>>),
     Hosts(Field<Vec<String>>),
-    StoreUrl,
+    StoreUrl(Field<Option<StoreUrl>>),
     KeyPrefix(Field<String>),
     Word(&'static [&'static str], fn(&mut Configuration, &str), fn(&Configuration) -> &'static str),
 }
@@ -60,6 +61,21 @@ impl Setting {
 }
 
 const MIB: u64 = 1024 * 1024;
+
+/// What can be done when a shared store is away.
+pub(super) const ON_FAILURE: &[&str] = &["allow", "deny", "local", "error"];
+/// The share of a limit that one server may decide with by itself, in percent.
+pub(super) const LOCAL_SHARE: RangeInclusive<u64> = 1..=100;
+
+/// What one of the words of [`ON_FAILURE`] says.
+pub(super) fn on_failure(word: &str) -> OnStoreFailure {
+    match word {
+        "allow" => OnStoreFailure::Allow,
+        "deny" => OnStoreFailure::Deny,
+        "local" => OnStoreFailure::Local,
+        _ => OnStoreFailure::Error,
+    }
+}
 
 /// All of them, in the order of the file.
 pub static SETTINGS: &[Setting] = &[
@@ -152,9 +168,38 @@ pub static SETTINGS: &[Setting] = &[
         "SLUICE_COST_MAX",
         Kind::Cost(|c| &mut c.engine.cost_max, 1..=COUNT_MAX as u64),
     ),
-    setting("store", "url", "SLUICE_STORE", Kind::StoreUrl).with_flag("--store"),
+    setting("store", "url", "SLUICE_STORE", Kind::StoreUrl(|c| &mut c.store.url)).with_flag("--store"),
+    setting("store", "tls_ca", "SLUICE_STORE_TLS_CA", Kind::File(|c| &mut c.store.tls_ca)),
     setting("store", "deadline", "SLUICE_STORE_DEADLINE", Kind::Wait(|c| &mut c.store.deadline)),
     setting("store", "key_prefix", "SLUICE_STORE_KEY_PREFIX", Kind::KeyPrefix(|c| &mut c.store.key_prefix)),
+    setting(
+        "store",
+        "on_failure",
+        "SLUICE_STORE_ON_FAILURE",
+        Kind::Word(
+            ON_FAILURE,
+            |c, word| c.engine.on_failure = on_failure(word),
+            |c| match c.engine.on_failure {
+                OnStoreFailure::Allow => "allow",
+                OnStoreFailure::Deny => "deny",
+                OnStoreFailure::Local => "local",
+                OnStoreFailure::Error => "error",
+            },
+        ),
+    ),
+    setting(
+        "store",
+        "local_share",
+        "SLUICE_STORE_LOCAL_SHARE",
+        Kind::Cost(|c| &mut c.engine.local_share, LOCAL_SHARE),
+    ),
+    setting(
+        "store",
+        "remember_denials",
+        "SLUICE_STORE_REMEMBER_DENIALS",
+        Kind::YesNo(|c| &mut c.store.remember_denials),
+    ),
+    setting("store", "share_trips", "SLUICE_STORE_SHARE_TRIPS", Kind::YesNo(|c| &mut c.store.share_trips)),
     setting(
         "memory",
         "max_keys",
@@ -236,14 +281,22 @@ impl Setting {
             Kind::Hosts(field) => {
                 *field(configuration) = given.texts()?.into_iter().map(host).collect::<Result<_, _>>()?;
             }
-            Kind::StoreUrl => store_url(given.text()?)?,
+            Kind::StoreUrl(field) => *field(configuration) = StoreUrl::read(given.text()?)?,
             Kind::KeyPrefix(field) => *field(configuration) = key_prefix(given.text()?)?,
             Kind::Word(words, set, _) => set(configuration, grammar::name("word", given.text()?, words)?),
         }
         Ok(())
     }
 
-    /// Its value as it is written in a file; empty if there is none.
+    /// Whether two configurations say different things of it, even where both look the same when shown.
+    pub fn differs(&self, one: &Configuration, other: &Configuration) -> bool {
+        match &self.kind {
+            Kind::StoreUrl(field) => *field(&mut one.clone()) != *field(&mut other.clone()),
+            _ => self.shown(one) != self.shown(other),
+        }
+    }
+
+    /// Its value as it is written in a file, a store's address without the password; empty if there is none.
     pub fn shown(&self, configuration: &Configuration) -> String {
         let mut configuration = configuration.clone();
         let configuration = &mut configuration;
@@ -261,7 +314,9 @@ impl Setting {
                 .as_ref()
                 .map_or_else(String::new, |path| format!("{:?}", path.to_string_lossy())),
             Kind::Hosts(field) => format!("{:?}", field(configuration)),
-            Kind::StoreUrl => "\"memory\"".into(),
+            Kind::StoreUrl(field) => {
+                field(configuration).as_ref().map_or_else(|| "\"memory\"".into(), |url| format!("\"{url}\""))
+            }
             Kind::KeyPrefix(field) => format!("{:?}", field(configuration)),
             Kind::Word(_, _, word) => format!("{:?}", word(configuration)),
         }
@@ -316,20 +371,6 @@ fn host(text: &str) -> Result<String, Mistake> {
         return Err(Mistake::new(problem, "write only the name, without a port, such as limits.example.com"));
     }
     Ok(text.to_ascii_lowercase())
-}
-
-fn store_url(text: &str) -> Result<(), Mistake> {
-    if text == "memory" {
-        return Ok(());
-    }
-    let shared = ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"];
-    let problem = if shared.iter().any(|scheme| text.starts_with(scheme)) {
-        // The address may hold a password, and is not repeated.
-        "a shared store is not there yet".to_owned()
-    } else {
-        format!("unknown store {}", quoted(text))
-    };
-    Err(Mistake::new(problem, "use memory"))
 }
 
 fn key_prefix(text: &str) -> Result<String, Mistake> {

@@ -1,9 +1,10 @@
 //! Limits that callers bring along: made when they first come, found by their text afterwards.
 
 use super::Mistake;
+use super::home::Home;
 use super::rule::{Rule, Scope, Tally};
 use super::throttle::Throttle;
-use sluicegate::{Limit, SharedStore, Time};
+use sluicegate::{Limit, Time};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 const KNOWN_MAX: usize = 4_096;
 
 pub(super) struct Inline {
-    store: SharedStore,
+    home: Arc<Home>,
     tally: Arc<Tally>,
     limits: Known<Box<str>>,
     throttles: Known<[i64; 3]>,
@@ -25,14 +26,8 @@ pub(super) struct Inline {
 type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
 
 impl Inline {
-    pub(super) fn new(store: SharedStore, start: Time) -> Inline {
-        Inline {
-            store,
-            tally: Arc::default(),
-            limits: RwLock::default(),
-            throttles: RwLock::default(),
-            start,
-        }
+    pub(super) fn new(home: Arc<Home>, start: Time) -> Inline {
+        Inline { home, tally: Arc::default(), limits: RwLock::default(), throttles: RwLock::default(), start }
     }
 
     pub(super) fn tally(&self) -> &Tally {
@@ -46,7 +41,7 @@ impl Inline {
         }
         let limit: Limit = text.parse()?;
         let scope = Scope::Inline(limit.to_string());
-        let rule = Arc::new(Rule::inline(&self.store, &scope, limit, &self.tally, self.start)?);
+        let rule = Arc::new(Rule::inline(&self.home, &scope, limit, &self.tally, self.start)?);
         Ok(remember(&self.limits, text.into(), rule))
     }
 
@@ -57,7 +52,7 @@ impl Inline {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
-        let rule = Arc::new(Rule::inline(&self.store, &Scope::Throttle, limit, &self.tally, self.start)?);
+        let rule = Arc::new(Rule::inline(&self.home, &Scope::Throttle, limit, &self.tally, self.start)?);
         Ok(remember(&self.throttles, numbers, rule))
     }
 }

@@ -2,6 +2,7 @@
 
 use sluicegate::core::verbs::NotOffered;
 use sluicegate::{BadReceipt, BuildError, LimitError, ReserveError, TogetherError};
+use sluicegate_redis::{AskError, StoreFailure};
 use std::fmt;
 
 /// Why a question has no answer: one line for whoever asked.
@@ -17,6 +18,8 @@ enum Kind {
     Asked,
     /// Nobody can answer just now.
     Unavailable,
+    /// Nobody can answer just now: the shared store did not.
+    StoreFailed,
 }
 
 impl Mistake {
@@ -32,7 +35,17 @@ impl Mistake {
 
     /// Whether the same question may be answered later.
     pub fn is_unavailable(&self) -> bool {
-        self.kind == Kind::Unavailable
+        self.kind != Kind::Asked
+    }
+
+    /// Whether that is because the shared store gave no answer.
+    pub fn is_of_store(&self) -> bool {
+        self.kind == Kind::StoreFailed
+    }
+
+    /// The same, with what it is about said first.
+    pub(super) fn about(self, what: &str) -> Mistake {
+        Mistake { kind: self.kind, message: format!("{what}: {}", self.message) }
     }
 }
 
@@ -54,7 +67,14 @@ macro_rules! wrong_question {
     };
 }
 
-wrong_question!(LimitError, NotOffered, BadReceipt, TogetherError);
+wrong_question!(
+    LimitError,
+    NotOffered,
+    BadReceipt,
+    sluicegate_redis::BadReceipt,
+    sluicegate_redis::BuildError,
+    TogetherError
+);
 
 impl From<BuildError> for Mistake {
     fn from(error: BuildError) -> Mistake {
@@ -72,6 +92,31 @@ impl From<ReserveError> for Mistake {
         match error {
             ReserveError::NotOffered(_) => Mistake::new(error.to_string()),
             _ => Mistake::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreFailure> for Mistake {
+    fn from(failure: StoreFailure) -> Mistake {
+        Mistake { kind: Kind::StoreFailed, message: failure.to_string() }
+    }
+}
+
+impl From<AskError> for Mistake {
+    fn from(error: AskError) -> Mistake {
+        match error {
+            AskError::NotOffered(why) => why.into(),
+            AskError::Store(failure) => failure.into(),
+            other => Mistake::unavailable(other.to_string()),
+        }
+    }
+}
+
+impl From<sluicegate_redis::TogetherError> for Mistake {
+    fn from(error: sluicegate_redis::TogetherError) -> Mistake {
+        match error {
+            sluicegate_redis::TogetherError::Store(failure) => failure.into(),
+            other => Mistake::new(other.to_string()),
         }
     }
 }

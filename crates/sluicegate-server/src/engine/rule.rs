@@ -1,8 +1,11 @@
 //! A rule: a name, its limits, exceptions by key, and what it has decided.
 
 use super::Mistake;
+use super::home::{Home, WhenAway};
+use super::judge::{Judge, Told};
 use super::verdict::Verdict;
-use sluicegate::{Decision, Key, KeyWriter, Limit, Limiter, NotOffered, SharedStore, Spec, Time, WindowSpec};
+use sluicegate::{Key, KeyWriter, Limit, Spec, Time, WindowSpec};
+use sluicegate_redis::OnStoreFailure;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +19,10 @@ pub struct RuleSpec {
     pub limits: Vec<Limit>,
     /// Decide and count, but always allow.
     pub shadow: bool,
-    /// What to answer when the store cannot.
-    pub on_store_failure: OnStoreFailure,
+    /// What to answer when a shared store cannot; as for all, unless said.
+    pub on_store_failure: Option<OnStoreFailure>,
+    /// The share of its limits, in percent, that `local` decides with; as for all, unless said.
+    pub local_share: Option<u32>,
     /// Exceptions by key.
     pub keys: Vec<(Vec<u8>, KeySpec)>,
 }
@@ -33,20 +38,6 @@ pub enum KeySpec {
     Blocked,
 }
 
-/// What to answer when the store cannot. (The store in memory always can.)
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum OnStoreFailure {
-    /// Yes.
-    Allow,
-    /// No.
-    Deny,
-    /// Decide in this process's memory.
-    Local,
-    /// Say that it failed.
-    #[default]
-    Error,
-}
-
 /// What limits that callers bring are called together, in metrics and headers. No rule may have this name.
 pub const INLINE: &str = "inline";
 
@@ -56,6 +47,8 @@ pub struct Rule {
     inline: bool,
     ruling: Ruling,
     exceptions: HashMap<Box<[u8]>, Exception>,
+    /// What it answers when a shared store cannot.
+    on_failure: OnStoreFailure,
     tally: Arc<Tally>,
     /// When a rule of this name was first loaded, for limits that count from then.
     start: Time,
@@ -67,9 +60,9 @@ enum Exception {
     Blocked,
 }
 
-/// Limits, and the limiter that decides by them.
+/// Limits, and who decides by them.
 pub(super) struct Ruling {
-    pub(super) limiter: Limiter,
+    pub(super) judge: Judge,
     limits: Box<[Limit]>,
     /// Their canonical texts.
     texts: Box<[Arc<str>]>,
@@ -126,23 +119,39 @@ impl Key for Scope {
     }
 }
 
+impl Scope {
+    /// As it stands in the names of keys of a shared store, and in receipts. No two have the same text.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Scope::Rule(name) => format!("r/{name}"),
+            Scope::Inline(limit) => format!("i/{limit}"),
+            Scope::Throttle => "throttle".to_owned(),
+        }
+    }
+
+    /// The rule or the limit that a text of [`Scope::text`] is of, as callers name it. Nobody can name `CL.THROTTLE`'s.
+    pub(super) fn named_in(text: &str) -> Option<&str> {
+        text.strip_prefix("r/").or_else(|| text.strip_prefix("i/"))
+    }
+}
+
 impl Ruling {
     /// Limits whose keys belong to a scope.
-    fn new(store: &SharedStore, scope: &Scope, limits: &[Limit], start: Time) -> Result<Ruling, Mistake> {
-        let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
-        let limiter = match scope {
-            Scope::Rule(_) => builder,
-            Scope::Inline(_) => builder.made_up_by_callers(),
-            Scope::Throttle => builder.made_up_by_callers().keeps_time(),
-        };
-        let limiter = limiter.build()?;
+    fn new(
+        home: &Home,
+        scope: &Scope,
+        limits: &[Limit],
+        start: Time,
+        when_away: WhenAway,
+    ) -> Result<Ruling, Mistake> {
+        let judge = home.judge(scope, limits, start, when_away)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
-        Ok(Ruling { limiter, limits: limits.into(), texts })
+        Ok(Ruling { judge, limits: limits.into(), texts })
     }
 
     /// What a decision under these limits says.
-    pub(super) fn verdict(&self, decision: &Decision, now: Time) -> Verdict {
-        Verdict::of(decision, &self.texts, |place| {
+    pub(super) fn verdict(&self, told: &Told, now: Time) -> Verdict {
+        Verdict::of(told, &self.texts, |place| {
             let spec = self.limits.get(place).map(Limit::spec);
             matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
         })
@@ -151,44 +160,60 @@ impl Ruling {
 
 impl Rule {
     pub(super) fn new(
-        store: &SharedStore,
+        home: &Home,
         spec: RuleSpec,
         before: Option<&Rule>,
         now: Time,
     ) -> Result<Rule, Mistake> {
+        let named = |mistake: Mistake| mistake.about(&format!("rule {}", spec.name));
         let start = before.map_or(now, |before| before.start);
+        let when_away = home.when_away(spec.on_store_failure, spec.local_share);
         let scope = Scope::Rule(spec.name.clone());
         let mut exceptions = HashMap::with_capacity(spec.keys.len());
         for (key, says) in &spec.keys {
             let exception = match says {
-                KeySpec::Limits(limits) => Exception::Limits(Ruling::new(store, &scope, limits, start)?),
+                KeySpec::Limits(limits) => {
+                    let ruling = Ruling::new(home, &scope, limits, start, when_away).map_err(named)?;
+                    Exception::Limits(ruling)
+                }
                 KeySpec::Unlimited => Exception::Unlimited,
                 KeySpec::Blocked => Exception::Blocked,
             };
             exceptions.insert(key.as_slice().into(), exception);
         }
-        let ruling = Ruling::new(store, &scope, &spec.limits, start)?;
+        let ruling = Ruling::new(home, &scope, &spec.limits, start, when_away).map_err(named)?;
         let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
-        Ok(Rule { spec, inline: false, ruling, exceptions, tally, start })
+        let on_failure = when_away.on_failure;
+        Ok(Rule { spec, inline: false, ruling, exceptions, on_failure, tally, start })
     }
 
     /// A limit that a caller brought. All of them share a tally and a label.
     pub(super) fn inline(
-        store: &SharedStore,
+        home: &Home,
         scope: &Scope,
         limit: Limit,
         tally: &Arc<Tally>,
         start: Time,
     ) -> Result<Rule, Mistake> {
-        let ruling = Ruling::new(store, scope, std::slice::from_ref(&limit), start)?;
+        let when_away = home.when_away(None, None);
+        let ruling = Ruling::new(home, scope, std::slice::from_ref(&limit), start, when_away)?;
         let spec = RuleSpec {
             name: String::from(INLINE),
             limits: vec![limit],
             shadow: false,
-            on_store_failure: OnStoreFailure::Error,
+            on_store_failure: None,
+            local_share: None,
             keys: Vec::new(),
         };
-        Ok(Rule { spec, inline: true, ruling, exceptions: HashMap::new(), tally: Arc::clone(tally), start })
+        Ok(Rule {
+            spec,
+            inline: true,
+            ruling,
+            exceptions: HashMap::new(),
+            on_failure: when_away.on_failure,
+            tally: Arc::clone(tally),
+            start,
+        })
     }
 
     /// The rule's name; `inline` for a limit that a caller brought.
@@ -233,32 +258,32 @@ impl Rule {
         }
     }
 
-    /// Forgets a key, also one that is an exception now: what it has used belongs to the rule, whichever limits judged it.
-    pub(super) fn forget(&self, key: &[u8]) {
-        self.ruling.limiter.reset(key);
-    }
-
-    /// Answers for a key: as its limiter decides, unless it is an exception without one.
-    pub(super) fn answer(&self, key: &[u8], now: Time, decide: impl FnOnce(&Limiter) -> Decision) -> Verdict {
+    /// Who judges a key, also one that is an exception without limits now: what it has used belongs to the rule, whichever
+    /// limits judged it.
+    pub(super) fn judge_of(&self, key: &[u8]) -> &Judge {
         match self.applies(key) {
-            Applies::Limits(ruling) => ruling.verdict(&decide(&ruling.limiter), now),
-            Applies::Unlimited => Verdict::unlimited(),
-            Applies::Blocked => Verdict::blocked(),
+            Applies::Limits(ruling) => &ruling.judge,
+            Applies::Unlimited | Applies::Blocked => &self.ruling.judge,
         }
     }
 
-    /// The same where the limiter may not offer what is asked.
-    pub(super) fn try_answer(
+    /// Answers for a key: as its judge decides, unless it is an exception without limits.
+    pub(super) async fn answer(
         &self,
         key: &[u8],
         now: Time,
-        decide: impl FnOnce(&Limiter) -> Result<Decision, NotOffered>,
-    ) -> Result<Verdict, NotOffered> {
-        match self.applies(key) {
-            Applies::Limits(ruling) => Ok(ruling.verdict(&decide(&ruling.limiter)?, now)),
-            Applies::Unlimited => Ok(Verdict::unlimited()),
-            Applies::Blocked => Ok(Verdict::blocked()),
-        }
+        decide: impl AsyncFnOnce(&Judge) -> Result<Told, Mistake>,
+    ) -> Result<Verdict, Mistake> {
+        Ok(match self.applies(key) {
+            Applies::Limits(ruling) => ruling.verdict(&decide(&ruling.judge).await?, now),
+            Applies::Unlimited => Verdict::unlimited(),
+            Applies::Blocked => Verdict::blocked(),
+        })
+    }
+
+    /// What it answers when a shared store cannot.
+    pub fn on_failure(&self) -> OnStoreFailure {
+        self.on_failure
     }
 
     /// Counts a decision that could charge, and lets it pass if this is a shadow rule.
@@ -313,7 +338,7 @@ pub struct RuleSet {
 impl RuleSet {
     /// The rules of a new configuration. What has not changed stays as it is; what has keeps its tally.
     pub(super) fn new(
-        store: &SharedStore,
+        home: &Home,
         specs: Vec<RuleSpec>,
         before: &RuleSet,
         now: Time,
@@ -328,7 +353,7 @@ impl RuleSet {
             let old = before.find(&spec.name);
             let rule = match old {
                 Some(old) if *old.spec() == spec => Arc::clone(old),
-                _ => Arc::new(Rule::new(store, spec, old.map(Arc::as_ref), now)?),
+                _ => Arc::new(Rule::new(home, spec, old.map(Arc::as_ref), now)?),
             };
             let name = rule.name().into();
             if rules.by_name.insert(name, Arc::clone(&rule)).is_some() {

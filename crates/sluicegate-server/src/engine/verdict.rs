@@ -1,7 +1,9 @@
 //! The answer, as protocols write it.
 
+use super::judge::Told;
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate::{RetryAfter, Span};
+use sluicegate_redis::Source;
 use std::sync::{Arc, LazyLock};
 
 /// A decision with everything that a caller is told of it.
@@ -23,6 +25,8 @@ pub struct Verdict {
     pub denied_by: Option<Arc<str>>,
     /// Why it says no.
     pub reason: Option<Reason>,
+    /// Who answered instead of a shared store that is away; `None` when nobody had to.
+    pub instead: Option<Source>,
 }
 
 /// Why a call was denied.
@@ -38,6 +42,8 @@ pub enum Reason {
     Blocked,
     /// The store holds as many keys as it may, and is to deny new ones.
     NoRoom,
+    /// The shared store is away, and the rule is to deny then.
+    StoreFailed,
 }
 
 impl Reason {
@@ -49,6 +55,7 @@ impl Reason {
             Reason::NotStarted => "not_started",
             Reason::Blocked => "blocked",
             Reason::NoRoom => "no_room",
+            Reason::StoreFailed => "store_failed",
         }
     }
 }
@@ -57,13 +64,11 @@ static BLOCKED: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("blocked"));
 
 impl Verdict {
     /// What a decision says; `texts` are the canonical texts of the limits it was made under.
-    pub(super) fn of(
-        decision: &Decision,
-        texts: &[Arc<str>],
-        starts_later: impl Fn(usize) -> bool,
-    ) -> Verdict {
+    pub(super) fn of(told: &Told, texts: &[Arc<str>], starts_later: impl Fn(usize) -> bool) -> Verdict {
+        let Told { decision, instead } = told;
         let place = decision.denied_by().and_then(|place| usize::try_from(place).ok());
         let reason = decision.retry_after().map(|wait| match (place, wait) {
+            _ if *instead == Some(Source::Denied) => Reason::StoreFailed,
             (None, _) => Reason::NoRoom,
             (Some(place), _) if starts_later(place) => Reason::NotStarted,
             (Some(_), RetryAfter::Never) => Reason::CostExceedsLimit,
@@ -78,6 +83,7 @@ impl Verdict {
             delay: decision.delay(),
             denied_by: place.and_then(|place| texts.get(place).cloned()),
             reason,
+            instead: *instead,
         }
     }
 
@@ -92,6 +98,7 @@ impl Verdict {
             delay: Span::ZERO,
             denied_by: None,
             reason: None,
+            instead: None,
         }
     }
 

@@ -57,6 +57,9 @@ impl Page {
             Page::Rules => json(StatusCode::OK, &Rules::of(&service.engine)),
             Page::Health => "ok\n".into_response(),
             Page::Readiness if service.is_stopping() => unavailable("the server is stopping"),
+            Page::Readiness if !service.engine.is_ready() => {
+                unavailable("the store is away, and not every rule says what to answer without it")
+            }
             Page::Readiness => "ready\n".into_response(),
             Page::Metrics => {
                 let text = service.metrics.render(&service.engine);
@@ -115,7 +118,7 @@ async fn ask(verb: Verb, Extension(context): Extension<Arc<Context>>, request: R
         let enforce = is_enforced(request.uri());
         let body = body::read(request.into_body(), service.limits.request_body_max).await?;
         context.progress.has_asked();
-        verb.answer(&service.engine, &body, enforce?)
+        verb.answer(&service.engine, &body, enforce?).await
     };
     answer.await.unwrap_or_else(|refusal: Refusal| {
         if problem::is_of_protocol(refusal.status) {

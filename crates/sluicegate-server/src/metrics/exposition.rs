@@ -8,7 +8,7 @@ use super::latency::LatencyView;
 use super::page::Page;
 use super::process::Process;
 use super::{Metrics, Protocol, since_epoch_us};
-use crate::engine::{Engine, INLINE, TallyView};
+use crate::engine::{Engine, INLINE, StoreView, TallyView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering;
 pub(super) struct Snapshot {
     decisions: Vec<(String, TallyView)>,
     rules: usize,
-    stats: Stats,
+    stats: Option<Stats>,
+    store: Option<StoreView>,
     protocols: Vec<(Protocol, ProtocolView)>,
     reloads_ok: u64,
     reloads_failed: u64,
@@ -52,6 +53,7 @@ impl Snapshot {
             decisions,
             rules,
             stats: engine.stats(),
+            store: engine.store(),
             protocols: Protocol::ALL.map(|protocol| (protocol, ProtocolView::take(metrics, protocol))).into(),
             reloads_ok: metrics.config.succeeded.load(Ordering::Relaxed),
             reloads_failed: metrics.config.failed.load(Ordering::Relaxed),
@@ -94,7 +96,12 @@ impl Collector for Snapshot {
         let mut page = Page(encoder);
         self.decisions(&mut page)?;
         self.clients(&mut page)?;
-        self.keys(&mut page)?;
+        if let Some(stats) = &self.stats {
+            keys(stats, &mut page)?;
+        }
+        if let Some(store) = &self.store {
+            shared_store(store, &mut page)?;
+        }
         self.config(&mut page)?;
         self.process(&mut page)
     }
@@ -155,32 +162,6 @@ impl Snapshot {
 
     fn by_protocol(&self, count: fn(&ProtocolView) -> u64) -> impl Iterator<Item = ([Label<'_>; 1], u64)> {
         self.protocols.iter().map(move |(protocol, view)| ([("protocol", protocol.as_str())], count(view)))
-    }
-
-    fn keys(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Stats { keys, max_keys, evicted, no_room, .. } = self.stats;
-        page.gauge(
-            "sluice_keys",
-            "Keys held in memory now; those that have recovered and not yet made room included.",
-            None,
-            keys,
-        )?;
-        page.gauge(
-            "sluice_keys_max",
-            "The most keys that memory may hold: max_keys of the configuration.",
-            None,
-            max_keys,
-        )?;
-        page.counter(
-            "sluice_keys_evicted",
-            "Keys forgotten before they had recovered, to make room for others. Each may call again as if new: if this grows, raise max_keys.",
-            evicted,
-        )?;
-        page.counter(
-            "sluice_no_room_denials",
-            "Calls of new keys denied because memory is full and on_full says to deny. If this grows, raise max_keys.",
-            no_room,
-        )
     }
 
     fn config(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -248,6 +229,61 @@ impl Snapshot {
         }
         Ok(())
     }
+}
+
+/// The store in memory.
+fn keys(stats: &Stats, page: &mut Page<'_>) -> fmt::Result {
+    let Stats { keys, max_keys, evicted, no_room, .. } = *stats;
+    page.gauge(
+        "sluice_keys",
+        "Keys held in memory now; those that have recovered and not yet made room included.",
+        None,
+        keys,
+    )?;
+    page.gauge(
+        "sluice_keys_max",
+        "The most keys that memory may hold: max_keys of the configuration.",
+        None,
+        max_keys,
+    )?;
+    page.counter(
+        "sluice_keys_evicted",
+        "Keys forgotten before they had recovered, to make room for others. Each may call again as if new: if this grows, raise max_keys.",
+        evicted,
+    )?;
+    page.counter(
+        "sluice_no_room_denials",
+        "Calls of new keys denied because memory is full and on_full says to deny. If this grows, raise max_keys.",
+        no_room,
+    )
+}
+
+/// A store that many servers share.
+fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
+    page.gauge(
+        "sluice_store_up",
+        "1 while the shared store can be asked, 0 while it is away; of a cluster, any part of it.",
+        None,
+        u32::from(store.is_up),
+    )?;
+    page.counters(
+        "sluice_store_answers",
+        "Calls answered, by who did. store: the shared store. remembered: a denial of a moment ago that still holds. local, allowed, denied: the store was away, and the rule says what to do then.",
+        store.answers.iter().map(|(source, count)| ([("source", *source)], *count)),
+    )?;
+    page.counters(
+        "sluice_store_failures",
+        "Calls that got no answer, by what went wrong. away: the store was not asked. late: no answer within the deadline. lost: the connection broke. refused: the store said no. After late and lost a call may have been charged.",
+        store.failures.iter().map(|(kind, count)| ([("kind", *kind)], *count)),
+    )?;
+    let mut latency = page.family(
+        "sluice_store_answer_duration",
+        "Time from asking the shared store to having its answer: the network and its own work are in it. Checks that were asked together count one by one.",
+        Some(&Unit::Seconds),
+        MetricType::Histogram,
+    )?;
+    let LatencyView { sum_s, count, buckets } = &store.latency;
+    latency.encode_histogram::<NoLabelSet>(*sum_s, *count, buckets, None)
 }
 
 /// A label's name and its value.

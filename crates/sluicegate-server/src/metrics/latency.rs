@@ -34,7 +34,7 @@ const BUCKETS: usize = UPPER_NS.len() + 1;
 
 /// How many answers took how long.
 #[derive(Default, Debug)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     /// All answers' times added up. It wraps like any counter, after 584 years of them.
     sum_ns: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
@@ -42,15 +42,15 @@ pub(super) struct Latency {
 
 /// The histogram at one moment.
 #[derive(Debug)]
-pub(super) struct LatencyView {
-    pub(super) sum_s: f64,
-    pub(super) count: u64,
+pub(crate) struct LatencyView {
+    pub(crate) sum_s: f64,
+    pub(crate) count: u64,
     /// Upper end in seconds, and how many are in this bucket alone.
-    pub(super) buckets: Vec<(f64, u64)>,
+    pub(crate) buckets: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    pub(super) fn add(&self, answers: u64, took: Duration) {
+    pub(crate) fn add(&self, answers: u64, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let place = UPPER_NS.partition_point(|upper| *upper < took_ns);
         // In bounds: `partition_point` says at most the number of upper ends, and there is one bucket more.
@@ -58,7 +58,7 @@ impl Latency {
         self.sum_ns.fetch_add(took_ns.saturating_mul(answers), Ordering::Relaxed);
     }
 
-    pub(super) fn view(&self) -> LatencyView {
+    pub(crate) fn view(&self) -> LatencyView {
         let upper = UPPER_NS.iter().map(|ns| seconds(*ns)).chain([f64::INFINITY]);
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
         let buckets: Vec<_> = upper.zip(counts).collect();

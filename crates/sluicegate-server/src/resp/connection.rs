@@ -249,13 +249,15 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             while answered < found && !self.session.leaving {
                 let rest = (&self.parser, self.buffer.as_slice(), answered);
                 let some =
-                    handler::answer(rest, unread_max, &mut self.session, &mut self.replies, self.service);
+                    handler::answer(rest, unread_max, &mut self.session, &mut self.replies, self.service)
+                        .await;
                 answered += some;
                 let done = Instant::now();
                 let questions = u64::try_from(some).unwrap_or(u64::MAX);
                 self.service.metrics.answered(Protocol::Resp, questions, done - now);
                 now = done;
-                if self.replies.bytes().len() >= unread_max {
+                // A client does not wait for the next trip to a shared store to have the answers of this one.
+                if self.replies.bytes().len() >= unread_max || self.service.engine.is_shared() {
                     if !self.flush().await {
                         return Goes::Gone;
                     }

@@ -2,7 +2,7 @@
 //!
 //! Of the commands that have arrived together, those that check a limit are all prepared before the first is decided, so
 //! that their waits for memory overlap. Then each is answered in its turn, at one time of the clock, and sees what those
-//! before it have done.
+//! before it have done. Where keys live in a shared store, checks that follow each other take one trip there together.
 
 mod about;
 mod arguments;
@@ -16,7 +16,7 @@ use self::refusal::Refusal;
 use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
-use crate::engine::{Engine, Prepared, Recent};
+use crate::engine::{Engine, Mistake, Prepared, Recent, Verdict};
 use crate::metrics::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
@@ -31,9 +31,13 @@ enum Step<'a> {
     Refused(Refusal),
 }
 
+/// The most bytes that the reply to a check takes: an error. So many are asked of a shared store at once that their
+/// replies do not cross the bound on replies.
+const CHECK_REPLY_LEN_MAX: usize = 512;
+
 /// Answers the commands from a place on, until the client leaves or as many bytes of replies wait as may. How many it
 /// answered.
-pub(super) fn answer(
+pub(super) async fn answer(
     (parser, bytes, from): (&Parser, &[u8], usize),
     unread_max: usize,
     session: &mut Session,
@@ -41,12 +45,12 @@ pub(super) fn answer(
     service: &Service,
 ) -> usize {
     let engine = &*service.engine;
-    let mut commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
+    let commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
     if from + 1 == parser.len() {
         // Alone, there is nothing to overlap with. So it is with whoever has not said the password: they are read one
         // command at a time, and nothing is looked up for them.
-        if let Some(command) = commands.next() {
-            Step::find(command).answer(engine.now(), session, replies, service);
+        if let Some(command) = parser.get(bytes, from) {
+            Step::find(command).answer(engine.now(), session, replies, service).await;
             session.recent.flush();
         }
         return 1;
@@ -59,16 +63,26 @@ pub(super) fn answer(
         }
     }
     let now = engine.now();
-    let mut answered = 0;
-    for step in &steps {
-        step.answer(now, session, replies, service);
-        answered += 1;
+    let mut rest = steps.as_slice();
+    while let [step, others @ ..] = rest {
+        if engine.is_shared() && session.authenticated && step.prepared().is_some() {
+            let most = (unread_max.saturating_sub(replies.bytes().len()) / CHECK_REPLY_LEN_MAX).max(1);
+            let together: Vec<_> = rest.iter().map_while(Step::prepared).take(most).collect();
+            let verdicts = engine.decide_each(&together, now).await;
+            for (step, verdict) in rest.iter().zip(verdicts) {
+                step.tell(verdict, replies, service);
+            }
+            rest = &rest[together.len()..];
+        } else {
+            step.answer(now, session, replies, service).await;
+            rest = others;
+        }
         if session.leaving || replies.bytes().len() >= unread_max {
             break;
         }
     }
     session.recent.flush();
-    answered
+    steps.len() - rest.len()
 }
 
 impl<'a> Step<'a> {
@@ -106,15 +120,29 @@ impl<'a> Step<'a> {
         prepared.unwrap_or_else(Step::Refused)
     }
 
+    /// What is prepared to be decided.
+    fn prepared(&self) -> Option<&Prepared<'a>> {
+        match self {
+            Step::Check(prepared) | Step::Throttle(prepared) => Some(prepared),
+            Step::Other(..) | Step::Refused(_) => None,
+        }
+    }
+
     /// Writes one reply, whatever happens.
-    fn answer(&self, now: Time, session: &mut Session, replies: &mut Replies, service: &Service) {
-        let engine = &*service.engine;
+    async fn answer(&self, now: Time, session: &mut Session, replies: &mut Replies, service: &Service) {
         let is_open = matches!(self, Step::Other(spec, _) if spec.is_open());
         let answered = match self {
             _ if !session.authenticated && !is_open => Err(Refusal::no_auth()),
-            Step::Check(prepared) => limiting::check(prepared, Turn { now, engine, replies }),
-            Step::Throttle(prepared) => limiting::throttle(prepared, Turn { now, engine, replies }),
-            Step::Other(spec, command) => other(spec.verb, *command, now, session, replies, service),
+            Step::Check(prepared) | Step::Throttle(prepared) => {
+                // In memory this never waits, and nothing is made that could.
+                let verdict = match service.engine.decide_here(prepared, now) {
+                    Some(verdict) => verdict,
+                    None => service.engine.decide(prepared, now).await,
+                };
+                self.tell(verdict, replies, service);
+                Ok(())
+            }
+            Step::Other(spec, command) => other(spec.verb, *command, now, session, replies, service).await,
             Step::Refused(refusal) => {
                 refuse(refusal, replies, service);
                 Ok(())
@@ -122,6 +150,15 @@ impl<'a> Step<'a> {
         };
         if let Err(refusal) = answered {
             refuse(&refusal, replies, service);
+        }
+    }
+
+    /// Writes the reply to what was prepared and is decided.
+    fn tell(&self, verdict: Result<Verdict, Mistake>, replies: &mut Replies, service: &Service) {
+        match verdict {
+            Ok(verdict) if matches!(self, Step::Throttle(_)) => limiting::throttled(&verdict, replies),
+            Ok(verdict) => limiting::checked(&verdict, replies),
+            Err(mistake) => refuse(&mistake.into(), replies, service),
         }
     }
 }
@@ -132,7 +169,7 @@ fn refuse(refusal: &Refusal, replies: &mut Replies, service: &Service) {
 }
 
 /// What was not prepared. It writes its reply only when nothing can go wrong any more.
-fn other(
+async fn other(
     verb: Verb,
     command: Command<'_>,
     now: Time,
@@ -145,21 +182,21 @@ fn other(
         // These two came alone: in a batch they are prepared.
         Verb::Check => {
             let prepared = limiting::prepare_check(command, engine, &mut session.recent)?;
-            limiting::check(&prepared, Turn { now, engine, replies })?;
+            limiting::checked(&engine.decide(&prepared, now).await?, replies);
         }
         Verb::Throttle => {
             let prepared = limiting::prepare_throttle(command, engine, &mut session.recent)?;
-            limiting::throttle(&prepared, Turn { now, engine, replies })?;
+            limiting::throttled(&engine.decide(&prepared, now).await?, replies);
         }
-        Verb::Peek => limiting::peek(command, Turn { now, engine, replies })?,
-        Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies })?,
-        Verb::Take => limiting::take(command, Turn { now, engine, replies })?,
-        Verb::Reserve => limiting::reserve(command, Turn { now, engine, replies })?,
-        Verb::Cancel => limiting::cancel(command, Turn { now, engine, replies })?,
-        Verb::Settle => limiting::settle(command, Turn { now, engine, replies })?,
-        Verb::Refund => limiting::refund(command, Turn { now, engine, replies })?,
-        Verb::Reset => limiting::reset(command, engine, replies)?,
-        Verb::Next => limiting::next(command, Turn { now, engine, replies })?,
+        Verb::Peek => limiting::peek(command, Turn { now, engine, replies }).await?,
+        Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies }).await?,
+        Verb::Take => limiting::take(command, Turn { now, engine, replies }).await?,
+        Verb::Reserve => limiting::reserve(command, Turn { now, engine, replies }).await?,
+        Verb::Cancel => limiting::cancel(command, Turn { now, engine, replies }).await?,
+        Verb::Settle => limiting::settle(command, Turn { now, engine, replies }).await?,
+        Verb::Refund => limiting::refund(command, Turn { now, engine, replies }).await?,
+        Verb::Reset => limiting::reset(command, engine, replies).await?,
+        Verb::Next => limiting::next(command, Turn { now, engine, replies }).await?,
         Verb::Rules => limiting::rules(engine, replies),
         Verb::Ping => greeting::ping(command, replies),
         Verb::Echo => replies.bulk(command.get(1).unwrap_or_default()),

@@ -35,9 +35,11 @@ fn a_file_says_what_it_says() {
         key_len_max = 512
         cost_max = 1_000
         [store]
-        url = "memory"
+        url = "redis://me:hunter2@db:6379/2"
         deadline = "20ms"
         key_prefix = "shop:"
+        on_failure = "deny"
+        local_share = 50
         [memory]
         max_keys = 5
         on_full = "deny"
@@ -53,6 +55,7 @@ fn a_file_says_what_it_says() {
         name = "api"
         limit = ["token-bucket 10/s burst=50", "fixed-window 1000/day"]
         on_store_failure = "local"
+        local_share = 25
         shadow = true
         [rule.keys]
         "partner-7" = "token-bucket 100/s burst=500"
@@ -72,14 +75,20 @@ fn a_file_says_what_it_says() {
     assert!(!configuration.engine.allow_inline);
     assert_eq!((configuration.engine.cost_max, configuration.engine.key_len_max), (1000, 512));
     assert_eq!(configuration.store.key_prefix, "shop:");
+    assert_eq!(configuration.store.url.as_ref().unwrap().with_password(), "redis://me:hunter2@db:6379/2");
+    assert!(!format!("{configuration:?}").contains("hunter2"));
+    let shown = SETTINGS.iter().map(|setting| setting.shown(&configuration)).collect::<String>();
+    assert!(shown.contains("redis://***@db:6379/2") && !shown.contains("hunter2"), "{shown}");
+    assert_eq!(
+        (configuration.engine.on_failure, configuration.engine.local_share),
+        (OnStoreFailure::Deny, 50)
+    );
     assert_eq!(configuration.log.format, LogFormat::Json);
     assert_eq!(configuration.log.level, LogLevel::Debug);
     let [reply, api] = &configuration.rules[..] else { panic!("{:?}", configuration.rules) };
-    assert_eq!(
-        (reply.name.as_str(), reply.shadow, reply.on_store_failure),
-        ("reply", false, OnStoreFailure::Error)
-    );
-    assert_eq!((api.shadow, api.on_store_failure, api.limits.len()), (true, OnStoreFailure::Local, 2));
+    assert_eq!((reply.name.as_str(), reply.shadow, reply.on_store_failure), ("reply", false, None));
+    assert_eq!((api.shadow, api.on_store_failure, api.limits.len()), (true, Some(OnStoreFailure::Local), 2));
+    assert_eq!((reply.local_share, api.local_share), (None, Some(25)));
     let key =
         |name: &str| api.keys.iter().find(|(key, _)| key == name.as_bytes()).map(|(_, says)| says).unwrap();
     assert!(matches!(key("partner-7"), KeySpec::Limits(limits) if limits.len() == 1));
@@ -175,10 +184,13 @@ const MISTAKES: &[(&str, &str)] = &[
         "sluice.toml:2:11: tls_key: the name of the file is empty; name one, or leave the setting out",
     ),
     (
-        "[store]\nurl = \"redis://:secret@db:6379\"\n",
-        "sluice.toml:2:7: url: a shared store is not there yet; use memory",
+        "[store]\nurl = \"rdis://:secret@db:6379\"\n",
+        "sluice.toml:2:7: url: unknown store ...@\"db:6379\"; use memory, or an address such as redis://127.0.0.1:6379",
     ),
-    ("[store]\nurl = \"disk\"\n", "sluice.toml:2:7: url: unknown store \"disk\"; use memory"),
+    (
+        "[store]\nurl = \"disk\"\n",
+        "sluice.toml:2:7: url: unknown store \"disk\"; use memory, or an address such as redis://127.0.0.1:6379",
+    ),
     (
         "[store]\nkey_prefix = \"{a}\"\n",
         "sluice.toml:2:14: key_prefix: \"{a}\" is not a prefix for keys; use 1 to 64 of the letters A-Z a-z 0-9 _ . : -",

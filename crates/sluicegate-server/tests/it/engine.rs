@@ -1,6 +1,6 @@
 //! The one way in: rules, exceptions, limits that callers bring, reloads.
 
-use crate::running::rule;
+use crate::running::{at_once, rule};
 use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
 use sluicegate_server::engine::{
     Engine, KeySpec, Mistake, Part, Reason, Recent, RuleSpec, Settings, Target, Throttle, Throttled, Verdict,
@@ -24,7 +24,7 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
 }
 
 fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Verdict {
-    engine.check(on(rule, key), cost, engine.now()).unwrap()
+    at_once(engine.check(on(rule, key), cost, engine.now())).unwrap()
 }
 
 fn mistake<T>(answer: Result<T, Mistake>) -> String {
@@ -81,9 +81,12 @@ fn keys_may_be_exceptions() {
     let blocked = check(&engine, "api", "203.0.113.9", 1);
     assert_eq!((blocked.allowed, blocked.limit, blocked.remaining), (false, 0, 0));
     assert_eq!((blocked.retry_after, blocked.reason), (Some(RetryAfter::Never), Some(Reason::Blocked)));
-    assert_eq!(engine.take(on("api", "203.0.113.9"), 5, engine.now()).unwrap().1, 0);
-    assert_eq!(engine.take(on("api", "health-check"), 5, engine.now()).unwrap().1, 5);
-    assert_eq!(engine.reserve(on("api", "203.0.113.9"), 1, Span::ZERO, engine.now()).unwrap().1, None);
+    assert_eq!(at_once(engine.take(on("api", "203.0.113.9"), 5, engine.now())).unwrap().1, 0);
+    assert_eq!(at_once(engine.take(on("api", "health-check"), 5, engine.now())).unwrap().1, 5);
+    assert_eq!(
+        at_once(engine.reserve(on("api", "203.0.113.9"), 1, Span::ZERO, engine.now())).unwrap().1,
+        None
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn throttle(engine: &Engine, key: &str, numbers: [i64; 4]) -> Throttled {
     let [max_burst, count, period_s, quantity] = numbers;
     let throttle = Throttle { max_burst, count, period_s, quantity };
     let prepared = engine.prepare_throttle(&mut Recent::default(), key.as_bytes(), &throttle).unwrap();
-    Throttled::from(&engine.decide(&prepared, engine.now()).unwrap())
+    Throttled::from(&at_once(engine.decide(&prepared, engine.now())).unwrap())
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn calls_together_are_charged_all_or_nothing() {
     let shadow = RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) };
     let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
     let part = |rule, key, cost| Part { target: on(rule, key), cost };
-    let all = |parts: &[Part<'_>]| engine.check_all(parts, engine.now()).unwrap();
+    let all = |parts: &[Part<'_>]| at_once(engine.check_all(parts, engine.now())).unwrap();
     let (verdict, each) = all(&[part("user", "harry", 1), part("fixed-window 100/day", "site", 1)]);
     assert!(verdict.allowed && verdict.remaining == 1 && each[1].remaining == 99);
     // The shadow rule never stands in the way, and is charged while it would allow.
@@ -181,24 +184,25 @@ fn calls_together_are_charged_all_or_nothing() {
     assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
     assert!(all(&[]).0.allowed);
     let many = vec![part("user", "x", 0); 65];
-    assert!(mistake(engine.check_all(&many, engine.now())).contains("at most 64"));
+    assert!(mistake(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
 }
 
 #[test]
 fn receipts_carry_their_scope_and_key() {
     let (engine, _) = engine(vec![rule("mail", &["token-bucket 1/h burst=10"])]);
     let reserve = |rule: &str, cost| {
-        let (verdict, receipt) = engine.reserve(on(rule, "k"), cost, Span::ZERO, engine.now()).unwrap();
-        (verdict.allowed, receipt.map(|receipt| receipt.to_string()))
+        let (verdict, receipt) =
+            at_once(engine.reserve(on(rule, "k"), cost, Span::ZERO, engine.now())).unwrap();
+        (verdict.allowed, receipt)
     };
     let (_, named) = reserve("mail", 4);
     let (_, inline) = reserve("token-bucket 1/h burst=10", 4);
     assert_eq!(reserve("mail", 7), (false, None));
-    assert_eq!(engine.cancel(&named.unwrap(), engine.now()), Ok(true));
-    assert_eq!(engine.settle(&inline.unwrap(), 1, engine.now()), Ok(true));
+    assert_eq!(at_once(engine.cancel(&named.unwrap(), engine.now())), Ok(true));
+    assert_eq!(at_once(engine.settle(&inline.unwrap(), 1, engine.now())), Ok(true));
     assert_eq!(check(&engine, "mail", "k", 0).remaining, 10);
     assert_eq!(check(&engine, "token-bucket 1/h burst=10", "k", 0).remaining, 9);
-    assert!(mistake(engine.cancel("nonsense", engine.now())).starts_with("not a receipt"));
+    assert!(mistake(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
 }
 
 #[test]
@@ -206,22 +210,27 @@ fn bounds_are_crossed_with_a_message() {
     let settings = Settings { allow_inline: false, key_len_max: 8, cost_max: 100, ..Settings::default() };
     let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);
     let now = engine.now();
-    assert!(engine.check(on("reply", "12345678"), 1, now).is_ok());
+    assert!(at_once(engine.check(on("reply", "12345678"), 1, now)).is_ok());
     assert_eq!(
-        mistake(engine.check(on("reply", "123456789"), 1, now)),
+        mistake(at_once(engine.check(on("reply", "123456789"), 1, now))),
         "the key has 9 bytes; use at most 8, or a hash of it"
     );
     assert_eq!(
-        mistake(engine.check(on("reply", "k"), 101, now)),
+        mistake(at_once(engine.check(on("reply", "k"), 101, now))),
         "the cost 101 is too large; use at most 100"
     );
     let inline_off = "limits may not be brought along here (allow_inline = false); use the name of a rule";
-    assert_eq!(mistake(engine.check(on("sliding-log 5/60s", "k"), 1, now)), inline_off);
+    assert_eq!(mistake(at_once(engine.check(on("sliding-log 5/60s", "k"), 1, now))), inline_off);
     let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
     assert_eq!(mistake(engine.prepare_throttle(&mut Recent::default(), b"k", &throttle)), inline_off);
-    assert!(mistake(engine.check(on("rply", "k"), 1, now)).starts_with(r#"no rule is called "rply""#));
+    assert!(
+        mistake(at_once(engine.check(on("rply", "k"), 1, now))).starts_with(r#"no rule is called "rply""#)
+    );
     let long = "x".repeat(10_000);
-    assert!(mistake(engine.check(on(&long, "k"), 1, now)).len() < 300, "a name is not echoed at any length");
+    assert!(
+        mistake(at_once(engine.check(on(&long, "k"), 1, now))).len() < 300,
+        "a name is not echoed at any length"
+    );
 }
 
 /// Inline limits without end: those that nobody needs any more are forgotten, and nothing that is in use is lost.
@@ -246,7 +255,7 @@ fn callers_cannot_keep_rules_from_being_changed() {
     engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
     let refused = (1..70_000).find_map(|n| {
         let limit = format!("fixed-window {n}/365d");
-        engine.check(on(&limit, "k"), 1, engine.now()).err()
+        at_once(engine.check(on(&limit, "k"), 1, engine.now())).err()
     });
     let refused = refused.unwrap();
     assert!(refused.is_unavailable() && refused.to_string().contains("49149 different limits"), "{refused}");
@@ -263,7 +272,7 @@ fn calls_together_that_find_no_room_count_as_denied() {
     engine.load(vec![rule("a", &["fixed-window 5/day"]), rule("b", &["fixed-window 5/day"])]).unwrap();
     assert!(check(&engine, "a", "first", 1).allowed);
     let parts = ["a", "b"].map(|rule| Part { target: on(rule, "second"), cost: 1 });
-    let (verdict, _) = engine.check_all(&parts, engine.now()).unwrap();
+    let (verdict, _) = at_once(engine.check_all(&parts, engine.now())).unwrap();
     assert_eq!((verdict.allowed, verdict.reason), (false, Some(Reason::NoRoom)));
     assert_eq!(["a", "b"].map(|rule| engine.find(rule).unwrap().tally().denied), [1, 1]);
 }
@@ -272,7 +281,7 @@ fn calls_together_that_find_no_room_count_as_denied() {
 fn a_shadow_rule_lets_callers_take_all_they_ask_for() {
     let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 3/day"]) }]);
     for remaining in [0, 0] {
-        let (verdict, taken) = engine.take(on("try", "k"), 5, engine.now()).unwrap();
+        let (verdict, taken) = at_once(engine.take(on("try", "k"), 5, engine.now())).unwrap();
         assert_eq!((verdict.allowed, taken, verdict.remaining), (true, 5, remaining));
     }
 }
@@ -283,7 +292,7 @@ fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
     let mut recent = Recent::default();
     let ask = |recent: &mut Recent| {
         let prepared = engine.prepare(recent, on("reply", "Harry"), 1).unwrap();
-        engine.decide(&prepared, engine.now()).unwrap()
+        at_once(engine.decide(&prepared, engine.now())).unwrap()
     };
     assert_eq!([1, 2, 3].map(|_| ask(&mut recent).allowed), [true, true, false]);
     recent.flush();

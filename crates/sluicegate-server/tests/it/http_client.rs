@@ -4,6 +4,7 @@
 use crate::running;
 use serde_json::Value;
 use sluicegate::ManualClock;
+use sluicegate_server::engine::Keys;
 use sluicegate_server::server::{Config, Server};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -51,10 +52,16 @@ impl Reply {
 impl Serving {
     /// A server whose clock the test sets.
     pub(crate) fn start(config: Config) -> Serving {
+        Serving::with_keys(config, async || Keys::InMemory)
+    }
+
+    /// One whose keys live there.
+    pub(crate) fn with_keys(config: Config, keys: impl AsyncFnOnce() -> Keys) -> Serving {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let clock = ManualClock::default();
-        let server = runtime.block_on(running::start_at(config, &clock));
+        let start = async { running::start_at(Config { keys: keys().await, ..config }, &clock).await };
+        let server = runtime.block_on(start);
         let settings = Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
         Serving { runtime, server, clock, agent: settings.build().into() }
     }

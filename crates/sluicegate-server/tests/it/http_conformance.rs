@@ -1,6 +1,7 @@
 //! HTTP gives the model's answers, in milliseconds rounded up.
 
 use crate::http_client::{Raw, Serving, posted};
+use crate::redis_store::{InRedis, Redis};
 use crate::running;
 use serde_json::Value;
 use sluicegate::core::{RetryAfter, Span, Time};
@@ -58,7 +59,16 @@ fn read(body: &Value) -> Answer {
 
 #[test]
 fn http_gives_the_answers_of_the_model() {
-    let serving = Serving::with_rules(&[]);
+    gives_the_answers_of_the_model(&Serving::with_rules(&[]), |subject| subject);
+}
+
+#[test]
+fn http_gives_the_answers_of_the_model_with_keys_in_redis() {
+    let redis = Redis::start();
+    gives_the_answers_of_the_model(&redis.serving(running::config()), InRedis);
+}
+
+fn gives_the_answers_of_the_model<S: Subject>(serving: &Serving, subject: impl Fn(OverHttp) -> S) {
     let connection = Rc::new(RefCell::new(serving.connect()));
     let mut cases = 0;
     let mut make = |limits: &[Limit], start: Time| {
@@ -67,7 +77,7 @@ fn http_gives_the_answers_of_the_model() {
         serving.clock.set(start);
         let spec = RuleSpec { name: rule.clone(), limits: limits.to_vec(), ..running::rule("", &[]) };
         serving.server().service().engine.load(vec![spec]).unwrap();
-        OverHttp { rule, clock: serving.clock.clone(), connection: Rc::clone(&connection) }
+        subject(OverHttp { rule, clock: serving.clock.clone(), connection: Rc::clone(&connection) })
     };
     let mut report = vectors::run(&mut make).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     for algorithm in Limit::ALGORITHMS.into_iter().map(Some).chain([None]) {

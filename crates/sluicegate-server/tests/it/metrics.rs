@@ -1,7 +1,8 @@
 //! What `/metrics` says.
 
 use crate::http_client::{Serving, posted};
-use crate::running::{config, rule, start};
+use crate::redis_store::Redis;
+use crate::running::{at_once, config, rule, start};
 use sluicegate::{ManualClock, Time};
 use sluicegate_server::engine::{Engine, KeySpec, Recent, RuleSpec, Settings, Target, Throttle};
 use sluicegate_server::metrics::{Metrics, Protocol};
@@ -99,13 +100,18 @@ fn engine(rules: Vec<RuleSpec>) -> Engine {
 }
 
 fn check(engine: &Engine, rule: &str, key: &str) {
-    engine.check(Target { rule, key: key.as_bytes() }, 1, NOON).unwrap();
+    at_once(engine.check(Target { rule, key: key.as_bytes() }, 1, NOON)).unwrap();
 }
 
-/// The page of a server with two rules that has just started.
-pub(crate) fn page_of_a_new_server() -> Page {
-    let engine = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("api", &["token-bucket 10/s"])]);
-    Page::read(&Metrics::default().render(&engine))
+/// The pages of two servers that have just started, with keys in memory and in Redis: all series that there are.
+pub(crate) fn page_of_new_servers() -> Page {
+    let in_memory = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("api", &["token-bucket 10/s"])]);
+    let mut page = Page::read(&Metrics::default().render(&in_memory));
+    let redis = Redis::start();
+    let in_redis = Page::read(&redis.serving(config()).get("/metrics").text);
+    page.families.extend(in_redis.families);
+    page.series.extend(in_redis.series);
+    page
 }
 
 #[test]
@@ -121,7 +127,7 @@ fn a_decision_is_counted_by_rule_and_outcome() {
         check(&engine, "picky", "bad");
         check(&engine, "picky", "good");
     }
-    engine.peek(Target { rule: "reply", key: b"Harry" }, 1, NOON).unwrap();
+    at_once(engine.peek(Target { rule: "reply", key: b"Harry" }, 1, NOON)).unwrap();
 
     let page = Page::read(&Metrics::default().render(&engine));
     for (rule, allowed, denied, shadow_denied) in
@@ -144,7 +150,7 @@ fn limits_that_callers_bring_share_one_label() {
     let throttle = Throttle { max_burst: 0, count: 1, period_s: 60, quantity: 1 };
     for _ in 0..2 {
         let prepared = engine.prepare_throttle(&mut Recent::default(), b"Harry", &throttle).unwrap();
-        engine.decide(&prepared, NOON).unwrap();
+        at_once(engine.decide(&prepared, NOON)).unwrap();
     }
     let page = Page::read(&Metrics::default().render(&engine));
     assert_eq!(page.count("sluice_decisions_total{rule=\"inline\",outcome=\"allowed\"}"), 3);
@@ -256,7 +262,7 @@ fn a_configuration_that_was_refused_shows_until_one_is_taken_up() {
 
 #[test]
 fn the_process_is_described() {
-    let page = page_of_a_new_server();
+    let page = page_of_new_servers();
     let version = env!("CARGO_PKG_VERSION");
     let build = page.series.keys().find(|series| series.starts_with("sluice_build_info")).unwrap();
     assert!(build.contains(&format!("version=\"{version}\"")), "{build}");

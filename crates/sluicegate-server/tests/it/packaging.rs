@@ -1,6 +1,6 @@
 //! What operators are given beside the program is true: it names only metrics, files, flags and settings that there are.
 
-use crate::metrics::page_of_a_new_server;
+use crate::metrics::page_of_new_servers;
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::config::SETTINGS;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_manual_explains_every_metric_and_no_other() {
-    let (manual, page) = (text("docs/operating.md"), page_of_a_new_server());
+    let (manual, page) = (text("docs/operating.md"), page_of_new_servers());
     // A histogram is explained by its name; what expressions ask for ends in more.
     let mut known: BTreeSet<&str> = page.families.keys().map(String::as_str).collect();
     let said = metrics_in(&manual);
@@ -38,7 +38,7 @@ fn the_manual_explains_every_metric_and_no_other() {
 
 #[test]
 fn alerts_and_panels_ask_only_for_metrics_that_there_are() {
-    let page = page_of_a_new_server();
+    let page = page_of_new_servers();
     for path in ["packaging/alerts.yml", "packaging/grafana-dashboard.json"] {
         let text = text(path);
         let asked = metrics_in(&text);
@@ -50,12 +50,12 @@ fn alerts_and_panels_ask_only_for_metrics_that_there_are() {
 
 #[test]
 fn labels_that_alerts_and_panels_ask_for_are_those_of_the_metrics() {
-    let page = page_of_a_new_server();
+    let page = page_of_new_servers();
     let texts = ["packaging/alerts.yml", "packaging/grafana-dashboard.json"].map(text);
     // As in `outcome="denied"`; in JSON the quotes are escaped.
     for text in texts {
         let text = text.replace("\\\"", "\"");
-        for label in ["outcome", "protocol"] {
+        for label in ["outcome", "protocol", "source", "kind"] {
             for asked in text.split(&format!("{label}=\"")).skip(1) {
                 let value = asked.split('"').next().unwrap();
                 let written = format!("{label}=\"{value}\"");

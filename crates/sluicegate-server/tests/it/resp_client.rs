@@ -1,8 +1,8 @@
 //! A client that sends and compares bytes, for tests of RESP; and the server it speaks to.
 
 use crate::running;
-use sluicegate::ManualClock;
-use sluicegate_server::engine::Engine;
+use sluicegate::{Clock, ManualClock};
+use sluicegate_server::engine::{Engine, Keys};
 use sluicegate_server::server::{Config, Server};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -28,6 +28,19 @@ impl Place {
 
     pub(crate) fn start_at(config: Config, clock: &ManualClock) -> Place {
         Place::new(|runtime| runtime.block_on(running::start_at(config, clock)))
+    }
+
+    /// One whose keys live there.
+    pub(crate) fn with_keys(
+        config: Config,
+        clock: impl Clock + 'static,
+        keys: impl AsyncFnOnce() -> Keys,
+    ) -> Place {
+        let start = async {
+            let config = Config { keys: keys().await, ..config };
+            Server::start(config, Arc::new(clock)).await.unwrap()
+        };
+        Place::new(|runtime| runtime.block_on(start))
     }
 
     fn new(start: impl FnOnce(&Runtime) -> Server) -> Place {

@@ -1,11 +1,12 @@
 //! The server behind RESP as a subject: all vectors, and random traces for each algorithm and for lists.
 
+use crate::redis_store::{InRedis, Redis};
 use crate::resp_client::{Client, Place, array};
-use crate::running::config;
+use crate::running::{config, rule};
 use sluicegate::core::{RetryAfter, Span, Time};
 use sluicegate::{Limit, ManualClock};
 use sluicegate_conformance::{Answer, Subject, suite};
-use sluicegate_server::engine::{OnStoreFailure, RuleSpec};
+use sluicegate_server::engine::RuleSpec;
 use std::cell::{Cell, RefCell};
 
 /// One rule of a running server.
@@ -43,26 +44,35 @@ impl Subject for OverResp<'_> {
     }
 }
 
+fn passes_the_suite<'a, S: Subject>(
+    place: &'a Place,
+    clock: &'a ManualClock,
+    client: &'a RefCell<Client>,
+    subject: impl Fn(OverResp<'a>) -> S,
+) {
+    let cases = Cell::new(0);
+    let make = |limits: &[Limit], start: Time| {
+        cases.set(cases.get() + 1);
+        let name = format!("case-{}", cases.get());
+        clock.set(start);
+        let spec = RuleSpec { name: name.clone(), limits: limits.to_vec(), ..rule("", &[]) };
+        place.engine.load(vec![spec]).unwrap();
+        subject(OverResp { clock, client, rule: name })
+    };
+    let report = suite(make).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
+}
+
 #[test]
 fn resp_passes_the_suite() {
     let clock = ManualClock::default();
     let place = Place::start_at(config(), &clock);
-    let client = RefCell::new(place.client());
-    let cases = Cell::new(0);
-    let make = |limits: &[Limit], start: Time| {
-        cases.set(cases.get() + 1);
-        let rule = format!("case-{}", cases.get());
-        clock.set(start);
-        let spec = RuleSpec {
-            name: rule.clone(),
-            limits: limits.to_vec(),
-            shadow: false,
-            on_store_failure: OnStoreFailure::Error,
-            keys: Vec::new(),
-        };
-        place.engine.load(vec![spec]).unwrap();
-        OverResp { clock: &clock, client: &client, rule }
-    };
-    let report = suite(make).unwrap_or_else(|mismatch| panic!("{mismatch}"));
-    assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
+    passes_the_suite(&place, &clock, &RefCell::new(place.client()), |subject| subject);
+}
+
+#[test]
+fn resp_passes_the_suite_with_keys_in_redis() {
+    let (clock, redis) = (ManualClock::default(), Redis::start());
+    let place = redis.place_at(config(), &clock);
+    passes_the_suite(&place, &clock, &RefCell::new(place.client()), InRedis);
 }

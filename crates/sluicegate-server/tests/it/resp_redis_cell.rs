@@ -1,5 +1,6 @@
 //! `CL.THROTTLE` beside redis-cell: what it would answer, what we do, and why they differ where they do.
 
+use crate::redis_store::Redis;
 use crate::resp_client::{Place, shown};
 use crate::running::config;
 use sluicegate::{ManualClock, Time};
@@ -22,9 +23,14 @@ fn fields(row: &str) -> Vec<String> {
     fields
 }
 
+/// Asks a server what a table says, once with keys in memory and once with keys in Redis.
 fn check(table: &str) {
-    let clock = ManualClock::default();
-    let place = Place::start_at(config(), &clock);
+    let (clock, redis) = (ManualClock::default(), Redis::start());
+    answers(table, &clock, &Place::start_at(config(), &clock));
+    answers(table, &clock, &redis.place_at(config(), &clock));
+}
+
+fn answers(table: &str, clock: &ManualClock, place: &Place) {
     let mut client = place.client();
     for (place, row) in table.lines().enumerate().skip(1) {
         let fields = fields(row);
@@ -51,7 +57,16 @@ fn cl_throttle_answers_as_redis_cell_does() {
 #[test]
 fn cl_throttle_answers_what_redis_cell_was_heard_to_answer() {
     let clock = ManualClock::default();
-    let place = Place::start_at(config(), &clock);
+    answers_what_was_heard(&clock, &Place::start_at(config(), &clock));
+}
+
+#[test]
+fn cl_throttle_answers_what_redis_cell_was_heard_to_answer_with_keys_in_redis() {
+    let (clock, redis) = (ManualClock::default(), Redis::start());
+    answers_what_was_heard(&clock, &redis.place_at(config(), &clock));
+}
+
+fn answers_what_was_heard(clock: &ManualClock, place: &Place) {
     let mut client = place.client();
     let mut peeks_that_differ = 0;
     for row in include_str!("../redis-cell.csv").lines().skip(1) {

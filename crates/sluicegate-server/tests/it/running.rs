@@ -1,10 +1,12 @@
 //! A server for a test, on free ports of loopback.
 
 use sluicegate::{Clock, Limit, ManualClock, SystemClock};
-use sluicegate_server::engine::{OnStoreFailure, RuleSpec, Settings};
+use sluicegate_server::engine::{RuleSpec, Settings};
 use sluicegate_server::server::{Config, Server};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 /// What most tests start with: any free ports, no rules.
 pub(crate) fn config() -> Config {
@@ -24,7 +26,8 @@ pub(crate) fn rule(name: &str, limits: &[&str]) -> RuleSpec {
         name: name.into(),
         limits: limits.iter().map(limit).collect(),
         shadow: false,
-        on_store_failure: OnStoreFailure::Error,
+        on_store_failure: None,
+        local_share: None,
         keys: Vec::new(),
     }
 }
@@ -38,4 +41,12 @@ pub(crate) async fn start(config: Config) -> Server {
 pub(crate) async fn start_at(config: Config, clock: &ManualClock) -> Server {
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     Server::start(config, clock).await.unwrap()
+}
+
+/// The answer of an engine whose keys live in memory: it is there at once.
+pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("an engine in memory waits for nobody"),
+    }
 }

@@ -1,11 +1,12 @@
 //! A verdict into JSON.
 
-use crate::engine::{Reason, Verdict};
+use crate::engine::{Reason, Source, Verdict};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{RetryAfter, Time};
 
-/// A decision as it is written: always these eight fields. Milliseconds are rounded up.
+/// A decision as it is written: always these eight fields, and one more when a shared store was away. Milliseconds are
+/// rounded up.
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
     allowed: bool,
@@ -16,6 +17,9 @@ pub(in crate::http) struct Fields<'a> {
     delay_ms: u64,
     pub(in crate::http) denied_by: Option<&'a str>,
     reason: Option<&'static str>,
+    /// Who answered instead of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
 }
 
 impl<'a> From<&'a Verdict> for Fields<'a> {
@@ -32,6 +36,7 @@ impl<'a> From<&'a Verdict> for Fields<'a> {
             delay_ms: verdict.delay.as_millis_up(),
             denied_by: verdict.denied_by.as_deref(),
             reason: verdict.reason.map(Reason::as_str),
+            source: verdict.instead.map(Source::as_str),
         }
     }
 }

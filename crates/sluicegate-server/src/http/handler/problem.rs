@@ -5,7 +5,7 @@ use super::super::codec::Fields;
 use crate::engine::Mistake;
 use crate::wire::error_line;
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -17,15 +17,20 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 /// What RFC 9457 calls a problem whose status says it all.
 const NO_TYPE: &str = "about:blank";
 
+/// When to ask again that a shared store did not answer, in seconds: it is tried about so often.
+const STORE_RETRY_S: u64 = 1;
+
 /// Why a request gets no decision.
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     message: String,
+    /// Whether a shared store gave no answer.
+    of_store: bool,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Refusal {
-        Refusal { status, message: error_line(message.as_ref()) }
+        Refusal { status, message: error_line(message.as_ref()), of_store: false }
     }
 }
 
@@ -38,7 +43,7 @@ impl From<Mistake> for Refusal {
     fn from(mistake: Mistake) -> Refusal {
         let unavailable = mistake.is_unavailable();
         let status = if unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
-        Refusal::new(status, mistake.to_string())
+        Refusal { of_store: mistake.is_of_store(), ..Refusal::new(status, mistake.to_string()) }
     }
 }
 
@@ -48,7 +53,10 @@ impl IntoResponse for Refusal {
         struct Plain {
             error: String,
         }
-        let Refusal { status, message } = self;
+        let Refusal { status, message, of_store } = self;
+        if of_store {
+            return store_failed(&message, &Plain { error: message.clone() });
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             return unavailable(&message);
         }
@@ -102,10 +110,26 @@ pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[
 
 /// Nobody can decide just now.
 pub(super) fn unavailable(detail: &str) -> Response {
+    unavailable_with(detail, &Nothing {})
+}
+
+fn unavailable_with<T: Serialize>(detail: &str, more: &T) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let title = status.canonical_reason().unwrap_or_default();
-    let problem = Problem { r#type: NO_TYPE, title, status: status.as_u16(), detail, more: Nothing {} };
+    let problem = Problem { r#type: NO_TYPE, title, status: status.as_u16(), detail, more };
     with_type(json(status, &problem), PROBLEM)
+}
+
+/// A shared store gave no answer. It is nobody's limit, and so never a 429.
+fn store_failed<T: Serialize>(detail: &str, more: &T) -> Response {
+    let mut response = unavailable_with(detail, more);
+    response.headers_mut().insert(RETRY_AFTER, STORE_RETRY_S.into());
+    response
+}
+
+/// A denial that is to be enforced, because the store is away and the rule is to deny then.
+pub(super) fn denied_without_store<T: Serialize>(answer: &T) -> Response {
+    store_failed("the store is away, and the rule denies then", answer)
 }
 
 /// A value as JSON.

@@ -1,8 +1,8 @@
 //! What can be asked of the engine by POST, and how it is answered.
 
 use super::super::codec::{Answer, Asked, Besides, Call, Caller, Decided, Done, Fields, Next, RateLimit};
-use super::problem::{Refusal, denied, json};
-use crate::engine::{Engine, Mistake, Part, Recent, Rule, Verdict};
+use super::problem::{Refusal, denied, denied_without_store, json};
+use crate::engine::{Engine, Mistake, Part, Reason, Recent, Rule, Verdict};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -63,38 +63,43 @@ impl Verb {
     }
 
     /// Asks the engine what a body says.
-    pub(super) fn answer(self, engine: &Engine, body: &[u8], enforce: bool) -> Result<Response, Refusal> {
+    pub(super) async fn answer(
+        self,
+        engine: &Engine,
+        body: &[u8],
+        enforce: bool,
+    ) -> Result<Response, Refusal> {
         let asked = Asked::read(body, self.path(), self.takes())?;
         let now = engine.now();
         let done = |done| json(StatusCode::OK, &Done { done });
         match self {
-            Verb::Cancel => Ok(done(engine.cancel(asked.receipt()?, now)?)),
+            Verb::Cancel => Ok(done(engine.cancel(asked.receipt()?, now).await?)),
             Verb::Settle => {
                 let used =
                     asked.call.cost.ok_or_else(|| Mistake::new("say how much was really used: \"cost\""))?;
-                Ok(done(engine.settle(asked.receipt()?, engine.cost(used)?, now)?))
+                Ok(done(engine.settle(asked.receipt()?, engine.cost(used)?, now).await?))
             }
             Verb::Reset => {
-                engine.reset(asked.call.caller()?.target())?;
+                engine.reset(asked.call.caller()?.target()).await?;
                 Ok(done(true))
             }
             Verb::Next => {
-                let next = engine.next_window(asked.call.caller()?.target(), now)?;
+                let next = engine.next_window(asked.call.caller()?.target(), now).await?;
                 Ok(json(StatusCode::OK, &Next::from(next)))
             }
             Verb::Check => match &asked.checks {
-                Some(checks) => all_or_nothing(engine, checks, now, enforce),
-                None => check(engine, &asked.call, now, enforce),
+                Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
+                None => check(engine, &asked.call, now, enforce).await,
             },
             Verb::Peek | Verb::Take | Verb::Reserve | Verb::Refund => {
                 let called = Called::of(engine, &asked.call)?;
-                let (verdict, besides) = self.decide(engine, &asked, &called, now)?;
+                let (verdict, besides) = self.decide(engine, &asked, &called, now).await?;
                 Ok(decided(&verdict, besides, &[called.decided(&verdict)], enforce))
             }
         }
     }
 
-    fn decide(
+    async fn decide(
         self,
         engine: &Engine,
         asked: &Asked,
@@ -103,18 +108,18 @@ impl Verb {
     ) -> Result<(Verdict, Besides<'static>), Mistake> {
         let (target, cost) = (called.caller.target(), called.cost);
         Ok(match self {
-            Verb::Refund => (engine.refund(target, cost, now)?, Besides::Nothing {}),
+            Verb::Refund => (engine.refund(target, cost, now).await?, Besides::Nothing {}),
             Verb::Take => {
-                let (verdict, taken) = engine.take(target, cost, now)?;
+                let (verdict, taken) = engine.take(target, cost, now).await?;
                 (verdict, Besides::Taken { taken })
             }
             Verb::Reserve => {
                 let max_wait = span_of_millis(asked.max_wait_ms.unwrap_or(0));
-                let (verdict, receipt) = engine.reserve(target, cost, max_wait, now)?;
-                (verdict, Besides::Receipt { receipt: receipt.map(|receipt| receipt.to_string()) })
+                let (verdict, receipt) = engine.reserve(target, cost, max_wait, now).await?;
+                (verdict, Besides::Receipt { receipt })
             }
             // A peek; the other verbs have answers of their own kind and do not come here.
-            _ => (engine.peek(target, cost, now)?, Besides::Nothing {}),
+            _ => (engine.peek(target, cost, now).await?, Besides::Nothing {}),
         })
     }
 }
@@ -143,17 +148,22 @@ impl Called {
     }
 }
 
-fn check(engine: &Engine, call: &Call, now: Time, enforce: bool) -> Result<Response, Refusal> {
+async fn check(engine: &Engine, call: &Call, now: Time, enforce: bool) -> Result<Response, Refusal> {
     let caller = call.caller()?;
     let target = caller.target();
     let cost = engine.cost(call.cost.unwrap_or(1))?;
     let prepared = engine.prepare(&mut Recent::default(), target, cost)?;
-    let verdict = engine.decide(&prepared, now)?;
+    let verdict = engine.decide(&prepared, now).await?;
     let each = Decided { rule: prepared.rule(), key: target.key, verdict: &verdict };
     Ok(decided(&verdict, Besides::Nothing {}, &[each], enforce))
 }
 
-fn all_or_nothing(engine: &Engine, checks: &[Call], now: Time, enforce: bool) -> Result<Response, Refusal> {
+async fn all_or_nothing(
+    engine: &Engine,
+    checks: &[Call],
+    now: Time,
+    enforce: bool,
+) -> Result<Response, Refusal> {
     if checks.is_empty() {
         return Err(Mistake::new("\"checks\" is empty; ask at least one").into());
     }
@@ -161,7 +171,7 @@ fn all_or_nothing(engine: &Engine, checks: &[Call], now: Time, enforce: bool) ->
         checks.iter().map(|check| Called::of(engine, check)).collect::<Result<_, _>>()?;
     let parts: Vec<Part<'_>> =
         called.iter().map(|called| Part { target: called.caller.target(), cost: called.cost }).collect();
-    let (verdict, verdicts) = engine.check_all(&parts, now)?;
+    let (verdict, verdicts) = engine.check_all(&parts, now).await?;
     let besides = Besides::Checks { checks: verdicts.iter().map(Fields::from).collect() };
     let each: Vec<_> =
         called.iter().zip(&verdicts).map(|(called, verdict)| called.decided(verdict)).collect();
@@ -172,10 +182,12 @@ fn all_or_nothing(engine: &Engine, checks: &[Call], now: Time, enforce: bool) ->
 fn decided(verdict: &Verdict, besides: Besides<'_>, each: &[Decided<'_>], enforce: bool) -> Response {
     let fields = RateLimit::of(each);
     let answer = Answer { fields: verdict.into(), besides };
-    let mut response = if enforce && !verdict.allowed {
-        denied(&answer.fields, &answer, &fields.violated)
-    } else {
+    let mut response = if !enforce || verdict.allowed {
         json(StatusCode::OK, &answer)
+    } else if verdict.reason == Some(Reason::StoreFailed) {
+        denied_without_store(&answer)
+    } else {
+        denied(&answer.fields, &answer, &fields.violated)
     };
     fields.write(verdict, response.headers_mut());
     response

@@ -107,7 +107,7 @@ pub(super) fn info(command: Command<'_>, replies: &mut Replies, service: &Servic
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
-fn sections(service: &Service) -> [Section; 6] {
+fn sections(service: &Service) -> [Section; 7] {
     let rules = service.engine.rules();
     let tallies = rules.iter().map(|rule| rule.tally()).chain([service.engine.inline_tally()]);
     let all = tallies.fold(TallyView::default(), |sum, one| TallyView {
@@ -137,8 +137,22 @@ fn sections(service: &Service) -> [Section; 6] {
                 ("shadow_denied", all.shadow_denied.to_string()),
             ],
         ),
+        ("Store", store(service)),
         ("Replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]),
         ("Cluster", vec![("cluster_enabled", "0".into())]),
+    ]
+}
+
+/// Where keys live, and whether it answers.
+fn store(service: &Service) -> Vec<(&'static str, String)> {
+    let Some(view) = service.engine.store() else { return vec![("store", "memory".into())] };
+    let failures: u64 = view.failures.iter().map(|(_, count)| count).sum();
+    let instead: u64 = view.answers.iter().filter(|(source, _)| *source != "store").map(|(_, n)| n).sum();
+    vec![
+        ("store", "shared".into()),
+        ("store_up", u8::from(view.is_up).to_string()),
+        ("store_failures", failures.to_string()),
+        ("store_answered_instead", instead.to_string()),
     ]
 }
 

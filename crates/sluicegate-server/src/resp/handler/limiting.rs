@@ -26,10 +26,9 @@ pub(super) fn prepare_check<'a>(
     Ok(engine.prepare(recent, target, cost(command, engine)?)?)
 }
 
-pub(super) fn check(prepared: &Prepared<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
-    let Turn { now, engine, replies } = turn;
-    decision(&engine.decide(prepared, now)?, DECISION, replies);
-    Ok(())
+/// The answer to a check.
+pub(super) fn checked(verdict: &Verdict, replies: &mut Replies) {
+    decision(verdict, DECISION, replies);
 }
 
 pub(super) fn prepare_throttle<'a>(
@@ -47,33 +46,32 @@ pub(super) fn prepare_throttle<'a>(
     Ok(engine.prepare_throttle(recent, command.get(1).unwrap_or_default(), &throttle)?)
 }
 
-pub(super) fn throttle(prepared: &Prepared<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
-    let Turn { now, engine, replies } = turn;
-    let throttled = Throttled::from(&engine.decide(prepared, now)?);
+/// The answer to redis-cell's command.
+pub(super) fn throttled(verdict: &Verdict, replies: &mut Replies) {
+    let throttled = Throttled::from(verdict);
     replies.array(5);
     replies.integer(u8::from(throttled.limited));
     replies.integer(throttled.limit);
     replies.integer(throttled.remaining);
     replies.integer(throttled.retry_after_s);
     replies.integer(throttled.reset_after_s);
-    Ok(())
 }
 
-pub(super) fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let (target, cost) = (target(command)?, cost(command, engine)?);
-    decision(&engine.peek(target, cost, now)?, DECISION, replies);
+    decision(&engine.peek(target, cost, now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let (target, cost) = (target(command)?, cost(command, engine)?);
-    decision(&engine.refund(target, cost, now)?, DECISION, replies);
+    decision(&engine.refund(target, cost, now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     if command.len() % 3 != 1 {
         return Err(Refusal::arity("RL.CHECKALL"));
@@ -84,59 +82,63 @@ pub(super) fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refu
         let target = Target { rule: text(rule, "rule")?, key };
         parts.push(Part { target, cost: engine.cost(whole(cost, "cost")?)? });
     }
-    let (verdict, _) = engine.check_all(&parts, now)?;
+    let (verdict, _) = engine.check_all(&parts, now).await?;
     decision(&verdict, DECISION, replies);
     Ok(())
 }
 
-pub(super) fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
-    let (verdict, taken) = engine.take(target(command)?, up_to, now)?;
+    let (verdict, taken) = engine.take(target(command)?, up_to, now).await?;
     decision(&verdict, DECISION + 1, replies);
     replies.integer(taken);
     Ok(())
 }
 
-pub(super) fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
     let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
     let max_wait_ms = max_wait.map_or(Ok(0), |wait| whole(wait, "longest wait in milliseconds"))?;
     let max_wait = wire::span_of_millis(max_wait_ms);
-    let (verdict, receipt) = engine.reserve(target(command)?, engine.cost(cost)?, max_wait, now)?;
+    let (verdict, receipt) = engine.reserve(target(command)?, engine.cost(cost)?, max_wait, now).await?;
     decision(&verdict, DECISION + 1, replies);
     match receipt {
-        Some(receipt) => replies.bulk(receipt.to_string().as_bytes()),
+        Some(receipt) => replies.bulk(receipt.as_bytes()),
         None => replies.nil(),
     }
     Ok(())
 }
 
-pub(super) fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let done = engine.cancel(receipt(command)?, now)?;
+    let done = engine.cancel(receipt(command)?, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
-    let done = engine.settle(receipt(command)?, used, now)?;
+    let done = engine.settle(receipt(command)?, used, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) fn reset(command: Command<'_>, engine: &Engine, replies: &mut Replies) -> Result<(), Refusal> {
-    engine.reset(target(command)?)?;
+pub(super) async fn reset(
+    command: Command<'_>,
+    engine: &Engine,
+    replies: &mut Replies,
+) -> Result<(), Refusal> {
+    engine.reset(target(command)?).await?;
     replies.simple("OK");
     Ok(())
 }
 
-pub(super) fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let next = engine.next_window(target(command)?, now)?;
+    let next = engine.next_window(target(command)?, now).await?;
     replies.integer(wire::unix_millis_up(next));
     Ok(())
 }

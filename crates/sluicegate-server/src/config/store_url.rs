@@ -1,0 +1,78 @@
+//! The address of a shared store, which may hold a password: it is shown without.
+
+use sluicegate::grammar::{Mistake, quoted};
+use sluicegate_redis::without_password;
+use std::fmt;
+
+/// How the addresses of shared stores begin: `redis://`, `rediss://`, `redis+cluster://` and others. The store knows which.
+const BEGINNINGS: [&str; 3] = ["redis", "valkey", "unix"];
+
+/// An address such as `redis://user:password@host:6379/0`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// The address; `None` for `memory`. Whether it leads anywhere is seen when it is gone to.
+    pub(super) fn read(text: &str) -> Result<Option<StoreUrl>, Mistake> {
+        if text == "memory" {
+            return Ok(None);
+        }
+        let is_known = |scheme: &str| BEGINNINGS.iter().any(|beginning| scheme.starts_with(beginning));
+        if text.split_once("://").is_some_and(|(scheme, place)| is_known(scheme) && !place.is_empty()) {
+            return Ok(Some(StoreUrl(text.to_owned())));
+        }
+        // Whatever it is, what stands before an @ may be a password.
+        let problem = match text.rsplit_once('@') {
+            Some((_, after)) => format!("unknown store ...@{}", quoted(after)),
+            None => format!("unknown store {}", quoted(text)),
+        };
+        Err(Mistake::new(problem, "use memory, or an address such as redis://127.0.0.1:6379"))
+    }
+
+    /// All of it, the password included.
+    pub fn with_password(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// Without user, password and options.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_password(&self.0))
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("redis://10.0.0.1:6379/2", "redis://10.0.0.1:6379/2"),
+            ("rediss://me:s3:cr@et@cache.example:6380", "rediss://***@cache.example:6380"),
+            ("redis://:secret@[::1]:6379", "redis://***@[::1]:6379"),
+            ("redis://u:secret#secret?secret/secret@h", "redis://***@h"),
+            ("redis+cluster://u:secret@a:1,b:2", "redis+cluster://***@a:1,b:2"),
+            ("unix:///run/redis.sock?db=1&pass=secret", "unix:///run/redis.sock"),
+        ] {
+            let url = StoreUrl::read(url).unwrap().unwrap();
+            assert_eq!(url.to_string(), shown);
+            assert!(!format!("{url:?}").contains("secret"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_without_what_may_be_a_password() {
+        assert_eq!(StoreUrl::read("memory").unwrap(), None);
+        let wrong = |text| StoreUrl::read(text).unwrap_err().to_string();
+        assert!(wrong("http://u:secret@host").starts_with("unknown store ...@\"host\"; use memory, or"));
+        assert!(wrong("redis://").starts_with("unknown store \"redis://\""));
+    }
+}

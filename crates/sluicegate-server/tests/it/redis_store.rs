@@ -1,0 +1,66 @@
+//! A Redis of a test's own, and servers whose keys live in it.
+
+use crate::http_client::Serving;
+use crate::resp_client::Place;
+use sluicegate::{ManualClock, SystemClock, Time};
+use sluicegate_conformance::{Answer, Subject};
+use sluicegate_redis::RedisStore;
+use sluicegate_server::engine::{Keys, WhoseTime};
+use sluicegate_server::server::Config;
+use sluicegate_servers::{Options, Server};
+use std::time::Duration;
+
+/// Longer than any answer takes, also on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// A subject whose keys are in Redis, which reckons in 53 bits: it is not asked about later centuries.
+pub(crate) struct InRedis<S>(pub(crate) S);
+
+impl<S: Subject> Subject for InRedis<S> {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+        self.0.check(at, key, cost)
+    }
+
+    fn latest() -> Time {
+        Time::from_micros((1 << 53) - 2 * 3_153_600_000_000_000 - 10).unwrap()
+    }
+
+    fn tick(&self) -> u64 {
+        self.0.tick()
+    }
+}
+
+/// A real server.
+pub(crate) struct Redis(pub(crate) Server);
+
+impl Redis {
+    pub(crate) fn start() -> Redis {
+        Redis(Server::start(&Options::redis()))
+    }
+
+    /// Keys here, at times that a test sets.
+    async fn keys(&self, time: WhoseTime, deadline: Duration) -> Keys {
+        let store = RedisStore::builder(&self.0.url()).deadline(deadline);
+        Keys::Shared { store: store.connect().await.unwrap(), time, deadline }
+    }
+
+    /// A server for RESP, at times that the test sets.
+    pub(crate) fn place_at(&self, config: Config, clock: &ManualClock) -> Place {
+        Place::with_keys(config, clock.clone(), async || self.keys(WhoseTime::TheEngines, DEADLINE).await)
+    }
+
+    /// A server for RESP, at the time that it is, which does not wait for long.
+    pub(crate) fn place(&self, config: Config, deadline: Duration) -> Place {
+        Place::with_keys(config, SystemClock, async || self.keys(WhoseTime::TheStores, deadline).await)
+    }
+
+    /// A server for HTTP, at times that the test sets.
+    pub(crate) fn serving(&self, config: Config) -> Serving {
+        Serving::with_keys(config, async || self.keys(WhoseTime::TheEngines, DEADLINE).await)
+    }
+
+    /// One that does not wait for long.
+    pub(crate) fn impatient(&self, config: Config, deadline: Duration) -> Serving {
+        Serving::with_keys(config, async || self.keys(WhoseTime::TheEngines, deadline).await)
+    }
+}
