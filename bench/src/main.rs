@@ -14,6 +14,7 @@ mod replay;
 mod server;
 mod simulate;
 mod steady;
+mod store;
 mod walk;
 
 use std::process::ExitCode;
@@ -31,16 +32,22 @@ memory [KEYS]     bytes a key, with 10 million keys                             
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
-all               all but the server                                              20 minutes
+store ...         our scripts beside the usual ones; `store --help` tells more    6 minutes
+all               all but the server and the store                                20 minutes
 
-Without an argument: all but the flood and the server. Memory and flood read /proc/self/status, so they need Linux.
+Without an argument: all but the flood, the server and the store. Memory and flood read /proc/self/status, so they need Linux.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if let ["server", rest @ ..] = arguments.as_slice() {
-        return match server::run(rest) {
+    let own = match arguments.as_slice() {
+        ["server", rest @ ..] => Some(server::run(rest)),
+        ["store", rest @ ..] => Some(store::run(rest)),
+        _ => None,
+    };
+    if let Some(outcome) = own {
+        return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(problem) => {
                 eprintln!("{problem}");

@@ -1,34 +1,34 @@
 //! The server beside its rivals, over loopback. Everything here is bounded in count and time, and every process
 //! that it starts is stopped with it.
 
-mod client;
+pub mod client;
 mod contenders;
 mod cpu;
 mod floor;
 mod holds;
 mod latency;
-mod load;
-mod options;
-mod ours;
+pub mod load;
+pub mod options;
+pub mod ours;
 mod parity;
-mod process;
-mod redis;
+pub mod process;
+pub mod redis;
 mod replies;
-mod requests;
+pub mod requests;
 mod threads;
 
 use options::{HELP, Options};
 use std::path::{Path, PathBuf};
 
 /// What went wrong, as a sentence for a person.
-type Outcome<T> = Result<T, String>;
+pub type Outcome<T> = Result<T, String>;
 
 pub fn run(arguments: &[&str]) -> Outcome<()> {
     if arguments.iter().any(|argument| matches!(*argument, "--help" | "-h" | "help")) {
         print!("{HELP}");
         return Ok(());
     }
-    let mut options = Options::parse(arguments)?;
+    let mut options = Options::usual().parse(arguments, HELP)?;
     let what = std::mem::take(&mut options.what);
     let what: Vec<&str> = what.iter().map(String::as_str).collect();
     if let [] | ["cpu" | "threads" | "latency"] | ["holds", ..] = *what.as_slice() {

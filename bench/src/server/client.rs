@@ -28,7 +28,7 @@ impl Client {
         Ok(Client { stream, read: Vec::new() })
     }
 
-    pub fn call(&mut self, words: &[&str]) -> io::Result<Reply> {
+    pub fn call(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
         self.stream.write_all(&command(words))?;
         self.read.clear();
         let mut replies = Replies::default();
@@ -46,10 +46,12 @@ impl Client {
 }
 
 /// A command as an array of strings.
-pub fn command(words: &[&str]) -> Vec<u8> {
+pub fn command(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    for word in words.iter().map(AsRef::as_ref) {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
     }
     bytes
 }

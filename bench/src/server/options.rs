@@ -52,8 +52,9 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn parse(arguments: &[&str]) -> Outcome<Options> {
-        let mut options = Options {
+    /// What holds unless it is said otherwise.
+    pub fn usual() -> Options {
+        Options {
             what: Vec::new(),
             sluice: None,
             sluice_arguments: SLUICE_ARGUMENTS.to_owned(),
@@ -66,7 +67,12 @@ impl Options {
             clients: 100,
             server_core: 0,
             client_core: 1,
-        };
+        }
+    }
+
+    /// Reads the words of the command line. `help` is what to print when one is not understood.
+    pub fn parse(self, arguments: &[&str], help: &str) -> Outcome<Options> {
+        let mut options = self;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             if !argument.starts_with("--") {
@@ -77,7 +83,7 @@ impl Options {
                 options.without_ours = true;
                 continue;
             }
-            let value = rest.next().ok_or_else(|| format!("{argument} needs a value\n\n{HELP}"))?;
+            let value = rest.next().ok_or_else(|| format!("{argument} needs a value\n\n{help}"))?;
             match *argument {
                 "--sluice" => options.sluice = Some(PathBuf::from(value)),
                 "--sluice-args" => options.sluice_arguments = (*value).to_owned(),
@@ -96,7 +102,7 @@ impl Options {
                     options.server_core = number(argument, server)? as usize;
                     options.client_core = number(argument, client)? as usize;
                 }
-                _ => return Err(format!("what is {argument:?}?\n\n{HELP}")),
+                _ => return Err(format!("what is {argument:?}?\n\n{help}")),
             }
         }
         Ok(options)

@@ -4,12 +4,13 @@ use super::Outcome;
 use super::options::Options;
 use super::process::{Process, free_address};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The rule that is measured; as a limit of CL.THROTTLE it is [`THROTTLE`]. A unit comes back each 86.4 s, so a key
 /// that has used a hundred stays resident for hours, and 10,001 are never used up.
-const RULE: &str = "token-bucket 1000/day burst=10001";
+pub const RULE: &str = "token-bucket 1000/day burst=10001";
 pub const THROTTLE: [&str; 3] = ["10000", "1000", "86400"];
 
 /// The rule that is flooded: what was used does not come back while anybody watches.
@@ -36,12 +37,34 @@ pub fn start(
     max_keys: u64,
     core: Option<usize>,
 ) -> Outcome<Ours> {
+    start_with(options, program, threads, core, &format!("[memory]\nmax_keys = {max_keys}\n\n"))
+}
+
+/// The same with its keys in a store at an address. The deadline is far off, as a full pipeline waits for itself.
+pub fn start_on_store(
+    options: &Options,
+    program: &Path,
+    threads: usize,
+    core: Option<usize>,
+    store: SocketAddr,
+) -> Outcome<Ours> {
+    let settings = format!("[store]\nurl = \"redis://{store}\"\ndeadline = \"2s\"\n\n");
+    start_with(options, program, threads, core, &settings)
+}
+
+fn start_with(
+    options: &Options,
+    program: &Path,
+    threads: usize,
+    core: Option<usize>,
+    settings: &str,
+) -> Outcome<Ours> {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let name =
         format!("sluicegate-bench-{}-{}.toml", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
     let config = Config(std::env::temp_dir().join(name));
     let text = format!(
-        "[memory]\nmax_keys = {max_keys}\n\n\
+        "{settings}\
          [[rule]]\nname = \"bench\"\nlimit = \"{RULE}\"\n\n\
          [[rule]]\nname = \"flood\"\nlimit = \"token-bucket {FLOODED}/day\"\n"
     );

@@ -1,6 +1,9 @@
 //! Counts replies in a stream of bytes, and refuses what is not one. It keeps no bytes: between two reads it
 //! remembers only where it is, so that the generator stays light.
 
+/// Arrays within arrays that a script may answer with, and more than any does.
+const DEPTH_MAX: usize = 4;
+
 /// Where the stream is, and what has come so far.
 #[derive(Default)]
 pub struct Replies {
@@ -10,8 +13,9 @@ pub struct Replies {
     pub errors: u64,
     /// Of the arrays, those whose first number is 1: `limited` of CL.THROTTLE, `allowed` of RL.CHECK.
     pub ones: u64,
-    /// Items that the array under way still lacks.
-    items: u64,
+    /// Items that the arrays under way still lack, the outermost first.
+    open: Vec<u64>,
+    /// Whether the next item is the first of an outermost array.
     first: bool,
     /// Bytes of a string that are still to come, its line end included.
     string: usize,
@@ -58,15 +62,20 @@ impl Replies {
     /// A line has ended.
     fn line(&mut self) -> Result<(), String> {
         match self.sign {
-            b'*' if self.items > 0 => return Err("an array within an array".to_owned()),
-            b'*' if self.number > 0 && !self.negative => (self.items, self.first) = (self.number, true),
+            b'*' if self.open.len() == DEPTH_MAX => {
+                return Err(format!("arrays within arrays, more than {DEPTH_MAX} deep"));
+            }
+            b'*' if self.number > 0 && !self.negative => {
+                self.first = self.open.is_empty();
+                self.open.push(self.number);
+            }
             b'$' if !self.negative => self.string = self.number as usize + 2,
             b'-' => {
                 self.errors += 1;
                 self.item();
             }
             _ => {
-                if self.first && self.items > 0 && self.number == 1 && !self.negative {
+                if self.first && self.number == 1 && !self.negative {
                     self.ones += 1;
                 }
                 self.item();
@@ -75,26 +84,32 @@ impl Replies {
         Ok(())
     }
 
-    /// An item has ended, which is a reply unless it is in an array that lacks more.
+    /// An item has ended, and with it the arrays whose last one it was. It is a reply unless it is in an array that lacks more.
     fn item(&mut self) {
         self.first = false;
-        self.items = self.items.saturating_sub(1);
-        self.complete += u64::from(self.items == 0);
+        while let Some(lacking) = self.open.last_mut() {
+            *lacking -= 1;
+            if *lacking > 0 {
+                return;
+            }
+            self.open.pop();
+        }
+        self.complete += 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Replies;
+    use super::{DEPTH_MAX, Replies};
 
     #[test]
     fn replies_are_counted_however_the_bytes_are_cut() {
-        let bytes = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n+PONG\r\n$-1\r\n-ERR no: -5\r\n*7\r\n:1\r\n:1\r\n:1\r\n:-1\r\n:9\r\n:0\r\n$-1\r\n$2\r\n\r\n\r\n:1\r\n";
+        let bytes = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n+PONG\r\n$-1\r\n-ERR no: -5\r\n*7\r\n:1\r\n:1\r\n:1\r\n:-1\r\n:9\r\n:0\r\n$-1\r\n$2\r\n\r\n\r\n:1\r\n*3\r\n:1\r\n*2\r\n:1\r\n*1\r\n:1\r\n:1\r\n";
         for cut in 0..bytes.len() {
             let mut replies = Replies::default();
             replies.take(&bytes[..cut]).unwrap();
             replies.take(&bytes[cut..]).unwrap();
-            assert_eq!((replies.complete, replies.errors, replies.ones), (7, 1, 1), "cut at {cut}");
+            assert_eq!((replies.complete, replies.errors, replies.ones), (8, 1, 2), "cut at {cut}");
         }
     }
 
@@ -102,5 +117,6 @@ mod tests {
     fn what_is_no_reply_is_refused() {
         assert!(Replies::default().take(b"HTTP/1.1 200 OK\r\n").is_err());
         assert!(Replies::default().take(b":1x\r\n").is_err());
+        assert!(Replies::default().take(&b"*1\r\n".repeat(DEPTH_MAX + 1)).is_err());
     }
 }

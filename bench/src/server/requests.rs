@@ -14,26 +14,41 @@ pub trait Requests {
     fn next(&mut self, count: usize, into: &mut Vec<u8>);
 }
 
-/// A command in which only the key changes.
+/// Stands for an identifier of the call in the words of a [`Template`]: as long as a UUID, and other each time.
+pub const CALL_ID: &str = "????????-????-????-????-????????????";
+
+/// A command in which only the key changes, and the call's identifier if it has one.
 #[derive(Clone)]
 pub struct Template {
     bytes: Vec<u8>,
-    /// Where the key stands, if the command has one.
-    key: Option<usize>,
+    /// Where the key stands, which may be several times.
+    keys: Vec<usize>,
+    call_id: Option<usize>,
 }
 
 impl Template {
-    pub fn new(words: &[&str]) -> Template {
+    pub fn new(words: &[impl AsRef<[u8]>]) -> Template {
         let bytes = command(words);
-        let key = bytes.windows(KEY_LEN).position(|window| window == KEY.as_bytes());
-        Template { bytes, key }
+        let places = |what: &str| -> Vec<usize> {
+            let windows = bytes.windows(what.len()).enumerate();
+            windows.filter(|(_, window)| *window == what.as_bytes()).map(|(place, _)| place).collect()
+        };
+        Template { keys: places(KEY), call_id: places(CALL_ID).first().copied(), bytes }
     }
 
-    fn write(&self, number: u64, into: &mut Vec<u8>) {
+    /// Appends the command for the key of a number. `call` is another number each time.
+    fn write(&self, number: u64, call: u64, into: &mut Vec<u8>) {
         let began = into.len();
         into.extend_from_slice(&self.bytes);
-        if let Some(key) = self.key {
-            into[began + key..][..KEY_LEN].copy_from_slice(&key_of(number));
+        if !self.keys.is_empty() {
+            let key = key_of(number);
+            for place in &self.keys {
+                into[began + place..][..KEY_LEN].copy_from_slice(&key);
+            }
+        }
+        if let Some(place) = self.call_id {
+            // The rest of the identifier stays as it is: it is as long, and two of these are never the same.
+            into[began + place..][..KEY_LEN].copy_from_slice(&key_of(call));
         }
     }
 }
@@ -68,8 +83,24 @@ pub struct Fresh {
 impl Requests for Fresh {
     fn next(&mut self, count: usize, into: &mut Vec<u8>) {
         for _ in 0..count {
-            self.template.write(self.from, into);
+            self.template.write(self.from, self.from, into);
             self.from += 1;
+        }
+    }
+}
+
+/// A number of keys in turn, again and again, so that each has been asked equally often.
+pub struct Turns {
+    pub template: Template,
+    pub keys: u64,
+    pub at: u64,
+}
+
+impl Requests for Turns {
+    fn next(&mut self, count: usize, into: &mut Vec<u8>) {
+        for _ in 0..count {
+            self.template.write(self.at % self.keys, self.at, into);
+            self.at += 1;
         }
     }
 }
@@ -88,7 +119,7 @@ impl Prepared {
         let mut bytes = Vec::with_capacity(template.bytes.len() * keys as usize);
         for draw in 0..keys {
             // Far from the numbers of the keys themselves, so that the draws have nothing to do with them.
-            template.write(mixed(draw ^ 0x5bd1_e995_0000_0000) % keys, &mut bytes);
+            template.write(mixed(draw ^ 0x5bd1_e995_0000_0000) % keys, draw, &mut bytes);
         }
         Prepared { bytes, each: template.bytes.len(), at: 0 }
     }
