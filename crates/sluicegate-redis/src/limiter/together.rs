@@ -32,7 +32,7 @@ impl<'a> Call<'a> {
         Call { limiter, key, cost, at: None }
     }
 
-    /// The same call at a time of the caller's, for tests and replays with [`check_each`].
+    /// The same call at a time of the caller's, for tests and replays with [`check_each`](crate::check_each).
     pub fn at(self, now: Time) -> Call<'a> {
         Call { at: Some(now), ..self }
     }
