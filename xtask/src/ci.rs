@@ -78,7 +78,7 @@ fn cargo(arguments: &[&str], valkey: Option<&Path>) -> Result<Tests, String> {
     let failed = |problem| format!("{problem}; run it alone with: cargo {}", arguments.join(" "));
     let mut command = command(arguments);
     if let Some(valkey) = valkey {
-        command.env("SLUICE_VALKEY_SERVER", valkey);
+        command.env("VALKEY_SERVER", valkey);
     }
     run_counting(command).map_err(failed)
 }

