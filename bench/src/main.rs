@@ -15,6 +15,7 @@ mod server;
 mod simulate;
 mod steady;
 mod store;
+mod waiting;
 mod walk;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ simulate [ROUNDS] sluice simulate: traffic made up, read from logs, decided     
 keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys   4 minutes
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
+waiting [ROUNDS]  a turn that comes at once, and one that is waited for            1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
 store ...         our scripts beside the usual ones; `store --help` tells more    6 minutes
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         "keyed" => keyed::run(rounds(keyed::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
+        "waiting" => waiting::run(rounds(waiting::ROUNDS)),
         "flood" => flood::run(number.unwrap_or(flood::KEYS)),
         "" | "all" if number.is_none() => {
             core_decision::run(core_decision::ROUNDS);
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
             simulate::run(simulate::ROUNDS);
             println!();
             keyed::run(keyed::ROUNDS);
+            println!();
+            waiting::run(waiting::ROUNDS);
             println!();
             memory::run(memory::KEYS);
             println!();
