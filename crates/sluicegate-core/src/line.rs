@@ -45,6 +45,16 @@ const STEPS_MAX: usize = 16;
 
 /// The first moment, not before `from`, at which a call would be allowed without delay if nobody else came. `None` if there is none.
 pub fn turn_at<A: Algorithm>(limits: &[A], states: &[A::State], from: Time, cost: u32) -> Option<Time> {
+    if let ([limit], [state]) = (limits, states)
+        && limit.waiting() != Waiting::Queue
+    {
+        // One limit that does not pace says it exactly.
+        return match limit.peek(state, from, cost).retry_after() {
+            None => Some(from),
+            Some(RetryAfter::After(wait)) => Some(from.after(wait)).filter(|turn| *turn < Time::MAX),
+            Some(RetryAfter::Never) => None,
+        };
+    }
     let mut at = from;
     for _ in 0..STEPS_MAX {
         let answer = peek_list(limits, states, at, cost);
@@ -223,6 +233,11 @@ impl<A: Algorithm, W> Line<A, W> {
     pub fn head(&self) -> Option<(&W, &Ask)> {
         let place = self.waiting.iter().find_map(|line| line.front())?;
         Some((place.who.as_ref()?, &place.ask))
+    }
+
+    /// What the one behind the head wants.
+    pub fn second(&self) -> Option<&Ask> {
+        self.waiting.iter().flatten().filter(|place| place.who.is_some()).nth(1).map(|place| &place.ask)
     }
 
     /// Takes the head out: its turn has come, and it has been charged as it was planned. (If it was charged otherwise, say so

@@ -90,16 +90,19 @@ impl Gate {
     }
 
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
+    #[inline]
     pub fn acquire(&self, cost: u32) -> Acquire<'_> {
         Acquire::endless(&self.limiter, self.key, cost)
     }
 
     /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
+    #[inline]
     pub fn acquire_within(&self, cost: u32, max_wait: Duration) -> Acquire<'_> {
         Acquire::within(&self.limiter, self.key, cost, max_wait)
     }
 
     /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
+    #[inline]
     pub fn acquire_until(&self, cost: u32, deadline: Time) -> Acquire<'_> {
         Acquire::until(&self.limiter, self.key, cost, deadline)
     }

@@ -27,7 +27,12 @@ pub(crate) enum NotTaken {
 #[derive(Debug)]
 pub(crate) enum Called {
     /// It is charged. With the charges it can be given back.
-    Charged(Decision, Charges),
+    Charged {
+        decision: Decision,
+        charges: Charges,
+        /// The turn of the next, if there is one and it has one.
+        next: Option<Time>,
+    },
     /// It has not come: the key was charged meanwhile.
     NotYet,
     /// The store has no room for the key, which it has forgotten meanwhile: the denial.
@@ -94,8 +99,8 @@ pub(crate) trait Turns: Send + Sync {
     /// How a call would be answered now.
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
 
-    /// Charges a turn that has come.
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32) -> Called;
+    /// Charges a turn that has come, and says when that of the next one comes, who asks for `then`.
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called;
 
     /// The caller is gone: what it held is given back, and what `others` hold sinks by as much.
     fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
@@ -131,16 +136,17 @@ impl<S: Shape> Turns for Store<S> {
         self.look(key, now, |limits, states| peek_list(limits, states, now, cost))
     }
 
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32) -> Called {
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called {
         let mut place = self.lock(self.place_of(key));
         let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
             let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);
             receipts.charged(as_of);
-            Called::Charged(peek_list(limits, states, turn, 0), charges)
+            let next = then.and_then(|cost| turn_at(limits, states, turn, cost));
+            Called::Charged { decision: peek_list(limits, states, turn, 0), charges, next }
         });
         let called = called.unwrap_or_else(|full| Called::NoRoom(place.denial(full, key)));
-        if let Called::Charged(decision, _) = &called {
+        if let Called::Charged { decision, .. } = &called {
             place.guarded.counts.decided(decision);
         }
         called

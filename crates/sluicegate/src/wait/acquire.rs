@@ -22,7 +22,9 @@ use std::time::Duration;
 #[must_use = "it waits only when it is awaited, or by `.blocking()`"]
 pub struct Acquire<'a> {
     limiter: &'a Limiter,
-    waiter: Waiter,
+    key: Fingerprint,
+    cost: u32,
+    priority: Priority,
     patience: Patience,
     state: State,
 }
@@ -56,16 +58,19 @@ impl Limiter {
     ///
     /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, a plain check on
     /// it is denied: nobody is overtaken.
+    #[inline]
     pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, Patience::Endless)
     }
 
     /// The same, if the turn comes within `max_wait` of joining the line. If it cannot, that is told at once.
+    #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, Patience::For(max_wait.into()))
     }
 
     /// The same, if the turn comes by a time on the limiter's clock.
+    #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, Patience::Until(deadline))
     }
@@ -73,29 +78,31 @@ impl Limiter {
 
 /// For gates, which know their key.
 impl<'a> Acquire<'a> {
+    #[inline]
     pub(crate) fn endless(limiter: &'a Limiter, key: Fingerprint, cost: u32) -> Acquire<'a> {
         Acquire::new(limiter, key, cost, Patience::Endless)
     }
 
+    #[inline]
     pub(crate) fn within(limiter: &'a Limiter, key: Fingerprint, cost: u32, wait: Duration) -> Acquire<'a> {
         Acquire::new(limiter, key, cost, Patience::For(wait.into()))
     }
 
+    #[inline]
     pub(crate) fn until(limiter: &'a Limiter, key: Fingerprint, cost: u32, deadline: Time) -> Acquire<'a> {
         Acquire::new(limiter, key, cost, Patience::Until(deadline))
     }
 }
 
 impl<'a> Acquire<'a> {
+    #[inline]
     fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
-        let (scope, priority) = (limiter.scope_name(), Priority::Normal);
-        let waiter = Waiter { key, scope, cost, until: None, priority };
-        Acquire { limiter, waiter, patience, state: State::New }
+        Acquire { limiter, key, cost, priority: Priority::Normal, patience, state: State::New }
     }
 
     /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
     pub fn priority(mut self, priority: Priority) -> Acquire<'a> {
-        self.waiter.priority = priority;
+        self.priority = priority;
         self
     }
 
@@ -118,7 +125,7 @@ impl<'a> Acquire<'a> {
     /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened.
     #[inline]
     fn at_once(&mut self, now: Time) -> Option<Turn> {
-        let Waiter { key, cost, .. } = self.waiter;
+        let Acquire { key, cost, .. } = *self;
         if cost > 0 && self.limiter.lines().may_wait(key) {
             return None;
         }
@@ -130,13 +137,15 @@ impl<'a> Acquire<'a> {
         Some(self.done(turn))
     }
 
+    #[cold]
     fn join(&mut self, now: Time, waker: &Waker) -> Poll<Turn> {
         let until = match self.patience {
             Patience::Endless => None,
             Patience::For(wait) => Some(now.after(wait)),
             Patience::Until(deadline) => Some(deadline),
         };
-        let waiter = Waiter { until, ..self.waiter };
+        let Acquire { key, cost, priority, .. } = *self;
+        let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
         match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker) {
             Joined::Taken(decision) => Poll::Ready(self.done(Turn::taken(decision))),
             Joined::Refused(refusal, decision) => {
@@ -149,19 +158,24 @@ impl<'a> Acquire<'a> {
         }
     }
 
+    #[inline(never)]
     fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Turn> {
-        let now = self.limiter.now();
-        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, now, waker) else {
+        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
             return Poll::Pending;
         };
-        let waited = now.since(since);
         let turn = match outcome {
-            Outcome::Called(decision) => Turn::after(decision, waited),
-            Outcome::Refused(refusal, decision) => Turn::refused(refusal, decision, waited),
+            Outcome::Called(decision, at) => Turn::after(decision, at.since(since)),
+            Outcome::Refused(refusal, decision, at) => Turn::refused(refusal, decision, at.since(since)),
         };
         Poll::Ready(self.done(turn))
     }
 
+    #[cold]
+    fn leave(&self, seat: SeatId) {
+        self.limiter.lines().leave(self.limiter.host(), seat);
+    }
+
+    #[inline]
     fn done(&mut self, turn: Turn) -> Turn {
         self.state = State::Done;
         self.limiter.observe(&turn.decision());
@@ -174,6 +188,7 @@ impl Future for Acquire<'_> {
 
     /// # Panics
     /// When it is polled again after it was ready.
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
         match self.state {
             State::New => {
@@ -190,16 +205,17 @@ impl Future for Acquire<'_> {
 }
 
 impl Drop for Acquire<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let State::Seated { seat, .. } = self.state {
-            self.limiter.lines().leave(self.limiter.host(), seat);
+            self.leave(seat);
         }
     }
 }
 
 impl fmt::Debug for Acquire<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Waiter { cost, priority, .. } = &self.waiter;
+        let Acquire { cost, priority, .. } = self;
         let is_in_line = matches!(self.state, State::Seated { .. });
         f.debug_struct("Acquire")
             .field("cost", cost)

@@ -47,10 +47,18 @@ pub(super) struct KeyLine {
     scope: Option<Fingerprint>,
     /// The head's turn, which is then in `due`. Not known while too many were called and have not looked.
     turn: Option<Time>,
-    /// Those who were called and have not seen it yet.
-    called: Vec<SeatId>,
+    /// Those who were called and have not looked yet.
+    called: Unseen,
     /// A cost that is known not to be above the limits.
     fits: u32,
+}
+
+/// Those of a line who were called and have not looked yet: until then their turns can be given back.
+#[derive(Default)]
+struct Unseen {
+    seats: Vec<(SeatId, Decision, Time)>,
+    /// What each has charged.
+    charges: Vec<Charges>,
 }
 
 /// The book, open.
@@ -58,7 +66,7 @@ pub(super) struct Desk<'a> {
     book: MutexGuard<'a, Book>,
     lines: &'a Arc<Lines>,
     host: &'a dyn Host,
-    now: Time,
+    now: OnceCell<Time>,
     wake: Vec<Waker>,
     /// Wakers are theirs who made them, and so is what dropping one does.
     drop: Option<Waker>,
@@ -77,9 +85,14 @@ impl<'a> Desk<'a> {
         book: MutexGuard<'a, Book>,
         lines: &'a Arc<Lines>,
         host: &'a dyn Host,
-        now: Time,
+        now: Option<Time>,
     ) -> Desk<'a> {
+        let now = now.map_or_else(OnceCell::new, OnceCell::from);
         Desk { book, lines, host, now, wake: Vec::new(), drop: None }
+    }
+
+    fn now(&self) -> Time {
+        *self.now.get_or_init(|| self.host.clock().now())
     }
 
     /// Closes the book, then wakes whom it called and has the clock ring for the next.
@@ -99,13 +112,13 @@ impl<'a> Desk<'a> {
         let Waiter { key, scope, cost, until, priority } = *waiter;
         let store = self.host.store();
         if self.line(key).is_none_or(|line| line.line.is_empty()) {
-            match store.try_turn(key, cost, self.now) {
+            match store.try_turn(key, cost, self.now()) {
                 Ok(decision) => return Joined::Taken(decision),
                 Err(NotTaken::NoRoom(denial)) => return Joined::Refused(Refusal::NoRoom, denial),
                 Err(NotTaken::Wait) => {}
             }
         }
-        let (now, key_now) = (self.now, self.key_now(key));
+        let (now, key_now) = (self.now(), self.key_now(key));
         let Book { lines, seats, .. } = &mut *self.book;
         let line = lines.entry(id(key)).or_insert_with(|| KeyLine::new(key, scope));
         if line.key != key {
@@ -143,11 +156,15 @@ impl<'a> Desk<'a> {
             return None;
         }
         match self.book.seats.give_up(seat) {
-            Seat::Called { key, place, decision, .. } => {
-                self.one_less_called(key, place);
-                Some(Outcome::Called(decision))
+            Seat::Called { key, place } => {
+                let ((_, decision, at), _) = self.one_less_called(key, place)?;
+                self.after_one_less(key);
+                Some(Outcome::Called(decision, at))
             }
-            Seat::Refused(refusal, denial) => Some(Outcome::Refused(refusal, denial)),
+            Seat::Refused(told) => {
+                let (refusal, denial, at) = *told;
+                Some(Outcome::Refused(refusal, denial, at))
+            }
             Seat::Free | Seat::Waiting { .. } => None,
         }
     }
@@ -155,15 +172,17 @@ impl<'a> Desk<'a> {
     pub(super) fn leave(&mut self, seat: SeatId) {
         match self.book.seats.give_up(seat) {
             Seat::Free | Seat::Refused { .. } => {}
-            Seat::Called { key, place, charges, .. } => {
-                let (store, now) = (self.host.store(), self.now);
-                let Book { lines, seats, .. } = &mut *self.book;
-                let Some(line) = lines.get_mut(&id(key)) else { return };
-                // What those who were called after it have charged lies on top of it, and those behind may have their turns sooner.
-                seats.on_charges(&line.called, |others| store.gone(key, now, &charges, others));
-                line.plan_anew();
+            Seat::Called { key, place } => {
+                let now = self.now();
+                let Some((_, charges)) = self.one_less_called(key, place) else { return };
+                if let Some(line) = self.book.lines.get_mut(&id(key)) {
+                    // What those who were called after it have charged lies on top of it, and those behind may have their turns
+                    // sooner.
+                    self.host.store().gone(key, now, &charges, &mut line.called.charges);
+                    line.plan_anew();
+                }
                 self.forget_turn(key);
-                self.one_less_called(key, place);
+                self.after_one_less(key);
             }
             Seat::Waiting { key, ticket, waker } => {
                 self.drop = Some(waker);
@@ -173,7 +192,7 @@ impl<'a> Desk<'a> {
                 self.lines.fewer(key, usize::from(left));
                 if was_head {
                     self.forget_turn(key);
-                    self.go_on(key, self.now);
+                    self.go_on(key, self.now());
                 }
                 self.forget_if_unused(key);
             }
@@ -181,7 +200,7 @@ impl<'a> Desk<'a> {
     }
 
     pub(super) fn denial(&mut self, key: Fingerprint, cost: u32) -> Option<Decision> {
-        let (now, key_now) = (self.now, self.key_now(key));
+        let (now, key_now) = (self.now(), self.key_now(key));
         let line = self.book.lines.get_mut(&id(key)).filter(|line| !line.line.is_empty())?;
         line.line.denial(now, cost, &key_now)
     }
@@ -192,19 +211,21 @@ impl<'a> Desk<'a> {
         let keys: Vec<Fingerprint> = lines
             .map(|line| {
                 line.plan_anew();
+                // Somebody else has changed what the key has used, so that those who were called no longer know what of it is
+                // theirs: they keep it whatever happens.
+                line.called.charges.fill(Charges::None);
                 line.key = tag.map_or(line.key, |tag| line.key.with_tag(tag));
                 line.key
             })
             .collect();
         for key in keys {
             self.forget_turn(key);
-            self.forget_charges(key);
             if tag.is_some() {
                 // From now on it leaks at the new rate.
-                self.host.store().meet(key, self.now);
+                self.host.store().meet(key, self.now());
             }
             self.refuse_the_late(&self.key_now(key));
-            self.go_on(key, self.now);
+            self.go_on(key, self.now());
             self.forget_if_unused(key);
         }
     }
@@ -212,17 +233,17 @@ impl<'a> Desk<'a> {
     /// Calls everybody whose turn has come.
     pub(super) fn ring(&mut self) {
         self.book.rings_at = None;
-        while let Some(first) = self.book.due.first().copied().filter(|(turn, _)| *turn <= self.now) {
+        while let Some(first) = self.book.due.first().copied().filter(|(turn, _)| *turn <= self.now()) {
             self.book.due.remove(&first);
             let (_, key) = first;
-            self.go_on(key, self.now);
+            self.go_on(key, self.now());
             self.forget_if_unused(key);
         }
     }
 
     /// Calls those of a line whose turn has come. If the head's turn is not known, it is not before `from`.
     fn go_on(&mut self, key: Fingerprint, mut from: Time) {
-        let (store, now) = (self.host.store(), self.now);
+        let (store, now) = (self.host.store(), self.now());
         // How often somebody who does not wait was faster. That ends, but not while the lock is held.
         let mut in_vain = 0;
         while let Some(line) = self.book.lines.get_mut(&id(key))
@@ -240,21 +261,23 @@ impl<'a> Desk<'a> {
                 self.book.due.insert((turn, id(key)));
                 return;
             }
-            if line.called.len() >= UNSEEN_MAX {
+            if line.called.seats.len() >= UNSEEN_MAX {
                 // It goes on when one of those has looked.
                 return;
             }
             let at = turn.max(now.before(MADE_UP_MAX));
-            match store.call(key, at, cost) {
-                Called::Charged(decision, charges) => {
+            match store.call(key, at, cost, line.line.second().map(|ask| ask.cost)) {
+                Called::Charged { decision, charges, next } => {
                     line.line.call();
                     if at > turn {
                         line.plan_anew();
                     }
-                    let place = line.called.len();
-                    line.called.push(seat);
+                    line.turn = next;
+                    let place = line.called.seats.len();
+                    line.called.seats.push((seat, decision, now));
+                    line.called.charges.push(charges);
                     self.lines.one_called();
-                    self.tell(seat, Seat::Called { key, place, decision, charges });
+                    self.tell(seat, Seat::Called { key, place });
                     from = at;
                 }
                 Called::NoRoom(denial) => {
@@ -274,7 +297,7 @@ impl<'a> Desk<'a> {
 
     /// Refuses those who cannot have their turn in time any more.
     fn refuse_the_late(&mut self, key_now: &KeyNow<'_>) {
-        let (store, key, now) = (self.host.store(), key_now.key, self.now);
+        let (store, key, now) = (self.host.store(), key_now.key, self.now());
         let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
         let late = line.line.too_late(now, key_now);
         self.lines.fewer(key, late.len());
@@ -288,7 +311,8 @@ impl<'a> Desk<'a> {
     }
 
     fn refuse(&mut self, seat: SeatId, refusal: Refusal, decision: Decision) {
-        self.tell(seat, Seat::Refused(refusal, decision));
+        let now = self.now();
+        self.tell(seat, Seat::Refused(Box::new((refusal, decision, now))));
     }
 
     /// Tells somebody who waits what has come of it.
@@ -298,30 +322,30 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// One that was called has seen it, or is gone.
-    fn one_less_called(&mut self, key: Fingerprint, place: usize) {
+    /// One that was called has looked, or is gone: what it was told, and what it has charged.
+    fn one_less_called(
+        &mut self,
+        key: Fingerprint,
+        place: usize,
+    ) -> Option<((SeatId, Decision, Time), Charges)> {
         let Book { lines, seats, .. } = &mut *self.book;
-        let Some(line) = lines.get_mut(&id(key)) else { return };
-        line.called.swap_remove(place);
+        let Unseen { seats: called, charges } = &mut lines.get_mut(&id(key))?.called;
+        let told = (called.swap_remove(place), charges.swap_remove(place));
         // The last one has taken its place.
-        if let Some(moved) = line.called.get(place)
-            && let Some(Seat::Called { place: its, .. }) = seats.get(*moved)
-        {
-            *its = place;
+        if let Some((moved, ..)) = called.get(place) {
+            seats.put(*moved, Seat::Called { key, place });
         }
         self.lines.one_less_called(key);
-        if self.line(key).is_some_and(|line| line.turn.is_none()) {
-            self.go_on(key, self.now);
-        }
-        self.forget_if_unused(key);
+        Some(told)
     }
 
-    /// Those who were called keep their charges whatever happens: somebody else has changed what the key has used, so that they
-    /// no longer know what of it is theirs.
-    fn forget_charges(&mut self, key: Fingerprint) {
-        let Book { lines, seats, .. } = &mut *self.book;
-        let called = lines.get(&id(key)).map_or(&[][..], |line| &line.called);
-        seats.on_charges(called, |charges| charges.fill(Charges::None));
+    /// There is room for another to be called, or there is nobody left.
+    fn after_one_less(&mut self, key: Fingerprint) {
+        let Some(line) = self.line(key).filter(|line| line.turn.is_none()) else { return };
+        if !line.line.is_empty() {
+            self.go_on(key, self.now());
+        }
+        self.forget_if_unused(key);
     }
 
     fn forget_turn(&mut self, key: Fingerprint) {
@@ -332,7 +356,7 @@ impl<'a> Desk<'a> {
     }
 
     fn forget_if_unused(&mut self, key: Fingerprint) {
-        if self.line(key).is_some_and(|line| line.line.is_empty() && line.called.is_empty()) {
+        if self.line(key).is_some_and(|line| line.line.is_empty() && line.called.seats.is_empty()) {
             self.forget_turn(key);
             self.book.lines.remove(&id(key));
         }
@@ -343,7 +367,7 @@ impl<'a> Desk<'a> {
     }
 
     fn key_now(&self, key: Fingerprint) -> KeyNow<'a> {
-        KeyNow { store: self.host.store(), key, now: self.now, limits: OnceCell::new() }
+        KeyNow { store: self.host.store(), key, now: self.now(), limits: OnceCell::new() }
     }
 }
 
@@ -357,7 +381,7 @@ impl Book {
 
 impl KeyLine {
     fn new(key: Fingerprint, scope: Option<Fingerprint>) -> KeyLine {
-        KeyLine { line: Line::default(), key, scope, turn: None, called: Vec::new(), fits: 0 }
+        KeyLine { line: Line::default(), key, scope, turn: None, called: Unseen::default(), fits: 0 }
     }
 
     /// What was planned no longer holds.

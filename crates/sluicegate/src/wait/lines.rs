@@ -97,21 +97,15 @@ impl Lines {
         now: Time,
         waker: &Waker,
     ) -> Joined {
-        let mut desk = self.open(host, now);
+        let mut desk = self.open(host, Some(now));
         let joined = desk.join(waiter, waker);
         desk.close();
         joined
     }
 
     /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
-    pub(crate) fn look(
-        self: &Arc<Lines>,
-        host: &dyn Host,
-        seat: SeatId,
-        now: Time,
-        waker: &Waker,
-    ) -> Option<Outcome> {
-        let mut desk = self.open(host, now);
+    pub(crate) fn look(self: &Arc<Lines>, host: &dyn Host, seat: SeatId, waker: &Waker) -> Option<Outcome> {
+        let mut desk = self.open(host, None);
         let outcome = desk.look(seat, waker);
         desk.close();
         outcome
@@ -119,7 +113,7 @@ impl Lines {
 
     /// A caller has lost interest: what it held is given back, and those behind move up.
     pub(crate) fn leave(self: &Arc<Lines>, host: &dyn Host, seat: SeatId) {
-        let mut desk = self.open(host, host.clock().now());
+        let mut desk = self.open(host, None);
         desk.leave(seat);
         desk.close();
     }
@@ -133,13 +127,13 @@ impl Lines {
         cost: u32,
         now: Time,
     ) -> Option<Decision> {
-        self.open(host, now).denial(key, cost)
+        self.open(host, Some(now)).denial(key, cost)
     }
 
     /// What a key has used was changed by somebody who does not wait: a refund, a receipt, a key that was forgotten.
     pub(crate) fn disturbed(self: &Arc<Lines>, host: &dyn Host, key: Fingerprint) {
         if self.may_wait(key) {
-            let mut desk = self.open(host, host.clock().now());
+            let mut desk = self.open(host, None);
             desk.plan_anew(|line| line.is_of(key), None);
             desk.close();
         }
@@ -148,7 +142,7 @@ impl Lines {
     /// The limits of a scope's keys have changed: they are judged by those of this tag now.
     pub(crate) fn limits_changed(self: &Arc<Lines>, host: &dyn Host, scope: Option<Fingerprint>, tag: u16) {
         if self.waiting() > 0 {
-            let mut desk = self.open(host, host.clock().now());
+            let mut desk = self.open(host, None);
             desk.plan_anew(|line| line.is_in(scope), Some(tag));
             desk.close();
         }
@@ -156,24 +150,24 @@ impl Lines {
 
     /// One more waits.
     pub(super) fn one_more(&self, key: Fingerprint) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.groups[group(key)].fetch_add(1, Ordering::Relaxed);
+        count(&self.waiting, |waiting| waiting + 1);
+        count(&self.groups[group(key)], |waiting| waiting + 1);
     }
 
     /// One that waited was called. It still counts as one of its group: until it has looked, others have to know.
     pub(super) fn one_called(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        count(&self.waiting, |waiting| waiting - 1);
     }
 
     /// One that was called has looked, or is gone.
     pub(super) fn one_less_called(&self, key: Fingerprint) {
-        self.groups[group(key)].fetch_sub(1, Ordering::Relaxed);
+        count(&self.groups[group(key)], |waiting| waiting - 1);
     }
 
     /// So many wait no longer.
     pub(super) fn fewer(&self, key: Fingerprint, by: usize) {
-        self.waiting.fetch_sub(by, Ordering::Relaxed);
-        self.groups[group(key)].fetch_sub(by, Ordering::Relaxed);
+        count(&self.waiting, |waiting| waiting - by);
+        count(&self.groups[group(key)], |waiting| waiting - by);
     }
 
     /// An alarm that rings here.
@@ -182,13 +176,19 @@ impl Lines {
         Alarm::new(lines)
     }
 
-    fn open<'a>(self: &'a Arc<Lines>, host: &'a dyn Host, now: Time) -> Desk<'a> {
+    /// Opens the book. The time is asked for when it is needed, unless it is known.
+    fn open<'a>(self: &'a Arc<Lines>, host: &'a dyn Host, now: Option<Time>) -> Desk<'a> {
         Desk::new(self.lock(), self, host, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Counts are only changed under the lock, so that a plain store does.
+fn count(of: &AtomicUsize, change: impl Fn(usize) -> usize) {
+    of.store(change(of.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
 
 #[inline]
@@ -201,7 +201,7 @@ impl Rings for Lines {
     /// Calls everybody whose turn has come.
     fn ring(self: Arc<Self>) {
         if let Some(host) = self.host.upgrade() {
-            let mut desk = self.open(&*host, host.clock().now());
+            let mut desk = self.open(&*host, None);
             desk.ring();
             desk.close();
         }

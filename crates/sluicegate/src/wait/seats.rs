@@ -4,9 +4,8 @@
 
 use super::Refusal;
 use crate::key::Fingerprint;
-use sluicegate_core::Decision;
 use sluicegate_core::line::Ticket;
-use sluicegate_core::pile::Charges;
+use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::task::Waker;
 
@@ -24,22 +23,20 @@ pub(crate) enum Seat {
         ticket: Ticket,
         waker: Waker,
     },
-    /// The turn has come, and is charged. Until the caller has seen it, it can be given back.
+    /// The turn has come, and is charged.
     Called {
         key: Fingerprint,
         /// Where it is among those of its line who were called.
         place: usize,
-        decision: Decision,
-        charges: Charges,
     },
-    Refused(Refusal, Decision),
+    Refused(Box<(Refusal, Decision, Time)>),
 }
 
-/// What a caller is told.
+/// What a caller is told, and since when that is so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    Called(Decision),
-    Refused(Refusal, Decision),
+    Called(Decision, Time),
+    Refused(Refusal, Decision, Time),
 }
 
 /// After a rush so many empty seats are kept.
@@ -103,21 +100,6 @@ impl Seats {
             _ => None,
         };
         self.seats.iter().filter_map(waiting).collect()
-    }
-
-    /// Does something with what these have charged. Who was not called has charged nothing.
-    pub(crate) fn on_charges(&mut self, called: &[SeatId], act: impl FnOnce(&mut [Charges])) {
-        let take = |seat: &SeatId| match self.seats.get_mut(index(*seat)) {
-            Some(Seat::Called { charges, .. }) => mem::take(charges),
-            _ => Charges::None,
-        };
-        let mut all: Vec<Charges> = called.iter().map(take).collect();
-        act(&mut all);
-        for (seat, changed) in called.iter().zip(all) {
-            if let Some(Seat::Called { charges, .. }) = self.get(*seat) {
-                *charges = changed;
-            }
-        }
     }
 }
 
