@@ -11,6 +11,7 @@
 //!
 //! - The [`guide`] goes from the problem to the line of code: which algorithm when, keys, several limits, what to do with a
 //!   no, reservations, memory, tests.
+//! - [`Limiter::acquire`] waits for its turn instead of being told no: [`guide::waiting`].
 //! - [`Limiter`] is keyed and bounded in memory, [`Gate`] the same without keys, [`check_all`] charges several of them all or
 //!   nothing.
 //! - [`Limit`] is the line of text as data. A mistake in it gets one line that points at the word:
@@ -67,7 +68,13 @@ pub use wait::{Acquire, Priority, Refusal, Turn};
 
 /// From the problem to the line of code.
 #[doc = include_str!("../docs/guide.md")]
-pub mod guide {}
+pub mod guide {
+    #[doc = include_str!("../docs/waiting.md")]
+    pub mod waiting {}
+
+    #[doc = include_str!("../docs/pacing.md")]
+    pub mod pacing {}
+}
 
 /// The README's code is compiled and run with the documentation tests.
 #[cfg(doctest)]
