@@ -91,7 +91,7 @@ pub trait Verbs: Algorithm {
     /// # Errors
     /// When the limit does not offer this verb.
     fn require(&self, verb: Verb) -> Result<(), NotOffered> {
-        if self.offers(verb) { Ok(()) } else { Err(NotOffered(verb)) }
+        if self.offers(verb) { Ok(()) } else { Err(NotOffered { verb, waiting: self.waiting() }) }
     }
 
     /// How the key stands, when what remains is known.
@@ -118,25 +118,36 @@ impl<A: Algorithm + ?Sized> Verbs for A {}
 
 /// The limit does not offer the verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotOffered(pub Verb);
+pub struct NotOffered {
+    /// What was asked for.
+    pub verb: Verb,
+    /// How callers of the limit wait, which tells what kind it is.
+    pub waiting: Waiting,
+}
 
 impl fmt::Display for NotOffered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Verb::Refund => {
-                "a pacer's slots are in order and cannot be refunded, reserve and cancel the receipt instead; nor can \
-                 permits of smooth with warmup=, which cost more or less as they are used"
+        f.write_str(match (self.verb, self.waiting) {
+            (Verb::Refund, Waiting::Ticket) => {
+                "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; \
+                 leave warmup= out to give permits back"
             }
-            Verb::Take => {
-                "take is not offered by smooth, which never has too little, nor with count=all, where even a denied \
-                 call counts; use check"
+            (Verb::Take, Waiting::Ticket) => {
+                "take is not offered by smooth, where any cost passes when its time has come; use check"
             }
-            Verb::Reserve => {
-                "reserve is not offered by smooth, where a check with a longest wait does it, nor with count=all, \
-                 where even a denied call counts; use check"
+            (Verb::Reserve, Waiting::Ticket) => {
+                "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a \
+                 longest wait, which tells the delay"
             }
-            Verb::CheckWithin => {
-                "waiting is not offered with count=all, where even a denied call counts; use check without a longest wait"
+            (Verb::Refund, _) => {
+                "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
+            }
+            (Verb::Take, _) => "take is not offered with count=all, where even a denied call counts; use check",
+            (Verb::Reserve, _) => {
+                "reserve is not offered with count=all, where even a denied call counts; use check"
+            }
+            (Verb::CheckWithin, _) => {
+                "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
             }
         })
     }
