@@ -49,13 +49,13 @@ pub fn play(rows: impl BufRead) -> Result<Report, Mismatch> {
             row.ask(&mut current).ok_or_else(|| mismatch(&trace, "a case".to_owned(), line.clone()))?;
         let state = current.as_ref().map(|(_, state)| state);
         if answered != row.answer || state != Some(&row.state) {
-            let told = |answer: Option<Answer>, state: &AnyState| format!("{answer:?} and {state:?}");
+            let told = |answer: Answer, state: &AnyState| format!("{answer:?} and {state:?}");
             let (expected, ours) =
                 (told(row.answer, &row.state), told(answered, state.unwrap_or(&row.state)));
             return Err(mismatch(&trace, expected, ours));
         }
-        report.checks += u64::from(row.answer.is_some());
-        report.denied += u64::from(row.answer == Some(Answer::Refused));
+        report.checks += u64::from(row.answer != Answer::Nothing);
+        report.denied += u64::from(row.answer == Answer::Refused);
     }
     Ok(report)
 }
@@ -67,6 +67,8 @@ enum Answer {
     Waits(Span),
     /// It would have to sleep for too long.
     Refused,
+    /// It was no call for permits.
+    Nothing,
 }
 
 struct Row<'a> {
@@ -75,7 +77,7 @@ struct Row<'a> {
     limit: &'a str,
     permits: u32,
     max_wait: Span,
-    answer: Option<Answer>,
+    answer: Answer,
     /// Guava's own, as we would write it.
     state: AnyState,
 }
@@ -88,13 +90,13 @@ impl<'a> Row<'a> {
         };
         let micros = |text: &str| text.parse().ok().map(Span::from_micros);
         let answer = match allowed {
-            "" => None,
-            "0" => Some(Answer::Refused),
-            _ => Some(Answer::Waits(micros(wait)?)),
+            "" => Answer::Nothing,
+            "0" => Answer::Refused,
+            _ => Answer::Waits(micros(wait)?),
         };
         let stored = u64::from_str_radix(stored, 16).ok()?;
         let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).ok();
-        let cell = Cell { at: next.parse::<u64>().ok()? + 1, a: half(stored)?, b: half(stored >> 32)? };
+        let state = Cell { at: next.parse::<u64>().ok()? + 1, a: half(stored)?, b: half(stored >> 32)? };
         Some(Row {
             call,
             at: Time::from_micros(at.parse().ok()?)?,
@@ -102,12 +104,12 @@ impl<'a> Row<'a> {
             permits: permits.parse().unwrap_or(0),
             max_wait: micros(max_wait).unwrap_or(Span::MAX),
             answer,
-            state: AnyState::Cell(cell),
+            state: AnyState::Cell(state),
         })
     }
 
     /// Asks our limiter the same; `None` if that cannot be asked.
-    fn ask(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Option<Answer>> {
+    fn ask(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Answer> {
         let made = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start) {
             limit @ AnyLimit::Cell(CellLimit::Smooth(_)) => Some(limit),
             _ => None,
@@ -118,18 +120,18 @@ impl<'a> Row<'a> {
                 // Guava has a state from the start; ours has one from the first charge on, be it of nothing.
                 limit.charge(&mut state, self.at, 0);
                 *current = Some((limit, state));
-                Some(None)
+                Some(Answer::Nothing)
             }
             ("rate", Some((limit, state))) => {
                 let changed = made(self.at)?;
                 changed.adopt(limit, state, Times { now: self.at, latest: self.at });
                 *limit = changed;
-                Some(None)
+                Some(Answer::Nothing)
             }
             ("acquire" | "try", Some((limit, state))) => {
                 let decision = limit.check_within(state, self.at, self.permits, self.max_wait);
                 let waits = Answer::Waits(decision.delay());
-                Some(Some(if decision.allowed() { waits } else { Answer::Refused }))
+                Some(if decision.allowed() { waits } else { Answer::Refused })
             }
             _ => None,
         }
