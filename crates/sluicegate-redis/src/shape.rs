@@ -96,6 +96,8 @@ impl Shape {
             Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
             Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
             Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)),
+            // No script knows it yet.
+            Spec::Smooth { .. } => return None,
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
                 ('s', (tag, Kind::SlidingWindow { rate: *rate }))
@@ -355,7 +357,7 @@ impl Shape {
             CellLimit::LeakyBucket(_) => CellLimit::LeakyBucket(LeakyBucket::new(rate, 1).ok()?),
             CellLimit::MinInterval(_) => CellLimit::MinInterval(MinInterval::new(rate.period()).ok()?),
             CellLimit::Pacer(_) => CellLimit::Pacer(Pacer::new(rate, 0).ok()?),
-            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) => return None,
+            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => return None,
         }))
     }
 }

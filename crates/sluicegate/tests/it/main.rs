@@ -10,6 +10,7 @@ mod limiter;
 mod mistakes;
 mod reserve;
 mod shared;
+mod smooth;
 mod threads;
 mod together;
 #[cfg(not(loom))]
