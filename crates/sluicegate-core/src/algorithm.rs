@@ -69,6 +69,12 @@ pub trait Algorithm {
     /// Gives back up to `cost`. Whether that was anything.
     fn refund(&self, state: &mut Self::State, now: Time, cost: u32) -> bool;
 
+    /// Takes `cost` in any case, and says what has to be remembered to give it back.
+    fn charge_to_remember(&self, state: &mut Self::State, now: Time, cost: u32) -> Charge {
+        self.charge(state, now, cost);
+        self.record(state, cost, false)
+    }
+
     /// What a receipt has to remember of the charge just made.
     fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
 

@@ -176,6 +176,13 @@ impl Algorithm for AnyLimit {
         }
     }
 
+    fn charge_to_remember(&self, state: &mut AnyState, now: Time, cost: u32) -> Charge {
+        match self {
+            AnyLimit::Cell(limit) => limit.charge_to_remember(state.cell_mut(), now, cost),
+            AnyLimit::Log(limit) => limit.charge_to_remember(state.log_mut(), now, cost),
+        }
+    }
+
     fn record(&self, state: &AnyState, cost: u32, waited: bool) -> Charge {
         match self {
             AnyLimit::Cell(limit) => limit.record(state.cell(), cost, waited),

@@ -145,6 +145,10 @@ impl Algorithm for CellLimit {
         self.inside().refund(state, now, cost)
     }
 
+    fn charge_to_remember(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+        self.inside().charge_to_remember(state, now, cost)
+    }
+
     fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
         self.inside().record(state, cost, waited)
     }

@@ -46,10 +46,7 @@ pub enum Charges {
 impl Charges {
     /// Charges a call to all limits as of a moment, in any case.
     pub fn make<A: Algorithm>(limits: &[A], states: &mut [A::State], as_of: Time, cost: u32) -> Charges {
-        let charge = |(limit, state): (&A, &mut A::State)| {
-            limit.charge(state, as_of, cost);
-            limit.record(state, cost, false)
-        };
+        let charge = |(limit, state): (&A, &mut A::State)| limit.charge_to_remember(state, as_of, cost);
         let mut charges = limits.iter().zip(states).map(charge);
         match (charges.len(), charges.next()) {
             (1, Some(one)) => Charges::One(one),

@@ -359,13 +359,31 @@ impl Algorithm for Smooth {
         gives
     }
 
+    /// What was stored before, and what `next` then was moved on to.
+    fn charge_to_remember(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+        let before = self.held(state, now);
+        *state = written(self.spend(before, now, cost));
+        Charge::on_pile(cost, before.stored.to_bits(), state.at)
+    }
+
     /// There are no receipts: `reserve` is not offered.
     fn record(&self, _state: &Cell, cost: u32, _waited: bool) -> Charge {
         Charge::on_pile(cost, 0, 0)
     }
 
-    fn give_back(&self, _state: &mut Cell, _times: Times, _charge: &Charge, _most: u32) -> Option<Cut> {
-        None
+    /// A call that waited in line and is gone: as long as nobody went after it, all is as before. Whoever did has waited until
+    /// its time was over, so there is nothing left of it.
+    fn give_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u32) -> Option<Cut> {
+        let stored = f64::from_bits(charge.pile);
+        let take = stored.min(f64::from(charge.cost));
+        let fresh = f64::from(charge.cost) - take;
+        let wait = self.time_of(stored, take).saturating_add(truncated(fresh * self.stable));
+        if state.at != charge.height.whole || state.at <= wait {
+            return None;
+        }
+        // After a debt that was cut to a century this is earlier than it was by a little, and resync makes up for it.
+        *state = written(Held { next: state.at - 1 - wait, stored });
+        Some(Cut { pile: charge.pile, top: charge.height, bottom: charge.height })
     }
 
     fn close_gap(&self, _cut: &Cut, _charge: &mut Charge) {}

@@ -224,6 +224,9 @@ impl Limiter {
         now: Time,
     ) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
+        if let Some(denial) = self.denied_by_the_line(key, cost, now) {
+            return Ok(denial);
+        }
         let decision = on_store!(&self.inner.engine, store => store.check_within(key, now, cost, max_wait))?;
         self.observe(&decision);
         Ok(decision)

@@ -15,7 +15,9 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
 /// never asked.
 #[test]
 fn those_behind_move_up() {
-    for limit in ["min-interval 1s", "token-bucket 1/s burst=1", "pacer 1/s queue=9", "sliding-log 1/1s"] {
+    for limit in
+        ["min-interval 1s", "token-bucket 1/s burst=1", "pacer 1/s queue=9", "sliding-log 1/1s", "smooth 1/s"]
+    {
         for leaver in 0..4 {
             let (limiter, clock) = limiter(limit);
             assert!(limiter.check("k").allowed());
@@ -27,7 +29,7 @@ fn those_behind_move_up() {
                 clock.advance(SECOND);
                 assert!(caller.poll().is_some(), "{limit}, {leaver} left: {place} is late");
             }
-            clock.advance(SECOND);
+            clock.advance(2 * SECOND);
             assert_eq!(limiter.peek("k", 0).reset_after().as_micros(), 0);
         }
     }
@@ -57,6 +59,29 @@ fn who_was_called_and_is_gone_gives_back_all_of_it() {
             clock.advance(Duration::from_millis(1));
         }
         assert!(next.poll().is_some(), "{limit}: too late");
+        assert_eq!(limiter.peek("k", 0), alone.peek("k", 0), "{limit}");
+    }
+}
+
+/// Guava's callers pay for the one before: a call that was called and is gone costs the next one nothing.
+#[test]
+fn with_smooth_too() {
+    for limit in ["smooth 2/s", "smooth 2/s warmup=4s cold=5", "smooth 2/s burst=7 initial=3"] {
+        let (limiter, clock) = limiter(limit);
+        let (alone, its_clock) = self::limiter(limit);
+        for (limiter, clock) in [(&limiter, &clock), (&alone, &its_clock)] {
+            clock.advance(3 * SECOND);
+            while limiter.check("k").allowed() {}
+        }
+        let gone = Caller::new(limiter.acquire("k", 9));
+        let (mut next, mut alone_next) =
+            (Caller::new(limiter.acquire("k", 2)), Caller::new(alone.acquire("k", 2)));
+        while gone.woken() == 0 {
+            clock.advance(Duration::from_millis(1));
+            its_clock.advance(Duration::from_millis(1));
+        }
+        drop(gone);
+        assert!(next.poll().is_some() && alone_next.poll().is_some(), "{limit}");
         assert_eq!(limiter.peek("k", 0), alone.peek("k", 0), "{limit}");
     }
 }

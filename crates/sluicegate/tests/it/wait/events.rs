@@ -21,12 +21,13 @@ impl Play {
     fn acquire(mut self, cost: u32) -> Play {
         let mut caller = Caller::new(self.limiter.acquire("k", cost));
         while caller.poll().is_none() {
-            // As fine as the clock's tick where it matters: a turn is never early.
-            self.clock.advance(Duration::from_millis(10));
+            self.clock.advance(Duration::from_millis(1));
         }
         let waited = caller.turn().unwrap().waited();
         drop(caller);
-        self.log.push(format!("R{:.2}", waited.as_secs_f64()));
+        // Half a hundredth is rounded up, as Guava's tests print it.
+        let hundredths = (waited.as_micros() + 5_000) / 10_000;
+        self.log.push(format!("R{}.{:02}", hundredths / 100, hundredths % 100));
         self
     }
 
@@ -77,6 +78,15 @@ fn several_limits_wait_for_the_slowest() {
         play = play.acquire(1);
     }
     assert_eq!(play.log(), "R0.00, R0.10, R0.10, R0.80, R0.10");
+}
+
+/// Guava's own log of its bursty limiter, waited for in line.
+#[test]
+fn smooth_waits_as_guava_does() {
+    let play = Play::of("smooth 5/s").acquire(1).acquire(1).acquire(1).idle(0.2).acquire(1).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.20, R0.20, U0.20, R0.00, R0.20");
+    let play = Play::of("smooth 2/s warmup=4s").idle(0.5).acquire(1).acquire(1).acquire(1).acquire(1);
+    assert_eq!(play.log(), "U0.50, R0.00, R1.38, R1.13, R0.88");
 }
 
 /// Turns come with whole microseconds, thirds of a second do not. What is rounded up is not lost.

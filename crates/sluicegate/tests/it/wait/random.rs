@@ -1,7 +1,7 @@
 //! Random callers who join, are called, look, leave and are forgotten, in any order: what holds whatever happens.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock, Priority, Time};
+use sluicegate::{Clock as _, Limiter, ManualClock, Priority, Time};
 use std::time::Duration;
 
 /// A small generator of numbers; the same seed gives the same run.
@@ -17,7 +17,7 @@ impl Random {
 }
 
 /// What is charged in whole microseconds, so that a plain check at the time of a turn leaves the same as the turn.
-const LIMITS: [&str; 8] = [
+const LIMITS: [&str; 9] = [
     "token-bucket 4/1s burst=5",
     "leaky-bucket 1/2s capacity=3",
     "min-interval 500ms",
@@ -26,6 +26,7 @@ const LIMITS: [&str; 8] = [
     "fixed-window 5/3s start=first",
     "sliding-log 5/3s",
     "sliding-window 5/4s",
+    "smooth 4/s burst=5",
 ];
 
 const STEPS: usize = 60;
@@ -101,7 +102,7 @@ impl Run<'_> {
     }
 
     fn join(&mut self, number: usize) {
-        let limit = self.limiter.peek("k", 0).limit();
+        let limit = self.limiter.peek("k", 0).limit().max(1);
         let cost = u32::try_from(1 + self.random.below(3)).unwrap().min(limit);
         let priority = match self.random.below(4) {
             0 if self.with_priorities => Priority::High,
@@ -176,7 +177,7 @@ impl Run<'_> {
     fn assert_nothing_is_lost_or_gained(self) {
         // Plain checks at the times of the turns, where nobody waits.
         let builder = Limiter::builder(self.limit).clock(self.clock.clone());
-        let reference = builder.build().unwrap();
+        let reference = builder.start(ManualClock::default().now()).build().unwrap();
         for (time, number, cost) in &self.charged {
             let decision = reference.check_at("k", *cost, *time);
             assert!(decision.allowed(), "{}: {number} at {time} is too much: {decision:?}", self.name);
