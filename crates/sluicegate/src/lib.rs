@@ -74,6 +74,9 @@ pub mod guide {
 
     #[doc = include_str!("../docs/pacing.md")]
     pub mod pacing {}
+
+    #[doc = include_str!("../docs/smooth.md")]
+    pub mod smooth {}
 }
 
 /// The README's code is compiled and run with the documentation tests.
