@@ -37,6 +37,7 @@ mod clock;
 mod gate;
 #[doc(hidden)]
 pub mod grammar;
+pub mod http_fields;
 mod key;
 mod limit;
 mod limiter;

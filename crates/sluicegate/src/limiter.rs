@@ -66,6 +66,8 @@ struct Inner {
     start: Time,
     /// As text and data, for whoever asks.
     limits: Mutex<Arc<[Limit]>>,
+    /// How often they were changed.
+    changes: AtomicU64,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
     scope: Option<Scope>,
@@ -146,9 +148,13 @@ impl Limiter {
 
     /// Would it be allowed at a time?
     pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        let key = self.fingerprint(key);
+        self.peek_hashed_at(self.hash(key), cost, now)
+    }
+
+    /// [`Limiter::peek_at`] for a key that this limiter has hashed.
+    pub fn peek_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
         on_store!(&self.inner.engine, store => {
-            store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
+            store.look(key.0, now, |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -241,12 +247,19 @@ impl Limiter {
             Some(scope) => scope.change(&limits, self.inner.start)?,
         }
         *current = limits.into();
+        self.inner.changes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
     /// The limits, as they are now.
     pub fn limits(&self) -> Arc<[Limit]> {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often the limits were [changed](Limiter::change). It costs next to nothing to ask, so that whoever has worked
+    /// something out from [`Limiter::limits`] can see with every call whether it still holds.
+    pub fn changes(&self) -> u64 {
+        self.inner.changes.load(Ordering::Acquire)
     }
 
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
@@ -292,6 +305,7 @@ impl Limiter {
             observer,
             start: place.start,
             limits: Mutex::new(limits.into()),
+            changes: AtomicU64::new(0),
             next_receipt: place.next_receipt,
             seal: place.seal,
             scope: Some(scope),

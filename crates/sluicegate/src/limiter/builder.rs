@@ -12,6 +12,7 @@ use crate::shared::{Kind, SharedStore};
 use crate::store::{NoMemory, OnFull, Rereads, Size};
 use sluicegate_core::Time;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
@@ -169,6 +170,7 @@ impl Builder {
             observer: self.observer,
             start,
             limits: Mutex::new(limits.into()),
+            changes: AtomicU64::default(),
             next_receipt: Arc::default(),
             seal: Arc::default(),
             scope: None,
