@@ -1,0 +1,16 @@
+//! The layer in front of services of our own, of axum's router, and over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod addresses;
+mod after;
+mod bed;
+mod example;
+mod fields;
+mod grpc;
+mod policies;
+mod redis;
+mod service;
+mod shadow;
+mod structured;
+mod without_key;
