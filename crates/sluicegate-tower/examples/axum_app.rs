@@ -13,6 +13,9 @@ use sluicegate_tower::{RateLimitLayer, WithoutKey, key};
 use std::net::SocketAddr;
 
 /// The service.
+///
+/// # Errors
+/// When a limit is not one.
 pub fn router() -> Result<Router, BuildError> {
     // Each address: five at once, then one a second.
     let by_address =

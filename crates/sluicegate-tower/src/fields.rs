@@ -96,7 +96,9 @@ impl Told {
         ];
         // Exactly as long as it has to be, so that it is not copied once more.
         let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-        pieces.iter().for_each(|piece| text.extend_from_slice(piece.as_bytes()));
+        for piece in pieces {
+            text.extend_from_slice(piece.as_bytes());
+        }
         HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 }

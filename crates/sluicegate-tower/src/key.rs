@@ -93,6 +93,11 @@ impl<'a> RequestKey<'a> {
         both.into()
     }
 
+    /// The same key, which may outlive the request.
+    pub fn into_owned(self) -> RequestKey<'static> {
+        RequestKey { first: self.first.into_owned(), second: self.second.map(Part::into_owned) }
+    }
+
     fn with(self, other: RequestKey<'a>) -> RequestKey<'a> {
         RequestKey { first: self.into_part(), second: Some(other.into_part()) }
     }
@@ -106,7 +111,16 @@ impl<'a> RequestKey<'a> {
     }
 }
 
-impl<'a> Part<'a> {
+impl Part<'_> {
+    fn into_owned(self) -> Part<'static> {
+        match self {
+            Part::Nobody => Part::Nobody,
+            Part::Address(address) => Part::Address(address),
+            Part::Bytes(bytes) => Part::Bytes(bytes.into_owned().into()),
+            Part::Number(number) => Part::Number(number),
+        }
+    }
+
     fn to_bytes(&self) -> Cow<'_, [u8]> {
         match self {
             Part::Nobody => Cow::Borrowed(b""),

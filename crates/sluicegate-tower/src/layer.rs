@@ -135,7 +135,8 @@ impl<L, R> RateLimitLayer<L, R> {
         self
     }
 
-    /// Refuses what the limiter denies. This is what a layer does unless told otherwise.
+    /// Refuses what the limiter denies. This is what a layer does unless told otherwise. Under a `pacer`, whose yes is one for
+    /// later, a request that is admitted goes on when it is due.
     #[must_use]
     pub fn enforce(mut self) -> Self {
         self.settings.mode = Mode::Enforce;
@@ -143,7 +144,10 @@ impl<L, R> RateLimitLayer<L, R> {
     }
 
     /// Lets a request wait for its turn, first come, first served for each key. One that would have to wait longer than this
-    /// is refused at once, without waiting at all.
+    /// is refused at once, without waiting at all; so is one that finds the line full (`max_line` of the limiter).
+    ///
+    /// Together with [`RateLimitLayer::after`] a request reserves its turn: buckets and pacers let it wait, windows and logs answer
+    /// as in [`RateLimitLayer::enforce`]. The same goes for a limiter in a shared store.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.settings.mode = Mode::Wait(max_wait);

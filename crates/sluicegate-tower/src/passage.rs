@@ -35,7 +35,7 @@ pub(crate) enum Settled<L: Backend, R> {
 
 impl<L: Backend, R> Shared<L, R> {
     /// What to do about a request without a key.
-    pub(crate) fn without_key<'a, B>(&self, missing: NoKey, head: &Head<'a>) -> WithoutKeyThen<B>
+    pub(crate) fn without_key<B>(&self, missing: NoKey, head: &Head<'_>) -> WithoutKeyThen<B>
     where
         R: Respond<B>,
     {

@@ -21,7 +21,9 @@ impl Backend for RedisLimiter {
             match ask {
                 Ask { cost, max_wait: None, hold: false } => {
                     let told = limiter.check_cost(key, cost).await;
-                    decided(told.map_err(AskError::Store), None)
+                    let decided = decided(told.map_err(AskError::Store), None)?;
+                    until_due(&decided.decision).await;
+                    Ok(decided)
                 }
                 Ask { cost, max_wait, hold } => {
                     let max_wait = max_wait.map_or(Span::ZERO, Span::from);
@@ -43,9 +45,10 @@ impl Backend for RedisLimiter {
 
     fn close_unwatched(&self, receipt: Receipt, used: Used) {
         let Step::Later(closing) = self.close(receipt, used) else { return };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(closing)),
-            Err(_) => tracing::warn!("no runtime is left to tell the store what was used; the charge stays"),
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(closing);
+        } else {
+            tracing::warn!("no runtime is left to tell the store what was used; the charge stays");
         }
     }
 
@@ -84,12 +87,16 @@ async fn reserved(
 ) -> Answer<Receipt> {
     let reservation = limiter.reserve(key, cost, max_wait, None).await.map_err(undecided)?;
     let decided = decided(Ok(reservation.answer), reservation.receipt)?;
-    let delay = decided.decision.delay();
     let mut waiting = Waiting { limiter, receipt: decided.held };
-    if delay > Span::ZERO {
-        tokio::time::sleep(delay.into()).await;
-    }
+    until_due(&decided.decision).await;
     Ok(Decided { held: waiting.receipt.take().filter(|_| hold), ..decided })
+}
+
+/// What was allowed for later goes on then: a pacer's callers leave evenly spaced.
+async fn until_due(decision: &Decision) {
+    if decision.delay() > Span::ZERO {
+        tokio::time::sleep(decision.delay().into()).await;
+    }
 }
 
 /// A request in line. If it gives up before its turn it leaves as if it had never come.

@@ -13,4 +13,5 @@ mod redis;
 mod service;
 mod shadow;
 mod structured;
+mod waiting;
 mod without_key;

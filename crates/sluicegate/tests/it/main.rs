@@ -12,3 +12,5 @@ mod reserve;
 mod shared;
 mod threads;
 mod together;
+#[cfg(not(loom))]
+mod wait;
