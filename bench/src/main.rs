@@ -15,6 +15,7 @@ mod server;
 mod simulate;
 mod steady;
 mod store;
+mod tower;
 mod walk;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys 
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
+tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
 store ...         our scripts beside the usual ones; `store --help` tells more    6 minutes
 all               all but the server and the store                                20 minutes
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         "replay" => replay::run(rounds(replay::ROUNDS)),
         "simulate" => simulate::run(rounds(simulate::ROUNDS)),
         "keyed" => keyed::run(rounds(keyed::ROUNDS)),
+        "tower" => tower::run(rounds(tower::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
         "flood" => flood::run(number.unwrap_or(flood::KEYS)),
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
             simulate::run(simulate::ROUNDS);
             println!();
             keyed::run(keyed::ROUNDS);
+            println!();
+            tower::run(tower::ROUNDS);
             println!();
             memory::run(memory::KEYS);
             println!();
