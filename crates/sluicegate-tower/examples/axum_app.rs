@@ -3,6 +3,37 @@
 //! ```text
 //! cargo run -p sluicegate-tower --example axum_app
 //! ```
+//!
+//! It prints what to try. Seen with curl:
+//!
+//! ```text
+//! $ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{http_code} ' localhost:3000/; done
+//! 200 200 200 200 200 429
+//! $ curl -i localhost:3000/
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/problem+json
+//! retry-after: 1
+//! ratelimit-policy: "home";q=1;w=1;sluice-burst=5
+//! ratelimit: "home";r=0;t=5
+//! content-length: 198
+//!
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,
+//!  "detail":"too many requests; come back in 1 second","violated-policies":["home"]}
+//! $ for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code} ' -H 'x-api-key: harry' 'localhost:3000/report?big'; done
+//! 200 200 429
+//! $ curl -s localhost:3000/report
+//! {"type":"about:blank","title":"Bad Request","status":400,"detail":"the request does not say whom to charge"}
+//! $ curl -i -d alohomora localhost:3000/login
+//! HTTP/1.1 200 OK
+//! content-type: text/plain; charset=utf-8
+//! ratelimit-policy: "failed-logins";q=3;w=300
+//! ratelimit: "failed-logins";r=3;t=0
+//! content-length: 8
+//!
+//! welcome
+//! $ for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code} ' -d guess localhost:3000/login; done
+//! 401 401 401 429
+//! ```
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
 use axum::Router;
