@@ -257,7 +257,7 @@ impl<L, R> RateLimitLayer<L, R> {
     where
         F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
     {
-        RateLimitLayer { settings: self.settings, respond: RespondWith(respond) }
+        RateLimitLayer { settings: self.settings, respond: RespondWith::new(respond) }
     }
 }
 

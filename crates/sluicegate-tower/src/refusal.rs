@@ -12,6 +12,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use sluicegate::http_fields::retry_after_s;
 use sluicegate::{Decision, RetryAfter};
+use std::sync::Arc;
 
 /// Why a request does not reach the service.
 #[derive(Clone, Debug)]
@@ -113,8 +114,21 @@ pub trait Respond<B>: Send + Sync {
 }
 
 /// An answer written by a closure: [`crate::RateLimitLayer::respond_with`].
-#[derive(Clone, Copy, Debug)]
-pub struct RespondWith<F>(pub(crate) F);
+#[derive(Debug)]
+pub struct RespondWith<F>(Arc<F>);
+
+impl<F> RespondWith<F> {
+    pub(crate) fn new(respond: F) -> RespondWith<F> {
+        RespondWith(Arc::new(respond))
+    }
+}
+
+/// The closure is shared, so that it need not be `Clone` itself.
+impl<F> Clone for RespondWith<F> {
+    fn clone(&self) -> RespondWith<F> {
+        RespondWith(Arc::clone(&self.0))
+    }
+}
 
 impl<B, F> Respond<B> for RespondWith<F>
 where

@@ -10,6 +10,7 @@ mod fields;
 mod grpc;
 mod policies;
 mod redis;
+mod router;
 mod service;
 mod shadow;
 mod structured;
