@@ -16,6 +16,7 @@ mod simulate;
 mod steady;
 mod store;
 mod tower;
+mod waiting;
 mod walk;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ simulate [ROUNDS] sluice simulate: traffic made up, read from logs, decided     
 keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys   4 minutes
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
+waiting [ROUNDS]  a turn that comes at once, and one that is waited for            1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         "tower" => tower::run(rounds(tower::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
+        "waiting" => waiting::run(rounds(waiting::ROUNDS)),
         "flood" => flood::run(number.unwrap_or(flood::KEYS)),
         "" | "all" if number.is_none() => {
             core_decision::run(core_decision::ROUNDS);
@@ -89,6 +92,8 @@ fn main() -> ExitCode {
             simulate::run(simulate::ROUNDS);
             println!();
             keyed::run(keyed::ROUNDS);
+            println!();
+            waiting::run(waiting::ROUNDS);
             println!();
             tower::run(tower::ROUNDS);
             println!();

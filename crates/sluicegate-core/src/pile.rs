@@ -12,7 +12,10 @@
 //!
 //! Without true heights, two returns in an unlucky order would give back more than was taken.
 
+use crate::algorithm::Algorithm;
 use crate::time::{Exact, Time};
+use alloc::boxed::Box;
+use core::slice;
 
 /// What a receipt remembers of a charge under one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +29,51 @@ pub struct Charge {
     pub(crate) height: Exact,
     /// Whether the call was told to wait before acting.
     pub(crate) waited: bool,
+}
+
+/// What one call charged, under each of its limits.
+#[derive(Clone, Default, Debug)]
+pub enum Charges {
+    /// Nothing that could be given back.
+    #[default]
+    None,
+    /// Under one limit, as nearly always.
+    One(Charge),
+    /// Under each of several.
+    Several(Box<[Charge]>),
+}
+
+impl Charges {
+    /// Charges a call to all limits as of a moment, in any case.
+    pub fn make<A: Algorithm>(limits: &[A], states: &mut [A::State], as_of: Time, cost: u32) -> Charges {
+        let charge = |(limit, state): (&A, &mut A::State)| {
+            limit.charge(state, as_of, cost);
+            limit.record(state, cost, false)
+        };
+        let mut charges = limits.iter().zip(states).map(charge);
+        match (charges.len(), charges.next()) {
+            (1, Some(one)) => Charges::One(one),
+            (_, Some(first)) => Charges::Several(core::iter::once(first).chain(charges).collect()),
+            (_, None) => Charges::None,
+        }
+    }
+
+    /// One for each limit.
+    pub fn each(&self) -> &[Charge] {
+        match self {
+            Charges::None => &[],
+            Charges::One(charge) => slice::from_ref(charge),
+            Charges::Several(charges) => charges,
+        }
+    }
+
+    pub(crate) fn each_mut(&mut self) -> &mut [Charge] {
+        match self {
+            Charges::None => &mut [],
+            Charges::One(charge) => slice::from_mut(charge),
+            Charges::Several(charges) => charges,
+        }
+    }
 }
 
 /// When something is given back.

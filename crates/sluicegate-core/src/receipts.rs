@@ -5,7 +5,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::decision::Decision;
-use crate::pile::{Charge, Times};
+use crate::pile::{Charge, Charges, Times};
 use crate::several::{Part, peek_list, reserve_all};
 use crate::time::{Span, Time};
 use crate::verbs::{NotOffered, Verbs as _};
@@ -91,26 +91,6 @@ impl Receipts {
         Ok(decision)
     }
 
-    /// Charges `cost` as of a moment in any case, and remembers it under the name `receipt`: for a turn that has come, whose
-    /// caller may be gone by now.
-    pub fn hold<A: Algorithm>(
-        &mut self,
-        limits: &[A],
-        states: &mut [A::State],
-        as_of: Time,
-        cost: u32,
-        receipt: Receipt,
-    ) {
-        self.fit(limits);
-        let charge = |(limit, state): (&A, &mut A::State)| {
-            limit.charge(state, as_of, cost);
-            limit.record(state, cost, false)
-        };
-        let charges = limits.iter().zip(states).map(charge).collect();
-        self.charged(as_of);
-        self.open.push(Open { receipt, made: as_of, charges });
-    }
-
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used,
     /// unknown or worth nothing any more. The work grows with the number of open receipts.
     pub fn cancel<A: Algorithm>(
@@ -147,9 +127,23 @@ impl Receipts {
     ) -> Option<bool> {
         let place = self.open.iter().position(|open| open.receipt == receipt)?;
         let Open { charges, .. } = self.open.swap_remove(place);
+        Some(self.settle_charges(limits, states, now, &charges, used, &mut []))
+    }
+
+    /// Settles charges that are remembered elsewhere, as are those of `others`: whoever was called from a line and has not
+    /// seen it yet. Whether anything was given back.
+    pub fn settle_charges<A: Algorithm>(
+        &mut self,
+        limits: &[A],
+        states: &mut [A::State],
+        now: Time,
+        charges: &[Charge],
+        used: u32,
+        others: &mut [Charges],
+    ) -> bool {
         let mut gave = false;
         for (place, (((limit, state), latest), charge)) in
-            limits.iter().zip(states).zip(&mut self.latest).zip(&charges).enumerate()
+            limits.iter().zip(states).zip(&mut self.latest).zip(charges).enumerate()
         {
             let cut = limit.settle_charge(state, Times { now, latest: *latest }, charge, used);
             if cut.is_some() || used > charge.cost() {
@@ -157,11 +151,13 @@ impl Receipts {
             }
             let Some(cut) = cut else { continue };
             gave = true;
-            for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(place)) {
-                limit.close_gap(&cut, open);
+            let open = self.open.iter_mut().map(|open| &mut *open.charges);
+            let held = others.iter_mut().map(Charges::each_mut);
+            for charge in open.chain(held).filter_map(|charges| charges.get_mut(place)) {
+                limit.close_gap(&cut, charge);
             }
         }
-        Some(gave)
+        gave
     }
 
     /// When the state of the limit at a place last changed, as far as known here.

@@ -11,7 +11,7 @@
 use foldhash::SharedSeed;
 use foldhash::{fast, quality};
 use std::borrow::Cow;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -179,6 +179,29 @@ impl Fingerprint {
     #[inline]
     pub(crate) fn is(self, other: Fingerprint) -> bool {
         self.high == other.high && self.low ^ other.low <= TAG_BITS
+    }
+}
+
+/// Fingerprints are random bits already, so a map needs no hash of its own.
+pub(crate) type ByFingerprint = BuildHasherDefault<FirstWord>;
+
+/// Takes the first word of a fingerprint as it is.
+#[derive(Default)]
+pub(crate) struct FirstWord(Option<u64>);
+
+impl Hasher for FirstWord {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a fingerprint is two words");
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0.get_or_insert(word);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0.unwrap_or_default()
     }
 }
 

@@ -30,7 +30,6 @@ use crate::shared::{Kind, Place, SharedStore, Tag};
 use crate::store::{NotTaken, Turns};
 use crate::wait::{Host, Lines};
 use engine::{Engine, on_store};
-use sluicegate_core::receipts::Receipt as ReceiptName;
 use sluicegate_core::several::{next_window_list, peek_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Span, Time};
@@ -418,16 +417,6 @@ impl Host for Inner {
     fn clock(&self) -> &AnyClock {
         &self.clock
     }
-
-    fn next_receipt(&self) -> ReceiptName {
-        next_receipt(&self.seeds, &self.next_receipt)
-    }
-}
-
-/// A name that was not given before, and that nobody can guess: receipts may travel as text.
-pub(crate) fn next_receipt(seeds: &Seeds, next: &AtomicU64) -> ReceiptName {
-    let number = next.fetch_add(1, Ordering::Relaxed);
-    ReceiptName(seeds.fingerprint(&("receipt", number)).high)
 }
 
 impl Scope {

@@ -14,12 +14,11 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
     BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Receipt, Stats, line_bounds, made, next_receipt, within,
+    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Receipt, Stats, line_bounds, made, within,
 };
 use crate::seal::Seal;
 use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store, Turns};
 use crate::wait::{Host, Lines};
-use sluicegate_core::receipts::Receipt as ReceiptName;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
@@ -222,10 +221,6 @@ impl Host for Shared {
 
     fn clock(&self) -> &AnyClock {
         &self.clock
-    }
-
-    fn next_receipt(&self) -> ReceiptName {
-        next_receipt(&self.seeds, &self.next_receipt)
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{Alarm, Clock};
 use sluicegate_core::{Span, Time};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A clock that stands still until it is told otherwise, for your tests. Its clones are the same clock.
@@ -43,27 +44,35 @@ impl ManualClock {
     /// Puts it forward. Whatever is to happen on the way happens at its time, one after another.
     pub fn advance(&self, by: Duration) {
         let until = self.now().after(Span::from(by));
-        while let Some((time, alarm)) = self.next_alarm(until) {
-            self.inner.micros.fetch_max(time.as_micros(), Ordering::Relaxed);
+        while let Some(alarm) = self.next_alarm(until, |time| self.show_at_least(time)) {
             alarm.ring();
         }
-        self.inner.micros.fetch_max(until.as_micros(), Ordering::Relaxed);
     }
 
     /// Sets it, forward or back, in one step: what was to happen in between happens now.
     pub fn set(&self, time: Time) {
-        self.inner.micros.store(time.as_micros(), Ordering::Relaxed);
-        while let Some((_, alarm)) = self.next_alarm(time) {
+        while let Some(alarm) = self.next_alarm(time, |_| self.inner.micros.store(time.as_micros(), Relaxed))
+        {
             alarm.ring();
         }
     }
 
-    /// The earliest alarm that rings by a time.
-    fn next_alarm(&self, until: Time) -> Option<(Time, Alarm)> {
+    /// The earliest alarm that rings by a time. The clock is put to its time, or to `until` if there is none.
+    fn next_alarm(&self, until: Time, show: impl Fn(Time)) -> Option<Alarm> {
         // Ringing may set the next one, so this is not held meanwhile.
-        let mut alarms = self.inner.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        let (index, (time, _)) = alarms.iter().enumerate().min_by_key(|(_, (time, _))| *time)?;
-        (*time <= until).then_some(index).map(|index| alarms.swap_remove(index))
+        let mut alarms = self.alarms();
+        let earliest = alarms.iter().enumerate().min_by_key(|(_, (time, _))| *time);
+        let due = earliest.map(|(index, (time, _))| (index, *time)).filter(|(_, time)| *time <= until);
+        show(due.map_or(until, |(_, time)| time));
+        due.map(|(index, _)| alarms.swap_remove(index).1)
+    }
+
+    fn show_at_least(&self, time: Time) {
+        self.inner.micros.fetch_max(time.as_micros(), Relaxed);
+    }
+
+    fn alarms(&self) -> MutexGuard<'_, Vec<(Time, Alarm)>> {
+        self.inner.alarms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,11 +85,18 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Time {
-        Time::saturating_from_micros(self.inner.micros.load(Ordering::Relaxed))
+        Time::saturating_from_micros(self.inner.micros.load(Relaxed))
     }
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
-        self.inner.alarms.lock().unwrap_or_else(PoisonError::into_inner).push((time, alarm));
+        // The clock is put forward under the same lock, so that an alarm is either seen by whoever does so, or due now.
+        let mut alarms = self.alarms();
+        if self.now() < time {
+            alarms.push((time, alarm));
+        } else {
+            drop(alarms);
+            alarm.ring();
+        }
     }
 }
 

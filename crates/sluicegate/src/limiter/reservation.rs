@@ -1,8 +1,8 @@
 //! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
 
+use super::Limiter;
 use super::engine::on_store;
 use super::error::ReserveError;
-use super::{Limiter, next_receipt};
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{Shape, Store};
@@ -10,6 +10,7 @@ use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
@@ -76,7 +77,7 @@ impl Limiter {
         now: Time,
     ) -> Result<Reservation, ReserveError> {
         let key = self.fingerprint(key);
-        let open = Open { key, name: next_receipt(&self.inner.seeds, &self.inner.next_receipt) };
+        let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_the_line(key, cost, now) {
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
@@ -122,6 +123,12 @@ impl Limiter {
     fn forget(&self, receipt: Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
         on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
+    }
+
+    /// A name that was not given before, and that nobody can guess: receipts may travel as text.
+    fn next_receipt(&self) -> Name {
+        let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
+        Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
     }
 }
 

@@ -3,7 +3,7 @@
 //! They are kept beside the table, as nearly all keys have none. A key that has recovered may leave the table before
 //! its receipts do: what they would give back is nothing by then, but a settlement can still leave a debt.
 
-use crate::key::Fingerprint;
+use crate::key::{ByFingerprint, Fingerprint};
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::{Span, Time};
@@ -15,7 +15,7 @@ const SWEEP_AT: usize = 64;
 
 pub(super) struct Ledger {
     /// By the key, whichever limits are to judge it.
-    keys: HashMap<Fingerprint, Kept>,
+    keys: HashMap<Fingerprint, Kept, ByFingerprint>,
     open: usize,
     sweep_at: usize,
     /// Before this all are too young to be forgotten, so nobody needs to look.
@@ -30,7 +30,7 @@ struct Kept {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Ledger { keys: HashMap::new(), open: 0, sweep_at: SWEEP_AT, none_is_old_before: Time::EPOCH }
+        Ledger { keys: HashMap::default(), open: 0, sweep_at: SWEEP_AT, none_is_old_before: Time::EPOCH }
     }
 }
 

@@ -1,17 +1,15 @@
 //! Turns: what those who wait in line ask of a store.
 //!
-//! Whoever waits is not charged. When a turn comes it is charged under a receipt, until its caller has seen it: a caller who is gone by
-//! then leaves the key as if it had never asked, whatever happened in between.
+//! Whoever waits is not charged. When a turn comes it is charged, and what was charged is remembered until its caller has seen it: a
+//! caller who is gone by then gives it back, as a receipt would.
 
-use super::reserve::RECEIPTS_A_KEY_MAX;
+use super::Store;
 use super::rules::Rulings as _;
 use super::shape::Shape;
-use super::{Full, Store, claim};
 use crate::key::Fingerprint;
-use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Waiting};
 use sluicegate_core::line::{charged_as_of, turn_at};
-use sluicegate_core::receipts::Receipt;
+use sluicegate_core::pile::Charges;
 use sluicegate_core::several::{check_list, peek_list};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
@@ -26,14 +24,12 @@ pub(crate) enum NotTaken {
 }
 
 /// What came of a turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Called {
-    /// It is charged, under the receipt if one was given.
-    Charged(Decision),
+    /// It is charged. With the charges it can be given back.
+    Charged(Decision, Charges),
     /// It has not come: the key was charged meanwhile.
     NotYet,
-    /// So many receipts are open that no other can be.
-    NoReceipt,
     /// The store has no room for the key, which it has forgotten meanwhile: the denial.
     NoRoom(Decision),
 }
@@ -99,13 +95,10 @@ pub(crate) trait Turns: Send + Sync {
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
 
     /// Charges a turn that has come.
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32, receipt: Option<Receipt>) -> Called;
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32) -> Called;
 
-    /// The caller has seen it: the charge stays, the receipt is not needed any more.
-    fn seen(&self, key: Fingerprint, receipt: Receipt);
-
-    /// The caller is gone: what it held is given back.
-    fn gone(&self, key: Fingerprint, receipt: Receipt, now: Time);
+    /// The caller is gone: what it held is given back, and what `others` hold sinks by as much.
+    fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
 
     /// Has the limits that are to judge the key now read what others have left: from now on they hold.
     fn meet(&self, key: Fingerprint, now: Time);
@@ -138,46 +131,29 @@ impl<S: Shape> Turns for Store<S> {
         self.look(key, now, |limits, states| peek_list(limits, states, now, cost))
     }
 
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32, receipt: Option<Receipt>) -> Called {
-        if receipt.is_some() && !claim(&self.vacant.receipts) {
-            return Called::NoReceipt;
-        }
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32) -> Called {
         let mut place = self.lock(self.place_of(key));
-        let latest = place.guarded.latest;
         let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
-            if receipt.is_some() && receipts.len() >= RECEIPTS_A_KEY_MAX {
-                return Called::NoReceipt;
-            }
             let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
-            if let Some(receipt) = receipt {
-                // What was charged before there were receipts was charged by then.
-                receipts.fit(limits);
-                receipts.charged(latest);
-                receipts.hold(limits, states, as_of, cost, receipt);
-            } else {
-                for (limit, state) in limits.iter().zip(&mut *states) {
-                    limit.charge(state, as_of, cost);
-                }
-                receipts.charged(as_of);
-            }
-            Called::Charged(peek_list(limits, states, turn, 0))
+            let charges = Charges::make(limits, states, as_of, cost);
+            receipts.charged(as_of);
+            Called::Charged(peek_list(limits, states, turn, 0), charges)
         });
-        let called = called.unwrap_or_else(|full: Full| Called::NoRoom(place.denial(full, key)));
-        if let Called::Charged(decision) = &called {
+        let called = called.unwrap_or_else(|full| Called::NoRoom(place.denial(full, key)));
+        if let Called::Charged(decision, _) = &called {
             place.guarded.counts.decided(decision);
-        } else if receipt.is_some() {
-            self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
         called
     }
 
-    fn seen(&self, key: Fingerprint, receipt: Receipt) {
-        self.forget_receipt(key, receipt);
-    }
-
-    fn gone(&self, key: Fingerprint, receipt: Receipt, now: Time) {
-        self.close(key, now, receipt, |limits, states, receipts| {
-            receipts.cancel(limits, states, now, receipt)
+    fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
+        let mut place = self.lock(self.place_of(key));
+        let latest = place.guarded.latest;
+        // A key that was forgotten meanwhile owes nothing, so that there is nothing to give back and no room needed.
+        let _ = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            receipts.fit(limits);
+            receipts.charged(latest);
+            receipts.settle_charges(limits, states, now, held.each(), 0, others);
         });
     }
 

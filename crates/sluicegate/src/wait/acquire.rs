@@ -150,13 +150,14 @@ impl<'a> Acquire<'a> {
     }
 
     fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Turn> {
-        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
+        let now = self.limiter.now();
+        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, now, waker) else {
             return Poll::Pending;
         };
-        let waited = self.limiter.now().since(since);
+        let waited = now.since(since);
         let turn = match outcome {
-            Outcome::Called { decision, .. } => Turn::after(decision, waited),
-            Outcome::Refused { refusal, decision } => Turn::refused(refusal, decision, waited),
+            Outcome::Called(decision) => Turn::after(decision, waited),
+            Outcome::Refused(refusal, decision) => Turn::refused(refusal, decision, waited),
         };
         Poll::Ready(self.done(turn))
     }

@@ -5,11 +5,13 @@
 use super::Refusal;
 use super::lines::{Host, Joined, Lines, Waiter};
 use super::seats::{Outcome, Seat, SeatId, Seats};
-use crate::key::Fingerprint;
+use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, Turns};
 use crate::sync::MutexGuard;
 use sluicegate_core::line::{Ask, Line, Now};
+use sluicegate_core::pile::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Span, Time};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,6 +20,10 @@ use std::task::Waker;
 /// 10,000 a second take a second. But by so much at the most: a machine that slept for an hour does not make up for it at once.
 const MADE_UP_MAX: Span = Span::from_micros(10_000);
 
+/// So many of a line are called before one of them has looked: whoever is gone by then gives back what it held from among all of them,
+/// a few microseconds' work at this many.
+const UNSEEN_MAX: usize = 1_024;
+
 /// One tick: the least wait there is to tell.
 const TICK: Span = Span::from_micros(1);
 
@@ -25,7 +31,7 @@ const TICK: Span = Span::from_micros(1);
 #[derive(Default)]
 pub(super) struct Book {
     /// By the key, without a tag.
-    lines: HashMap<Fingerprint, KeyLine>,
+    lines: HashMap<Fingerprint, KeyLine, ByFingerprint>,
     seats: Seats,
     /// The turn of each line's head, where it is known.
     due: BTreeSet<(Time, Fingerprint)>,
@@ -39,10 +45,12 @@ pub(super) struct KeyLine {
     /// As the store knows it, with the tag of its limits.
     key: Fingerprint,
     scope: Option<Fingerprint>,
-    /// The head's turn, which is then in `due`. Not known while there are no receipts for more who are called.
+    /// The head's turn, which is then in `due`. Not known while too many were called and have not looked.
     turn: Option<Time>,
-    /// How many were called and have not seen it yet.
-    called: usize,
+    /// Those who were called and have not seen it yet.
+    called: Vec<SeatId>,
+    /// A cost that is known not to be above the limits.
+    fits: u32,
 }
 
 /// The book, open.
@@ -61,7 +69,7 @@ struct KeyNow<'a> {
     store: &'a dyn Turns,
     key: Fingerprint,
     now: Time,
-    limits: Arc<[AnyLimit]>,
+    limits: OnceCell<Arc<[AnyLimit]>>,
 }
 
 impl<'a> Desk<'a> {
@@ -98,11 +106,12 @@ impl<'a> Desk<'a> {
             }
         }
         let (now, key_now) = (self.now, self.key_now(key));
-        let line = self.book.lines.entry(id(key)).or_insert_with(|| KeyLine::new(key, scope));
+        let Book { lines, seats, .. } = &mut *self.book;
+        let line = lines.entry(id(key)).or_insert_with(|| KeyLine::new(key, scope));
         if line.key != key {
             // A limiter of the same scope with other limits: the last one's hold.
             line.key = key;
-            line.line.plan_anew();
+            line.plan_anew();
         }
         let ask = Ask { cost, until, priority };
         let full = line.line.len() >= self.lines.bounds.under_a_key
@@ -112,12 +121,11 @@ impl<'a> Desk<'a> {
             store.count(key, &denial);
             return Joined::Refused(refusal, denial);
         }
-        let seat = self.book.seats.take();
-        let Some(line) = self.book.lines.get_mut(&id(key)) else { return Joined::Seated(seat) };
+        let seat = seats.take();
         let overtakes = line.line.has_lower(priority);
         let ticket = line.line.join(ask, seat, &key_now, now);
         let is_head = line.line.head().is_some_and(|(head, _)| *head == seat);
-        self.book.seats.sit(seat, key, ticket, waker.clone());
+        seats.put(seat, Seat::Waiting { key, ticket, waker: waker.clone() });
         self.lines.one_more(key);
         if overtakes {
             self.refuse_the_late(&key_now);
@@ -130,33 +138,32 @@ impl<'a> Desk<'a> {
     }
 
     pub(super) fn look(&mut self, seat: SeatId, waker: &Waker) -> Option<Outcome> {
-        let Some(outcome) = self.book.seats.look(seat) else {
+        if self.book.seats.waits(seat) {
             self.drop = self.book.seats.wake_by(seat, waker);
             return None;
-        };
-        self.book.seats.give_up(seat);
-        if let Outcome::Called { key, receipt, .. } = outcome {
-            if let Some(receipt) = receipt {
-                self.host.store().seen(key, receipt);
-            }
-            self.one_less_called(key);
         }
-        Some(outcome)
+        match self.book.seats.give_up(seat) {
+            Seat::Called { key, place, decision, .. } => {
+                self.one_less_called(key, place);
+                Some(Outcome::Called(decision))
+            }
+            Seat::Refused(refusal, denial) => Some(Outcome::Refused(refusal, denial)),
+            Seat::Free | Seat::Waiting { .. } => None,
+        }
     }
 
     pub(super) fn leave(&mut self, seat: SeatId) {
         match self.book.seats.give_up(seat) {
-            Seat::Free | Seat::Told(Outcome::Refused { .. }) => {}
-            Seat::Told(Outcome::Called { key, receipt, .. }) => {
-                if let Some(receipt) = receipt {
-                    self.host.store().gone(key, receipt, self.now);
-                }
-                // Those behind may have their turns sooner.
-                if let Some(line) = self.book.lines.get_mut(&id(key)) {
-                    line.line.plan_anew();
-                }
+            Seat::Free | Seat::Refused { .. } => {}
+            Seat::Called { key, place, charges, .. } => {
+                let (store, now) = (self.host.store(), self.now);
+                let Book { lines, seats, .. } = &mut *self.book;
+                let Some(line) = lines.get_mut(&id(key)) else { return };
+                // What those who were called after it have charged lies on top of it, and those behind may have their turns sooner.
+                seats.on_charges(&line.called, |others| store.gone(key, now, &charges, others));
+                line.plan_anew();
                 self.forget_turn(key);
-                self.one_less_called(key);
+                self.one_less_called(key, place);
             }
             Seat::Waiting { key, ticket, waker } => {
                 self.drop = Some(waker);
@@ -184,13 +191,14 @@ impl<'a> Desk<'a> {
         let lines = self.book.lines.values_mut().filter(|line| which(line));
         let keys: Vec<Fingerprint> = lines
             .map(|line| {
-                line.line.plan_anew();
+                line.plan_anew();
                 line.key = tag.map_or(line.key, |tag| line.key.with_tag(tag));
                 line.key
             })
             .collect();
         for key in keys {
             self.forget_turn(key);
+            self.forget_charges(key);
             if tag.is_some() {
                 // From now on it leaks at the new rate.
                 self.host.store().meet(key, self.now);
@@ -232,28 +240,21 @@ impl<'a> Desk<'a> {
                 self.book.due.insert((turn, id(key)));
                 return;
             }
-            let at = turn.max(now.before(MADE_UP_MAX));
-            let mut receipt = Some(self.host.next_receipt());
-            let mut called = store.call(key, at, cost, receipt);
-            if let Called::NoReceipt = called {
-                if line.called > 0 {
-                    // It goes on when one of those has seen that it was called.
-                    return;
-                }
-                // Others have them all, and may keep them for long.
-                receipt = None;
-                called = store.call(key, at, cost, receipt);
+            if line.called.len() >= UNSEEN_MAX {
+                // It goes on when one of those has looked.
+                return;
             }
-            match called {
-                Called::Charged(decision) => {
+            let at = turn.max(now.before(MADE_UP_MAX));
+            match store.call(key, at, cost) {
+                Called::Charged(decision, charges) => {
                     line.line.call();
-                    line.called += 1;
                     if at > turn {
-                        line.line.plan_anew();
+                        line.plan_anew();
                     }
-                    self.lines.fewer(key, 1);
-                    let told = self.book.seats.tell(seat, Outcome::Called { key, receipt, decision });
-                    self.wake.extend(told);
+                    let place = line.called.len();
+                    line.called.push(seat);
+                    self.lines.one_called();
+                    self.tell(seat, Seat::Called { key, place, decision, charges });
                     from = at;
                 }
                 Called::NoRoom(denial) => {
@@ -261,8 +262,8 @@ impl<'a> Desk<'a> {
                     self.lines.fewer(key, 1);
                     self.refuse(seat, Refusal::NoRoom, denial);
                 }
-                Called::NotYet | Called::NoReceipt => {
-                    line.line.plan_anew();
+                Called::NotYet => {
+                    line.plan_anew();
                     in_vain += 1;
                     from = if in_vain < 3 { now } else { now.after(TICK) };
                     self.refuse_the_late(&self.key_now(key));
@@ -287,18 +288,40 @@ impl<'a> Desk<'a> {
     }
 
     fn refuse(&mut self, seat: SeatId, refusal: Refusal, decision: Decision) {
-        let told = self.book.seats.tell(seat, Outcome::Refused { refusal, decision });
-        self.wake.extend(told);
+        self.tell(seat, Seat::Refused(refusal, decision));
     }
 
-    /// One that was called has seen it, or is gone: its receipt is there for another.
-    fn one_less_called(&mut self, key: Fingerprint) {
-        let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
-        line.called = line.called.saturating_sub(1);
-        if line.turn.is_none() {
+    /// Tells somebody who waits what has come of it.
+    fn tell(&mut self, seat: SeatId, told: Seat) {
+        if let Seat::Waiting { waker, .. } = self.book.seats.put(seat, told) {
+            self.wake.push(waker);
+        }
+    }
+
+    /// One that was called has seen it, or is gone.
+    fn one_less_called(&mut self, key: Fingerprint, place: usize) {
+        let Book { lines, seats, .. } = &mut *self.book;
+        let Some(line) = lines.get_mut(&id(key)) else { return };
+        line.called.swap_remove(place);
+        // The last one has taken its place.
+        if let Some(moved) = line.called.get(place)
+            && let Some(Seat::Called { place: its, .. }) = seats.get(*moved)
+        {
+            *its = place;
+        }
+        self.lines.one_less_called(key);
+        if self.line(key).is_some_and(|line| line.turn.is_none()) {
             self.go_on(key, self.now);
         }
         self.forget_if_unused(key);
+    }
+
+    /// Those who were called keep their charges whatever happens: somebody else has changed what the key has used, so that they
+    /// no longer know what of it is theirs.
+    fn forget_charges(&mut self, key: Fingerprint) {
+        let Book { lines, seats, .. } = &mut *self.book;
+        let called = lines.get(&id(key)).map_or(&[][..], |line| &line.called);
+        seats.on_charges(called, |charges| charges.fill(Charges::None));
     }
 
     fn forget_turn(&mut self, key: Fingerprint) {
@@ -309,7 +332,7 @@ impl<'a> Desk<'a> {
     }
 
     fn forget_if_unused(&mut self, key: Fingerprint) {
-        if self.line(key).is_some_and(|line| line.line.is_empty() && line.called == 0) {
+        if self.line(key).is_some_and(|line| line.line.is_empty() && line.called.is_empty()) {
             self.forget_turn(key);
             self.book.lines.remove(&id(key));
         }
@@ -320,8 +343,7 @@ impl<'a> Desk<'a> {
     }
 
     fn key_now(&self, key: Fingerprint) -> KeyNow<'a> {
-        let store = self.host.store();
-        KeyNow { store, key, now: self.now, limits: store.limits_of(key) }
+        KeyNow { store: self.host.store(), key, now: self.now, limits: OnceCell::new() }
     }
 }
 
@@ -335,7 +357,13 @@ impl Book {
 
 impl KeyLine {
     fn new(key: Fingerprint, scope: Option<Fingerprint>) -> KeyLine {
-        KeyLine { line: Line::default(), key, scope, turn: None, called: 0 }
+        KeyLine { line: Line::default(), key, scope, turn: None, called: Vec::new(), fits: 0 }
+    }
+
+    /// What was planned no longer holds.
+    fn plan_anew(&mut self) {
+        self.line.plan_anew();
+        self.fits = 0;
     }
 
     pub(super) fn is_of(&self, key: Fingerprint) -> bool {
@@ -349,9 +377,12 @@ impl KeyLine {
     /// Why somebody cannot join, if so, and when it is worth asking again.
     fn refuses(&mut self, key: &KeyNow<'_>, ask: &Ask, full: bool) -> Option<(Refusal, Decision)> {
         let (now, cost) = (key.now, ask.cost);
-        let by_itself = key.store.peek(key.key, now, cost);
-        if by_itself.retry_after() == Some(RetryAfter::Never) {
-            return Some((Refusal::Never, by_itself));
+        if cost > self.fits {
+            let by_itself = key.store.peek(key.key, now, cost);
+            if by_itself.retry_after() == Some(RetryAfter::Never) {
+                return Some((Refusal::Never, by_itself));
+            }
+            self.fits = cost;
         }
         let until_room = if full {
             // When the head has its turn there is a place.
@@ -365,17 +396,18 @@ impl KeyLine {
             (None, Some(until)) => match self.line.turn_of(now, ask, key) {
                 Some(turn) if turn <= until => return None,
                 Some(turn) => (Refusal::TooLong, turn.since(until)),
-                None => return Some((Refusal::Never, by_itself.denied_for_ever())),
+                None => return Some((Refusal::Never, key.store.peek(key.key, now, cost).denied_for_ever())),
             },
         };
-        let denial = self.line.denial(now, cost, key).unwrap_or(by_itself);
+        let denial = self.line.denial(now, cost, key);
+        let denial = denial.unwrap_or_else(|| key.store.peek(key.key, now, cost));
         Some((refusal, denial.denied_for(wait)))
     }
 }
 
 impl Now<AnyLimit> for KeyNow<'_> {
     fn limits(&self) -> &[AnyLimit] {
-        &self.limits
+        self.limits.get_or_init(|| self.store.limits_of(self.key))
     }
 
     fn states(&self) -> Vec<AnyState> {

@@ -19,7 +19,6 @@ use crate::key::Fingerprint;
 use crate::store::Turns;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use sluicegate_core::line::Priority;
-use sluicegate_core::receipts::Receipt;
 use sluicegate_core::{Decision, Time};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
@@ -32,7 +31,7 @@ const GROUPS: usize = if cfg!(loom) { 2 } else { 64 };
 pub(crate) struct Lines {
     /// How many wait, in all lines.
     waiting: AtomicUsize,
-    /// How many of them under the keys of each group.
+    /// How many of them, and of those who were called and have not looked, under the keys of each group.
     groups: [AtomicUsize; GROUPS],
     book: Mutex<Book>,
     pub(super) bounds: LineBounds,
@@ -50,8 +49,6 @@ pub(crate) struct LineBounds {
 pub(crate) trait Host: Send + Sync {
     fn store(&self) -> &dyn Turns;
     fn clock(&self) -> &AnyClock;
-    /// A name that was not given before.
-    fn next_receipt(&self) -> Receipt;
 }
 
 /// Who asks for a turn.
@@ -86,7 +83,7 @@ impl Lines {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody may wait under a key. If not, nobody does.
+    /// Whether somebody may wait under a key, or has just been called. If not, nobody does.
     #[inline]
     pub(crate) fn may_wait(&self, key: Fingerprint) -> bool {
         self.groups[group(key)].load(Ordering::Relaxed) > 0
@@ -107,8 +104,14 @@ impl Lines {
     }
 
     /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
-    pub(crate) fn look(self: &Arc<Lines>, host: &dyn Host, seat: SeatId, waker: &Waker) -> Option<Outcome> {
-        let mut desk = self.open(host, host.clock().now());
+    pub(crate) fn look(
+        self: &Arc<Lines>,
+        host: &dyn Host,
+        seat: SeatId,
+        now: Time,
+        waker: &Waker,
+    ) -> Option<Outcome> {
+        let mut desk = self.open(host, now);
         let outcome = desk.look(seat, waker);
         desk.close();
         outcome
@@ -155,6 +158,16 @@ impl Lines {
     pub(super) fn one_more(&self, key: Fingerprint) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.groups[group(key)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that waited was called. It still counts as one of its group: until it has looked, others have to know.
+    pub(super) fn one_called(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// One that was called has looked, or is gone.
+    pub(super) fn one_less_called(&self, key: Fingerprint) {
+        self.groups[group(key)].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// So many wait no longer.

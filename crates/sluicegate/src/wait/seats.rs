@@ -6,7 +6,7 @@ use super::Refusal;
 use crate::key::Fingerprint;
 use sluicegate_core::Decision;
 use sluicegate_core::line::Ticket;
-use sluicegate_core::receipts::Receipt;
+use sluicegate_core::pile::Charges;
 use std::mem;
 use std::task::Waker;
 
@@ -15,30 +15,31 @@ use std::task::Waker;
 pub(crate) struct SeatId(u32);
 
 /// Who sits there.
+#[derive(Default)]
 pub(crate) enum Seat {
+    #[default]
     Free,
     Waiting {
         key: Fingerprint,
         ticket: Ticket,
         waker: Waker,
     },
-    /// They have been told, and have not looked yet.
-    Told(Outcome),
-}
-
-/// What has come of waiting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome {
-    /// The turn has come, and is charged. With the receipt it can be given back until the caller has seen it.
+    /// The turn has come, and is charged. Until the caller has seen it, it can be given back.
     Called {
         key: Fingerprint,
-        receipt: Option<Receipt>,
+        /// Where it is among those of its line who were called.
+        place: usize,
         decision: Decision,
+        charges: Charges,
     },
-    Refused {
-        refusal: Refusal,
-        decision: Decision,
-    },
+    Refused(Refusal, Decision),
+}
+
+/// What a caller is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Called(Decision),
+    Refused(Refusal, Decision),
 }
 
 /// After a rush so many empty seats are kept.
@@ -61,29 +62,23 @@ impl Seats {
         })
     }
 
-    pub(crate) fn sit(&mut self, seat: SeatId, key: Fingerprint, ticket: Ticket, waker: Waker) {
-        self.put(seat, Seat::Waiting { key, ticket, waker });
+    /// Somebody sits down, or is told what has come of it. Who sat there before.
+    pub(crate) fn put(&mut self, seat: SeatId, new: Seat) -> Seat {
+        self.seats.get_mut(index(seat)).map_or(Seat::Free, |seat| mem::replace(seat, new))
     }
 
-    /// Tells somebody what has come of it. How to wake them.
-    pub(crate) fn tell(&mut self, seat: SeatId, outcome: Outcome) -> Option<Waker> {
-        match self.put(seat, Seat::Told(outcome)) {
-            Seat::Waiting { waker, .. } => Some(waker),
-            Seat::Free | Seat::Told(_) => None,
-        }
+    pub(crate) fn get(&mut self, seat: SeatId) -> Option<&mut Seat> {
+        self.seats.get_mut(index(seat))
     }
 
-    /// What has come of it, if that is known.
-    pub(crate) fn look(&self, seat: SeatId) -> Option<Outcome> {
-        match self.seats.get(index(seat)) {
-            Some(Seat::Told(outcome)) => Some(*outcome),
-            _ => None,
-        }
+    /// Whether its caller has not been told anything yet.
+    pub(crate) fn waits(&self, seat: SeatId) -> bool {
+        matches!(self.seats.get(index(seat)), Some(Seat::Waiting { .. }))
     }
 
     /// Whoever waits there is to be woken by this one from now on. The waker that was there, to be dropped elsewhere.
     pub(crate) fn wake_by(&mut self, seat: SeatId, by: &Waker) -> Option<Waker> {
-        match self.seats.get_mut(index(seat)) {
+        match self.get(seat) {
             Some(Seat::Waiting { waker, .. }) if !waker.will_wake(by) => {
                 Some(mem::replace(waker, by.clone()))
             }
@@ -105,13 +100,24 @@ impl Seats {
     pub(crate) fn wakers(&self) -> Vec<Waker> {
         let waiting = |seat: &Seat| match seat {
             Seat::Waiting { waker, .. } => Some(waker.clone()),
-            Seat::Free | Seat::Told(_) => None,
+            _ => None,
         };
         self.seats.iter().filter_map(waiting).collect()
     }
 
-    fn put(&mut self, seat: SeatId, new: Seat) -> Seat {
-        self.seats.get_mut(index(seat)).map_or(Seat::Free, |seat| mem::replace(seat, new))
+    /// Does something with what these have charged. Who was not called has charged nothing.
+    pub(crate) fn on_charges(&mut self, called: &[SeatId], act: impl FnOnce(&mut [Charges])) {
+        let take = |seat: &SeatId| match self.seats.get_mut(index(*seat)) {
+            Some(Seat::Called { charges, .. }) => mem::take(charges),
+            _ => Charges::None,
+        };
+        let mut all: Vec<Charges> = called.iter().map(take).collect();
+        act(&mut all);
+        for (seat, changed) in called.iter().zip(all) {
+            if let Some(Seat::Called { charges, .. }) = self.get(*seat) {
+                *charges = changed;
+            }
+        }
     }
 }
 

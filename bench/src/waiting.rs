@@ -1,0 +1,231 @@
+//! Waiting for a turn: ours beside `leaky-bucket`, whose waiters are fair too, and tokio's semaphore.
+//!
+//! At once: nobody has to wait, and the call is paid for. A semaphore's permits are taken for good, as a rate limiter's are.
+//! In line: tasks that all want the same key wait until their turn comes, 100 in each millisecond. Time is paused and jumps
+//! from turn to turn, so that what is measured is work and nothing else, in one thread.
+
+use crate::measure::{Contender, each, head, interleaved, memory, nanos_each, row, verdict};
+use leaky_bucket::RateLimiter;
+use sluicegate::{Acquire, Gate, Limiter, TokioClock};
+use std::future::Future as _;
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+pub const ROUNDS: usize = 15;
+const CALLS: u64 = 200_000;
+const WAITERS: u64 = 20_000;
+const A_MILLISECOND: u64 = 100;
+
+const OURS: &str = "sluicegate, `Gate`";
+const OURS_KEYED: &str = "sluicegate, one hot key";
+const LEAKY: &str = "leaky-bucket";
+const SEMAPHORE: &str = "tokio::sync::Semaphore";
+
+pub fn run(rounds: usize) {
+    at_once(rounds);
+    println!();
+    in_line(rounds);
+    println!();
+    grows();
+}
+
+fn runtime(paused: bool) -> Runtime {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(paused).build();
+    runtime.expect("a runtime of one thread")
+}
+
+fn at_once(rounds: usize) {
+    let gate = Gate::new("token-bucket 1000000000/s").expect("a limit");
+    let limiter = Limiter::new("token-bucket 1000000000/s").expect("a limit");
+    let leaky = RateLimiter::builder().initial(usize::MAX / 4).max(usize::MAX / 4).refill(1).build();
+    let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
+    let runtime = runtime(false);
+    let contenders: Vec<Contender<'_>> = vec![
+        (OURS.to_owned(), {
+            let (runtime, gate) = (&runtime, &gate);
+            Box::new(move || {
+                nanos_each(CALLS, || {
+                    runtime.block_on(async {
+                        for _ in 0..CALLS {
+                            assert!(black_box(gate).acquire(1).await.allowed());
+                        }
+                    });
+                })
+            })
+        }),
+        (OURS_KEYED.to_owned(), {
+            let (runtime, limiter) = (&runtime, &limiter);
+            Box::new(move || {
+                nanos_each(CALLS, || {
+                    runtime.block_on(async {
+                        for _ in 0..CALLS {
+                            assert!(black_box(limiter).acquire("Harry", 1).await.allowed());
+                        }
+                    });
+                })
+            })
+        }),
+        (LEAKY.to_owned(), {
+            let (runtime, leaky) = (&runtime, &leaky);
+            Box::new(move || {
+                nanos_each(CALLS, || {
+                    runtime.block_on(async {
+                        for _ in 0..CALLS {
+                            black_box(leaky).acquire_one().await;
+                        }
+                    });
+                })
+            })
+        }),
+        (SEMAPHORE.to_owned(), {
+            let (runtime, semaphore) = (&runtime, &semaphore);
+            Box::new(move || {
+                let nanos = nanos_each(CALLS, || {
+                    runtime.block_on(async {
+                        for _ in 0..CALLS {
+                            black_box(semaphore).acquire().await.expect("it is not closed").forget();
+                        }
+                    });
+                });
+                semaphore.add_permits(CALLS as usize);
+                nanos
+            })
+        }),
+    ];
+    println!("A turn that comes at once, in nanoseconds:\n");
+    let figures = interleaved(contenders, rounds);
+    head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
+    for name in [OURS, OURS_KEYED, LEAKY, SEMAPHORE] {
+        let [middle, spread] = figures.spread(name);
+        row([name.into(), middle, spread, figures.ratio_cell(name, LEAKY), figures.ratio_cell(name, SEMAPHORE)]);
+    }
+    let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
+    println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
+}
+
+fn in_line(rounds: usize) {
+    let contenders: Vec<Contender<'_>> = vec![
+        ("tasks that wait for nothing".to_owned(), Box::new(|| tasks_alone(WAITERS))),
+        (OURS.to_owned(), Box::new(|| ours(WAITERS))),
+        (LEAKY.to_owned(), Box::new(|| leaky(WAITERS))),
+        (SEMAPHORE.to_owned(), Box::new(|| semaphore(WAITERS))),
+    ];
+    println!("A turn for each of {WAITERS} tasks in one line, in nanoseconds for a task, spawning it included:\n");
+    let figures = interleaved(contenders, rounds);
+    head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
+    for name in figures.names() {
+        let [middle, spread] = figures.spread(name);
+        row([name.into(), middle, spread, figures.ratio_cell(name, LEAKY), figures.ratio_cell(name, SEMAPHORE)]);
+    }
+    let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
+    println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
+}
+
+/// Runs tasks to their ends. What each took.
+fn timed(waiters: u64, spawn: impl AsyncFnOnce(&mut JoinSet<()>)) -> f64 {
+    runtime(true).block_on(async {
+        let began = Instant::now();
+        let mut tasks = JoinSet::new();
+        spawn(&mut tasks).await;
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("a task ends");
+        }
+        each(began.elapsed(), waiters)
+    })
+}
+
+fn tasks_alone(waiters: u64) -> f64 {
+    timed(waiters, async |tasks| {
+        for _ in 0..waiters {
+            tasks.spawn(tokio::task::yield_now());
+        }
+    })
+}
+
+fn ours(waiters: u64) -> f64 {
+    timed(waiters, async |tasks| {
+        let limit = format!("token-bucket {A_MILLISECOND}/ms burst=1");
+        let builder = Limiter::builder(limit).clock(TokioClock::new()).max_line(waiters as usize);
+        let gate = Arc::new(builder.build_gate().expect("a limit"));
+        for _ in 0..waiters {
+            let gate = Arc::clone(&gate);
+            tasks.spawn(async move { assert!(gate.acquire(1).await.allowed()) });
+        }
+    })
+}
+
+fn leaky(waiters: u64) -> f64 {
+    timed(waiters, async |tasks| {
+        let limiter = RateLimiter::builder()
+            .initial(0)
+            .max(A_MILLISECOND as usize)
+            .refill(A_MILLISECOND as usize)
+            .interval(Duration::from_millis(1))
+            .build();
+        let limiter = Arc::new(limiter);
+        for _ in 0..waiters {
+            let limiter = Arc::clone(&limiter);
+            tasks.spawn(async move { limiter.acquire_one().await });
+        }
+    })
+}
+
+fn semaphore(waiters: u64) -> f64 {
+    timed(waiters, async |tasks| {
+        let semaphore = Arc::new(Semaphore::new(0));
+        for _ in 0..waiters {
+            let semaphore = Arc::clone(&semaphore);
+            tasks.spawn(async move { semaphore.acquire().await.expect("it is not closed").forget() });
+        }
+        tasks.spawn(async move {
+            for _ in 0..waiters.div_ceil(A_MILLISECOND) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                semaphore.add_permits(A_MILLISECOND as usize);
+            }
+        });
+    })
+}
+
+/// What more and more who wait under one key take.
+fn grows() {
+    println!("Those who wait under one key, without tasks of their own:\n");
+    head(["wait", "join, ns each", "bytes each, the future included", "have their turn, ns each", "leave, ns each"]);
+    for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {
+        let clock = sluicegate::ManualClock::default();
+        let builder = Limiter::builder("token-bucket 1/ms burst=1").clock(clock.clone());
+        let builder = builder.max_line(waiters as usize).max_waiting(waiters as usize);
+        let limiter = builder.build().expect("a limit");
+        assert!(limiter.check("k").allowed());
+        let mut context = Context::from_waker(Waker::noop());
+        let before = memory("VmRSS");
+        let mut line: Vec<Acquire<'_>> = (0..waiters).map(|_| limiter.acquire("k", 1)).collect();
+        let join = nanos_each(waiters, || {
+            for waiter in &mut line {
+                assert!(Pin::new(waiter).poll(&mut context).is_pending());
+            }
+        });
+        let bytes = (memory("VmRSS") - before) / waiters as f64;
+        let half = line.len() / 2;
+        let turns = nanos_each(half as u64, || {
+            for waiter in &mut line[..half] {
+                clock.advance(Duration::from_millis(1));
+                assert!(matches!(Pin::new(waiter).poll(&mut context), Poll::Ready(turn) if turn.allowed()));
+            }
+        });
+        let leave = nanos_each(waiters - half as u64, || drop(line.split_off(half)));
+        assert_eq!(limiter.stats().waiting, 0);
+        row([
+            waiters.to_string(),
+            format!("{join:.0}"),
+            format!("{bytes:.0}"),
+            format!("{turns:.0}"),
+            format!("{leave:.0}"),
+        ]);
+    }
+}
