@@ -2,7 +2,8 @@
 //! with each response only numbers are written.
 
 use crate::backend::Backend;
-use arc_swap::ArcSwap;
+use crate::layer::Settings;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted};
@@ -12,10 +13,10 @@ use std::sync::Arc;
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
 
-/// What there is to say of a limiter's limits.
+/// What there is to say of a limiter's limits, once somebody has asked.
+#[derive(Default)]
 pub(crate) struct Policies {
-    name: Box<str>,
-    told: ArcSwap<Told>,
+    told: ArcSwapOption<Told>,
 }
 
 struct Told {
@@ -34,31 +35,31 @@ pub(crate) struct Fields {
 }
 
 impl Policies {
-    pub(crate) fn new(name: &str, limiter: &impl Backend) -> Policies {
-        let told = Told::new(name, limiter.changes(), &limiter.limits());
-        Policies { name: name.into(), told: ArcSwap::from_pointee(told) }
-    }
-
     /// The fields for a decision; `None` if there is nothing to tell of.
     #[inline]
-    pub(crate) fn fields(&self, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
-        self.renew(limiter);
-        let told = self.told.load();
-        Some(Fields { policy: told.field.clone()?, standing: told.standing(decision)? })
+    pub(crate) fn fields<L: Backend>(&self, settings: &Settings<L>, decision: &Decision) -> Option<Fields> {
+        self.told(settings, |told| {
+            Some(Fields { policy: told.field.clone()?, standing: told.standing(decision)? })
+        })
     }
 
-    /// The names of the policies that a denial violates.
-    pub(crate) fn violated(&self, limiter: &impl Backend, decision: &Decision) -> String {
-        self.renew(limiter);
-        let told = self.told.load();
-        if told.policies.is_empty() { quoted(&self.name) } else { told.name_for(decision).to_owned() }
+    /// The name of the policy that a denial violates, quoted.
+    pub(crate) fn violated<L: Backend>(&self, settings: &Settings<L>, decision: &Decision) -> String {
+        self.told(settings, |told| told.name_for(decision).to_owned())
     }
 
+    /// What is told of the limits as they are now.
     #[inline]
-    fn renew(&self, limiter: &impl Backend) {
-        let changes = limiter.changes();
-        if self.told.load().changes != changes {
-            self.told.store(Arc::new(Told::new(&self.name, changes, &limiter.limits())));
+    fn told<L: Backend, T>(&self, settings: &Settings<L>, tell: impl FnOnce(&Told) -> T) -> T {
+        let changes = settings.limiter.changes();
+        let told = self.told.load();
+        match &*told {
+            Some(told) if told.changes == changes => tell(told),
+            _ => {
+                let told = Arc::new(Told::new(&settings.name, changes, &settings.limiter.limits()));
+                self.told.store(Some(Arc::clone(&told)));
+                tell(&told)
+            }
         }
     }
 }

@@ -35,10 +35,9 @@ const NAME_DEFAULT: &str = "default";
 ///
 /// Settings that are said twice are what was said last. `R` writes the answers of the layer's own; see
 /// [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
-#[derive(Clone)]
 pub struct RateLimitLayer<L, R = Problem> {
-    settings: Settings<L>,
-    respond: R,
+    /// All there is, as axum has a layer make its service anew with every request.
+    shared: Arc<Shared<L, R>>,
 }
 
 /// What to do with a request that has no key because the client did not send one.
@@ -76,10 +75,10 @@ pub(crate) struct Settings<L> {
     pub(crate) observe: Option<Observe>,
     pub(crate) mode: Mode,
     headers: Option<bool>,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
 }
 
-/// What all clones of a service share.
+/// What all clones of a layer and its services share.
 pub(crate) struct Shared<L, R> {
     pub(crate) settings: Settings<L>,
     pub(crate) respond: R,
@@ -102,36 +101,36 @@ impl<L: Backend> RateLimitLayer<L> {
             headers: None,
             name: NAME_DEFAULT.into(),
         };
-        RateLimitLayer { settings, respond: Problem }
+        RateLimitLayer::from_parts(settings, Problem)
     }
 }
 
-impl<L, R> RateLimitLayer<L, R> {
+impl<L: Backend, R: Clone> RateLimitLayer<L, R> {
     /// Whom a request is charged to: one of [`crate::key`], or two of them in a tuple.
     #[must_use]
     pub fn key(mut self, key: impl Extract + 'static) -> Self {
-        self.settings.key = Arc::new(key);
+        self.settings().key = Arc::new(key);
         self
     }
 
     /// What to do when the client did not send what the key is made of: [`WithoutKey::Share`] unless told otherwise.
     #[must_use]
     pub fn without_key(mut self, what: WithoutKey) -> Self {
-        self.settings.without_key = what;
+        self.settings().without_key = what;
         self
     }
 
     /// What a request is worth: 1 unless told otherwise. 0 is admitted always and changes nothing.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
-        self.settings.cost = Some(Arc::new(cost));
+        self.settings().cost = Some(Arc::new(cost));
         self
     }
 
     /// Requests that are none of the limiter's business, such as health checks: they are admitted, and nobody is told.
     #[must_use]
     pub fn skip(mut self, is_skipped: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.skip = Some(Arc::new(is_skipped));
+        self.settings().skip = Some(Arc::new(is_skipped));
         self
     }
 
@@ -139,7 +138,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// later, a request that is admitted goes on when it is due.
     #[must_use]
     pub fn enforce(mut self) -> Self {
-        self.settings.mode = Mode::Enforce;
+        self.settings().mode = Mode::Enforce;
         self
     }
 
@@ -150,7 +149,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// as in [`RateLimitLayer::enforce`]. The same goes for a limiter in a shared store.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
-        self.settings.mode = Mode::Wait(max_wait);
+        self.settings().mode = Mode::Wait(max_wait);
         self
     }
 
@@ -158,7 +157,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// [what would have been denied](crate::Verdict::WouldDeny), and clients are told nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
-        self.settings.mode = Mode::Shadow;
+        self.settings().mode = Mode::Shadow;
         self
     }
 
@@ -166,7 +165,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// one after another should have names of their own.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
-        self.settings.name = name.into();
+        self.settings().name = name.into();
         self
     }
 
@@ -174,14 +173,14 @@ impl<L, R> RateLimitLayer<L, R> {
     /// its `Retry-After` in any case.
     #[must_use]
     pub fn headers(mut self, told: bool) -> Self {
-        self.settings.headers = Some(told);
+        self.settings().headers = Some(told);
         self
     }
 
     /// Is told of every request that was not skipped, when its decision is made. What it takes, each request takes.
     #[must_use]
     pub fn observe(mut self, observer: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Self {
-        self.settings.observe = Some(Arc::new(observer));
+        self.settings().observe = Some(Arc::new(observer));
         self
     }
 
@@ -205,7 +204,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// ```
     #[must_use]
     pub fn after(mut self, charge: impl Fn(&Outcome<'_>) -> Charge + Send + Sync + 'static) -> Self {
-        self.settings.after = Some(Arc::new(charge));
+        self.settings().after = Some(Arc::new(charge));
         self
     }
 
@@ -234,7 +233,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// Answers every refusal with a gRPC status. For tonic; services with other bodies answer gRPC calls so by themselves.
     #[must_use]
     pub fn grpc(self) -> RateLimitLayer<L, GrpcStatus> {
-        RateLimitLayer { settings: self.settings, respond: GrpcStatus }
+        RateLimitLayer::from_parts(self.shared.settings.clone(), GrpcStatus)
     }
 
     /// Has a closure write the answer to a request that does not reach the service. `Retry-After` and the `RateLimit` fields
@@ -257,7 +256,22 @@ impl<L, R> RateLimitLayer<L, R> {
     where
         F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
     {
-        RateLimitLayer { settings: self.settings, respond: RespondWith::new(respond) }
+        RateLimitLayer::from_parts(self.shared.settings.clone(), RespondWith::new(respond))
+    }
+}
+
+impl<L, R> RateLimitLayer<L, R> {
+    fn from_parts(settings: Settings<L>, respond: R) -> RateLimitLayer<L, R> {
+        RateLimitLayer { shared: Arc::new(Shared { settings, respond, policies: Policies::default() }) }
+    }
+
+    /// To be changed: of this layer alone, whatever was made from it before.
+    fn settings(&mut self) -> &mut Settings<L>
+    where
+        L: Clone,
+        R: Clone,
+    {
+        &mut Arc::make_mut(&mut self.shared).settings
     }
 }
 
@@ -277,19 +291,32 @@ impl<L> Settings<L> {
     }
 }
 
-impl<S, L: Backend, R: Clone> Layer<S> for RateLimitLayer<L, R> {
+impl<S, L, R> Layer<S> for RateLimitLayer<L, R> {
     type Service = RateLimit<S, L, R>;
 
+    #[inline]
     fn layer(&self, inner: S) -> RateLimit<S, L, R> {
-        let settings = self.settings.clone();
-        let policies = Policies::new(&settings.name, &settings.limiter);
-        RateLimit::new(inner, Shared { settings, respond: self.respond.clone(), policies })
+        RateLimit::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<L, R> Clone for RateLimitLayer<L, R> {
+    fn clone(&self) -> RateLimitLayer<L, R> {
+        RateLimitLayer { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Settings that are about to be changed; what is told of them is worked out anew.
+impl<L: Clone, R: Clone> Clone for Shared<L, R> {
+    fn clone(&self) -> Shared<L, R> {
+        let Shared { settings, respond, .. } = self;
+        Shared { settings: settings.clone(), respond: respond.clone(), policies: Policies::default() }
     }
 }
 
 impl<L: fmt::Debug, R> fmt::Debug for RateLimitLayer<L, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { limiter, name, mode, without_key, .. } = &self.settings;
+        let Settings { limiter, name, mode, without_key, .. } = &self.shared.settings;
         f.debug_struct("RateLimitLayer")
             .field("name", name)
             .field("limiter", limiter)

@@ -106,7 +106,7 @@ impl<L: Backend, R> Shared<L, R> {
     where
         R: Respond<B>,
     {
-        let violated = self.policies.violated(&self.settings.limiter, decision);
+        let violated = self.policies.violated(&self.settings, decision);
         let mut response = Refusal::new(Reason::Denied(*decision), violated, *head).answer(&self.respond);
         if let Some(fields) = self.fields(decision) {
             fields.write(response.headers_mut());
@@ -119,7 +119,7 @@ impl<L: Backend, R> Shared<L, R> {
         if !self.settings.tells() {
             return None;
         }
-        self.policies.fields(&self.settings.limiter, decision)
+        self.policies.fields(&self.settings, decision)
     }
 
     fn observe(&self, head: &Head<'_>, key: Option<&RequestKey<'_>>, verdict: Verdict<'_>) {

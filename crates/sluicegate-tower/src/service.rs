@@ -29,8 +29,8 @@ pub(crate) struct Parked<S, Q, L, R> {
 }
 
 impl<S, L, R> RateLimit<S, L, R> {
-    pub(crate) fn new(inner: S, shared: Shared<L, R>) -> RateLimit<S, L, R> {
-        RateLimit { inner, shared: Arc::new(shared) }
+    pub(crate) fn new(inner: S, shared: Arc<Shared<L, R>>) -> RateLimit<S, L, R> {
+        RateLimit { inner, shared }
     }
 
     /// The service behind it.
