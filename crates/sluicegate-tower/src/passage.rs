@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// A request that was admitted, until it is over.
 pub(crate) struct Passage<L: Backend, R> {
     fields: Option<Fields>,
-    charge: Option<OpenCharge<L, R>>,
+    /// In a box, as it would make the future of every request larger, and axum moves those about.
+    charge: Option<Box<OpenCharge<L, R>>>,
 }
 
 /// What a request was charged for the time being. If nobody waits for its response the outcome is just that.
@@ -95,7 +96,7 @@ impl<L: Backend, R> Shared<L, R> {
             );
         }
         if decision.allowed() || shadow {
-            let open = |held| OpenCharge { shared: Arc::clone(self), cost, held: Some(held) };
+            let open = |held| Box::new(OpenCharge { shared: Arc::clone(self), cost, held: Some(held) });
             return Ok(Passage { fields: self.fields(&decision), charge: decided.held.map(open) });
         }
         Err(self.denied(&decision, head))
