@@ -15,6 +15,7 @@ mod server;
 mod simulate;
 mod steady;
 mod store;
+mod tower;
 mod waiting;
 mod walk;
 
@@ -33,6 +34,7 @@ memory [KEYS]     bytes a key, with 10 million keys                             
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
 waiting [ROUNDS]  a turn that comes at once, and one that is waited for            1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
+tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
 store ...         our scripts beside the usual ones; `store --help` tells more    6 minutes
 all               all but the server and the store                                20 minutes
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         "replay" => replay::run(rounds(replay::ROUNDS)),
         "simulate" => simulate::run(rounds(simulate::ROUNDS)),
         "keyed" => keyed::run(rounds(keyed::ROUNDS)),
+        "tower" => tower::run(rounds(tower::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
         "waiting" => waiting::run(rounds(waiting::ROUNDS)),
@@ -91,6 +94,8 @@ fn main() -> ExitCode {
             keyed::run(keyed::ROUNDS);
             println!();
             waiting::run(waiting::ROUNDS);
+            println!();
+            tower::run(tower::ROUNDS);
             println!();
             memory::run(memory::KEYS);
             println!();

@@ -43,6 +43,11 @@ impl Rounds {
         [format!("{:.1}", self.median(name)), format!("{lowest:.1} to {highest:.1}")]
     }
 
+    /// How much more than another it took in each round.
+    pub fn beyond(&self, name: &str, other: &str) -> Vec<f64> {
+        self.of(name).iter().zip(self.of(other)).map(|(more, less)| more - less).collect()
+    }
+
     /// How many times as long as a rival: the median of what it was in each round, as both then met the same machine.
     pub fn ratio(&self, name: &str, rival: &str) -> f64 {
         median(self.of(name).iter().zip(self.of(rival)).map(|(ours, theirs)| ours / theirs).collect())
@@ -74,6 +79,15 @@ pub fn nanos_each(count: u64, act: impl FnOnce()) -> f64 {
 
 pub fn each(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e9 / count as f64
+}
+
+/// Processor time of the thread that asks.
+pub fn own_thread_cpu() -> Duration {
+    // The system brings the figure up to date when a thread steps back, and else only with its ticks of some milliseconds.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_ascii_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 /// The head of a Markdown table.

@@ -103,7 +103,13 @@ fn at_once(rounds: usize) {
     head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
     for name in [OURS, OURS_KEYED, LEAKY, SEMAPHORE] {
         let [middle, spread] = figures.spread(name);
-        row([name.into(), middle, spread, figures.ratio_cell(name, LEAKY), figures.ratio_cell(name, SEMAPHORE)]);
+        row([
+            name.into(),
+            middle,
+            spread,
+            figures.ratio_cell(name, LEAKY),
+            figures.ratio_cell(name, SEMAPHORE),
+        ]);
     }
     let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
     println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
@@ -116,12 +122,20 @@ fn in_line(rounds: usize) {
         (LEAKY.to_owned(), Box::new(|| leaky(WAITERS))),
         (SEMAPHORE.to_owned(), Box::new(|| semaphore(WAITERS))),
     ];
-    println!("A turn for each of {WAITERS} tasks in one line, in nanoseconds for a task, spawning it included:\n");
+    println!(
+        "A turn for each of {WAITERS} tasks in one line, in nanoseconds for a task, spawning it included:\n"
+    );
     let figures = interleaved(contenders, rounds);
     head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
     for name in figures.names() {
         let [middle, spread] = figures.spread(name);
-        row([name.into(), middle, spread, figures.ratio_cell(name, LEAKY), figures.ratio_cell(name, SEMAPHORE)]);
+        row([
+            name.into(),
+            middle,
+            spread,
+            figures.ratio_cell(name, LEAKY),
+            figures.ratio_cell(name, SEMAPHORE),
+        ]);
     }
     let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
     println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
@@ -195,7 +209,13 @@ fn semaphore(waiters: u64) -> f64 {
 /// What more and more who wait under one key take.
 fn grows() {
     println!("Those who wait under one key, without tasks of their own:\n");
-    head(["wait", "join, ns each", "bytes each, the future included", "have their turn, ns each", "leave, ns each"]);
+    head([
+        "wait",
+        "join, ns each",
+        "bytes each, the future included",
+        "have their turn, ns each",
+        "leave, ns each",
+    ]);
     for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {
         let clock = sluicegate::ManualClock::default();
         let builder = Limiter::builder("token-bucket 1/ms burst=1").clock(clock.clone());

@@ -10,7 +10,7 @@ use super::options::Options;
 use super::ours::{self, Ours, THROTTLE};
 use super::process::{cpu_of, run_anywhere};
 use super::requests::{Fresh, KEY, Prepared, Template};
-use crate::measure::{head, median, row};
+use crate::measure::{head, median, own_thread_cpu, row};
 use std::time::Duration;
 
 const PIPELINES: [usize; 3] = [1, 16, 64];
@@ -80,13 +80,6 @@ fn measure(contender: &mut Contender, pipeline: usize, seconds: f64) -> Outcome<
     let server = contender.ours.process.cpu().saturating_sub(server).as_secs_f64();
     let load = (cpu_of(own) + first_cpu).saturating_sub(load).as_secs_f64();
     Ok([(first.replies + second.replies) as f64 / took / 1e3, server / took, load / took])
-}
-
-/// Processor time of the thread that asks.
-fn own_thread_cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text.split_ascii_whitespace().next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 fn report(options: &Options, figures: &[[Vec<Figure>; PIPELINES.len()]]) {

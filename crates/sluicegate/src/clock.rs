@@ -4,6 +4,7 @@
 //! process; a [`ManualClock`] rings when it is put forward, a `TokioClock` by the timer of its runtime.
 
 mod alarm;
+mod delay;
 mod manual;
 mod system;
 mod timer;
@@ -14,6 +15,7 @@ mod tokio;
 pub use self::tokio::TokioClock;
 pub use alarm::Alarm;
 pub(crate) use alarm::Rings;
+pub use delay::Delay;
 pub use manual::ManualClock;
 pub use system::SystemClock;
 

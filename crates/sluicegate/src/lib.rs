@@ -38,6 +38,7 @@ mod clock;
 mod gate;
 #[doc(hidden)]
 pub mod grammar;
+pub mod http_fields;
 mod key;
 mod limit;
 mod limiter;
@@ -50,7 +51,7 @@ mod wait;
 pub use calendar::{CalendarUnit, Zone};
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use clock::TokioClock;
-pub use clock::{Alarm, Clock, ManualClock, SystemClock};
+pub use clock::{Alarm, Clock, Delay, ManualClock, SystemClock};
 pub use core::verbs::NotOffered;
 pub use core::{Decision, RetryAfter, Span, Time};
 pub use gate::Gate;

@@ -22,7 +22,7 @@ pub use observe::{Observer, Stats};
 pub use reservation::{BadReceipt, Receipt, Reservation};
 pub use together::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
 
-use crate::clock::AnyClock;
+use crate::clock::{AnyClock, Delay};
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::seal::Seal;
@@ -71,6 +71,8 @@ struct Inner {
     start: Time,
     /// As text and data, for whoever asks.
     limits: Mutex<Arc<[Limit]>>,
+    /// How often they were changed.
+    changes: AtomicU64,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
     scope: Option<Scope>,
@@ -154,6 +156,11 @@ impl Limiter {
     /// Would it be allowed at a time?
     pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
         self.peek_fingerprint(self.fingerprint(key), cost, now)
+    }
+
+    /// [`Limiter::peek_at`] for a key that this limiter has hashed.
+    pub fn peek_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
+        self.peek_fingerprint(key.0, cost, now)
     }
 
     fn peek_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
@@ -303,6 +310,7 @@ impl Limiter {
             Some(scope) => scope.change(&limits, self.inner.start)?,
         }
         *current = limits.into();
+        self.inner.changes.fetch_add(1, Ordering::Release);
         drop(current);
         let scope = self.inner.scope.as_ref();
         let tag = scope.map_or(0, |scope| scope.tag.load(Ordering::Acquire));
@@ -313,6 +321,12 @@ impl Limiter {
     /// The limits, as they are now.
     pub fn limits(&self) -> Arc<[Limit]> {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often the limits were [changed](Limiter::change). It costs next to nothing to ask, so that whoever has worked
+    /// something out from [`Limiter::limits`] can see with every call whether it still holds.
+    pub fn changes(&self) -> u64 {
+        self.inner.changes.load(Ordering::Acquire)
     }
 
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
@@ -328,6 +342,12 @@ impl Limiter {
     #[inline]
     pub fn now(&self) -> Time {
         self.inner.clock.now()
+    }
+
+    /// Waits until so long from now on the limiter's clock, in any runtime: for the [`Decision::delay`] of a call that was
+    /// allowed for later. Nobody's turn depends on it; to wait in line use [`Limiter::acquire`].
+    pub fn delay(&self, delay: Span) -> Delay {
+        Delay::new(self.inner.clock.clone(), self.now().after(delay))
     }
 
     #[inline]
@@ -362,6 +382,7 @@ impl Limiter {
             observer,
             start: place.start,
             limits: Mutex::new(limits.into()),
+            changes: AtomicU64::new(0),
             next_receipt: place.next_receipt,
             seal: place.seal,
             scope: Some(scope),

@@ -13,6 +13,7 @@ use crate::store::{NoMemory, OnFull, Rereads, Size};
 use crate::wait::{Host, LineBounds, Lines};
 use sluicegate_core::Time;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
 /// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
@@ -199,6 +200,7 @@ impl Builder {
             observer: self.observer,
             start,
             limits: Mutex::new(limits.into()),
+            changes: AtomicU64::default(),
             next_receipt: Arc::default(),
             seal: Arc::default(),
             scope: None,

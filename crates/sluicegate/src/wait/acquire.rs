@@ -122,9 +122,9 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened.
+    /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
     #[inline]
-    fn at_once(&mut self, now: Time) -> Option<Turn> {
+    pub fn at_once(&mut self, now: Time) -> Option<Turn> {
         let Acquire { key, cost, .. } = *self;
         if cost > 0 && self.limiter.lines().may_wait(key) {
             return None;

@@ -1,23 +1,16 @@
-//! The header fields of a decision: `RateLimit-Policy`, `RateLimit` and `Retry-After`.
-//!
-//! The first two follow draft-ietf-httpapi-ratelimit-headers-11. Both are lists whose items are names with parameters:
-//!
-//! ```text
-//! RateLimit-Policy: "api#1";q=10;w=1;sluice-burst=50, "api#2";q=1000;w=86400
-//! RateLimit: "api#2";r=12;t=3600
-//! ```
+//! The header fields of a decision: `RateLimit-Policy`, `RateLimit` and `Retry-After`. What they say of one limit is the
+//! library's work (`sluicegate::http_fields`); here several calls of a request come together.
 //!
 //! A rule's only limit has the rule's name; of several, each has its number behind a `#`, which no name of a rule has.
 
 use crate::engine::{Rule, Verdict};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use sluicegate::core::Algorithm as _;
-use sluicegate::{Limit, RetryAfter, Time};
+use sluicegate::Limit;
+use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted, retry_after_s};
 
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const SECOND_US: u64 = 1_000_000;
+const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
 
 /// A call that was decided, under which rule.
 pub(in crate::http) struct Decided<'a> {
@@ -32,17 +25,6 @@ pub(in crate::http) struct RateLimit {
     standings: String,
     /// The names of the policies that said no.
     pub(in crate::http) violated: Vec<String>,
-}
-
-/// A limit as the draft tells it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Policy {
-    /// How much a window admits.
-    quota: u32,
-    /// Its length in seconds; the draft knows no fractions of one, and then this is not told.
-    window_s: Option<u64>,
-    /// How much an idle key could take at once, if that is another number.
-    burst: Option<u32>,
 }
 
 /// The policies of one name.
@@ -74,7 +56,7 @@ impl RateLimit {
             });
             let limits = rule.limits_for(key);
             let of_call: Vec<Policy> = match limits {
-                [] => vec![Policy { quota: verdict.limit, window_s: None, burst: None }],
+                [] => vec![Policy::of_quota(verdict.limit)],
                 limits => limits.iter().map(Policy::of).collect(),
             };
             for policy in &of_call {
@@ -82,7 +64,8 @@ impl RateLimit {
                     all[named].policies.push(*policy);
                 }
             }
-            let about = about(limits, verdict).and_then(|place| of_call.get(place));
+            let about = policy_about(&of_call, denied_by(limits, verdict), verdict.limit);
+            let about = about.and_then(|place| of_call.get(place));
             let place = about.and_then(|policy| all[named].policies.iter().position(|one| one == policy));
             add(
                 &mut standings,
@@ -102,7 +85,7 @@ impl RateLimit {
         let mut policies = Vec::new();
         for named in all {
             for (place, policy) in named.policies.iter().enumerate() {
-                policies.push(format!("{}{}", quoted(&named.name_of(Some(place))), policy.parameters()));
+                policies.push(format!("{}{policy}", quoted(&named.name_of(Some(place)))));
             }
         }
         let mut items = Vec::new();
@@ -125,57 +108,23 @@ impl RateLimit {
                 headers.insert(name, value);
             }
         }
-        if let (false, Some(RetryAfter::After(wait))) = (verdict.allowed, verdict.retry_after) {
-            headers.insert(RETRY_AFTER, wait.as_secs_up().into());
+        let wait = verdict.retry_after.filter(|_| !verdict.allowed).and_then(retry_after_s);
+        if let Some(seconds) = wait {
+            headers.insert(RETRY_AFTER, seconds.into());
         }
-    }
-}
-
-impl Policy {
-    fn of(limit: &Limit) -> Policy {
-        let quota = limit.count();
-        let period = limit.period().as_micros();
-        let at_once = limit.made_at(Time::EPOCH).limit();
-        Policy {
-            quota,
-            window_s: period.is_multiple_of(SECOND_US).then_some(period / SECOND_US),
-            burst: (at_once != quota).then_some(at_once),
-        }
-    }
-
-    fn parameters(&self) -> String {
-        let mut text = format!(";q={}", self.quota);
-        if let Some(window) = self.window_s {
-            text += &format!(";w={window}");
-        }
-        if let Some(burst) = self.burst {
-            text += &format!(";sluice-burst={burst}");
-        }
-        text
     }
 }
 
 impl Named<'_> {
     fn name_of(&self, place: Option<usize>) -> String {
-        match place {
-            Some(place) if self.policies.len() > 1 => format!("{}#{}", self.name, place + 1),
-            _ => self.name.into(),
-        }
+        policy_name(self.name, place, self.policies.len())
     }
 }
 
-/// Which of a call's limits its verdict speaks of: the one that said no, else the one that the verdict's `limit` is of, if
-/// there is but one.
-fn about(limits: &[Limit], verdict: &Verdict) -> Option<usize> {
-    if limits.len() < 2 {
-        return Some(0);
-    }
-    if let Some(text) = &verdict.denied_by {
-        return limits.iter().position(|limit| *limit.to_string() == **text);
-    }
-    let is_of = |limit: &Limit| limit.made_at(Time::EPOCH).limit() == verdict.limit;
-    let place = limits.iter().position(is_of)?;
-    (!limits[place + 1..].iter().any(is_of)).then_some(place)
+/// Which of a call's limits said no, if one did.
+fn denied_by(limits: &[Limit], verdict: &Verdict) -> Option<usize> {
+    let text = verdict.denied_by.as_ref()?;
+    limits.iter().position(|limit| *limit.to_string() == **text)
 }
 
 /// No name stands twice in the field: of two keys under one policy, the one with less remaining is told.
@@ -191,10 +140,4 @@ fn add(standings: &mut Vec<Standing>, new: Standing) {
             old.denied = denied;
         }
     }
-}
-
-/// A string of structured fields. Names of rules need no escapes; whatever else came would be left out.
-fn quoted(name: &str) -> String {
-    let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).collect();
-    format!("\"{plain}\"")
 }

@@ -9,11 +9,10 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use sluicegate::http_fields::QUOTA_EXCEEDED;
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-/// From the draft of the `RateLimit` fields.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 /// What RFC 9457 calls a problem whose status says it all.
 const NO_TYPE: &str = "about:blank";
 

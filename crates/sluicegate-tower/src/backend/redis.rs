@@ -1,0 +1,124 @@
+//! A limiter whose keys live in a shared store: every answer is a trip there.
+
+use super::{Answer, Ask, Backend, Decided, Step, Undecided, Used};
+use crate::key::RequestKey;
+use sluicegate::{Decision, Limit, Span};
+use sluicegate_redis::{Answer as Told, AskError, Receipt, RedisLimiter, Source};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A trip to the store.
+type Trip<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl Backend for RedisLimiter {
+    type Held = Receipt;
+    type Asking = Trip<Answer<Receipt>>;
+    type Closing = Trip<Option<Decision>>;
+
+    fn ask(&self, key: &RequestKey<'_>, ask: Ask) -> Step<Self::Asking> {
+        let (limiter, key) = (self.clone(), key.to_bytes().into_owned());
+        Step::Later(Box::pin(async move {
+            match ask {
+                Ask { cost, max_wait: None, hold: false } => {
+                    let told = limiter.check_cost(key, cost).await;
+                    let decided = decided(told.map_err(AskError::Store), None)?;
+                    until_due(&decided.decision).await;
+                    Ok(decided)
+                }
+                Ask { cost, max_wait, hold } => {
+                    let max_wait = max_wait.map_or(Span::ZERO, Span::from);
+                    reserved(limiter, &key, cost, max_wait, hold).await
+                }
+            }
+        }))
+    }
+
+    fn close(&self, receipt: Receipt, used: Used) -> Step<Self::Closing> {
+        let Used::Only(used) = used else { return Step::Now(None) };
+        let limiter = self.clone();
+        Step::Later(Box::pin(async move {
+            close(&limiter, &receipt, used).await;
+            // How the key stands then would be another trip.
+            None
+        }))
+    }
+
+    fn close_unwatched(&self, receipt: Receipt, used: Used) {
+        let Step::Later(closing) = self.close(receipt, used) else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(closing);
+        } else {
+            tracing::warn!("no runtime is left to tell the store what was used; the charge stays");
+        }
+    }
+
+    fn limits(&self) -> Arc<[Limit]> {
+        RedisLimiter::limits(self).into()
+    }
+}
+
+/// The store's answer. One that the limiter gave itself because the store is away, and that says no, is no denial: nobody's
+/// limit is used up.
+fn decided(told: Result<Told, AskError>, held: Option<Receipt>) -> Answer<Receipt> {
+    let told = told.map_err(undecided)?;
+    if told.source() == Source::Denied {
+        return Err(Undecided::for_now("the store is away, and the limiter denies then"));
+    }
+    Ok(Decided { decision: told.decision(), held })
+}
+
+fn undecided(error: AskError) -> Undecided {
+    match error {
+        AskError::NotOffered(_) => Undecided::for_ever(format!(
+            "what was charged under this limit cannot be given back: {error}; use another limit, or leave out `after`, \
+             `charge_if` and `wait`"
+        )),
+        error => Undecided::for_now(error.to_string()),
+    }
+}
+
+/// Charges now and comes back when the request may go on.
+async fn reserved(
+    limiter: RedisLimiter,
+    key: &[u8],
+    cost: u32,
+    max_wait: Span,
+    hold: bool,
+) -> Answer<Receipt> {
+    let reservation = limiter.reserve(key, cost, max_wait, None).await.map_err(undecided)?;
+    let decided = decided(Ok(reservation.answer), reservation.receipt)?;
+    let mut waiting = Waiting { limiter, receipt: decided.held };
+    until_due(&decided.decision).await;
+    Ok(Decided { held: waiting.receipt.take().filter(|_| hold), ..decided })
+}
+
+/// What was allowed for later goes on then: a pacer's callers leave evenly spaced.
+async fn until_due(decision: &Decision) {
+    if decision.delay() > Span::ZERO {
+        tokio::time::sleep(decision.delay().into()).await;
+    }
+}
+
+/// A request in line. If it gives up before its turn it leaves as if it had never come.
+struct Waiting {
+    limiter: RedisLimiter,
+    receipt: Option<Receipt>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            self.limiter.close_unwatched(receipt, Used::Only(0));
+        }
+    }
+}
+
+async fn close(limiter: &RedisLimiter, receipt: &Receipt, used: u32) {
+    let closed = match used {
+        0 => limiter.cancel(receipt, None).await,
+        used => limiter.settle(receipt, used, None).await,
+    };
+    if let Err(failure) = closed {
+        tracing::warn!(%failure, "the store was not told what was used; the charge stays");
+    }
+}

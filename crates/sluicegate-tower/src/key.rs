@@ -1,0 +1,316 @@
+//! Keys: whom a request is charged to.
+//!
+//! ```
+//! # use sluicegate::Limiter;
+//! # use sluicegate_tower::{RateLimitLayer, key};
+//! # let layer = || RateLimitLayer::new(Limiter::new("sliding-log 5/60s").unwrap());
+//! layer().key(key::peer_ip()); //                                   who is connected
+//! layer().key(key::forwarded_ip(1)); //                             who is connected to the one proxy in front
+//! layer().key(key::header("x-api-key")); //                         what the client says it is
+//! layer().key(key::path()); //                                      what is asked for
+//! layer().key((key::peer_ip(), key::path())); //                    both
+//! layer().key(key::from_fn(|head| Some(head.uri.host()?.into()))); // whatever else
+//! ```
+//!
+//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up, and a client who makes up a
+//! new one each time is a new client each time. Put such a layer behind the one that verifies, or limit by address too.
+
+mod address;
+mod forwarded;
+
+pub use address::{IpFrom, PeerIp, ip_from, peer_ip};
+pub use forwarded::{ForwardedIp, forwarded_ip};
+
+use crate::Head;
+use http::HeaderName;
+use sluicegate::{Key, KeyWriter};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a closure.
+pub trait Extract: Send + Sync {
+    /// The key, or why there is none.
+    ///
+    /// # Errors
+    /// When the request has no such thing.
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey>;
+}
+
+/// Why a request has no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NoKey {
+    /// The client did not send it, or nothing that can be read. What happens then is a choice: [`crate::WithoutKey`].
+    Absent,
+    /// The server did not provide it: a mistake in the set-up, told in these words. The request is answered with 500, as
+    /// one limit for all clients together would look fine until there are many of them.
+    NotProvided(&'static str),
+}
+
+/// Whom a request is charged to: an address, text, a number, or two of these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestKey<'a> {
+    first: Part<'a>,
+    second: Option<Part<'a>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Part<'a> {
+    Nobody,
+    Address(IpAddr),
+    Bytes(Cow<'a, [u8]>),
+    Number(u64),
+}
+
+impl<'a> RequestKey<'a> {
+    /// The one key of all requests that have none.
+    pub const SHARED: RequestKey<'static> = RequestKey { first: Part::Nobody, second: None };
+
+    /// An address as it is. [`peer_ip`] and its like make one of a whole network.
+    pub fn address(address: IpAddr) -> RequestKey<'a> {
+        Part::Address(address.to_canonical()).into()
+    }
+
+    /// Text or other bytes; empty ones are no key of their own, but [`RequestKey::SHARED`].
+    pub fn bytes(bytes: impl Into<Cow<'a, [u8]>>) -> RequestKey<'a> {
+        let bytes = bytes.into();
+        if bytes.is_empty() { RequestKey::SHARED } else { Part::Bytes(bytes).into() }
+    }
+
+    /// A number, such as that of a user.
+    pub fn number(number: u64) -> RequestKey<'a> {
+        Part::Number(number).into()
+    }
+
+    /// The key as bytes, for a store that knows keys by these: readable, and two keys of one layer never have the same.
+    /// An address is its usual text, and of two parts the first has its length before it: `11:203.0.113.9/login`.
+    pub fn to_bytes(&self) -> Cow<'_, [u8]> {
+        let first = self.first.to_bytes();
+        let Some(second) = &self.second else { return first };
+        let mut both = format!("{}:", first.len()).into_bytes();
+        both.extend_from_slice(&first);
+        both.extend_from_slice(&second.to_bytes());
+        both.into()
+    }
+
+    /// The same key, which may outlive the request.
+    pub fn into_owned(self) -> RequestKey<'static> {
+        RequestKey { first: self.first.into_owned(), second: self.second.map(Part::into_owned) }
+    }
+
+    fn with(self, other: RequestKey<'a>) -> RequestKey<'a> {
+        RequestKey { first: self.into_part(), second: Some(other.into_part()) }
+    }
+
+    /// Two parts become one; this is the only place where a key takes memory.
+    fn into_part(self) -> Part<'a> {
+        match self.second {
+            None => self.first,
+            Some(_) => Part::Bytes(self.to_bytes().into_owned().into()),
+        }
+    }
+}
+
+impl Part<'_> {
+    fn into_owned(self) -> Part<'static> {
+        match self {
+            Part::Nobody => Part::Nobody,
+            Part::Address(address) => Part::Address(address),
+            Part::Bytes(bytes) => Part::Bytes(bytes.into_owned().into()),
+            Part::Number(number) => Part::Number(number),
+        }
+    }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Part::Nobody => Cow::Borrowed(b""),
+            Part::Address(address) => address.to_string().into_bytes().into(),
+            Part::Bytes(bytes) => Cow::Borrowed(bytes),
+            Part::Number(number) => number.to_string().into_bytes().into(),
+        }
+    }
+}
+
+impl<'a> From<Part<'a>> for RequestKey<'a> {
+    fn from(first: Part<'a>) -> RequestKey<'a> {
+        RequestKey { first, second: None }
+    }
+}
+
+impl<'a> From<&'a str> for RequestKey<'a> {
+    fn from(text: &'a str) -> RequestKey<'a> {
+        RequestKey::bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for RequestKey<'_> {
+    fn from(text: String) -> Self {
+        RequestKey::bytes(text.into_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for RequestKey<'a> {
+    fn from(bytes: &'a [u8]) -> RequestKey<'a> {
+        RequestKey::bytes(bytes)
+    }
+}
+
+impl From<u64> for RequestKey<'_> {
+    fn from(number: u64) -> Self {
+        RequestKey::number(number)
+    }
+}
+
+impl From<IpAddr> for RequestKey<'_> {
+    fn from(address: IpAddr) -> Self {
+        RequestKey::address(address)
+    }
+}
+
+/// In memory a key is what the library takes for the same thing: an address of a request is the key of
+/// `limiter.check(address)`.
+impl Key for RequestKey<'_> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        if self.second.is_some() {
+            to.tuple(2);
+        }
+        self.first.write(to);
+        if let Some(second) = &self.second {
+            second.write(to);
+        }
+    }
+}
+
+impl Key for Part<'_> {
+    #[inline]
+    fn write(&self, to: &mut KeyWriter<'_>) {
+        match self {
+            Part::Nobody => ().write(to),
+            Part::Address(address) => address.write(to),
+            Part::Bytes(bytes) => to.bytes(bytes),
+            Part::Number(number) => number.write(to),
+        }
+    }
+}
+
+/// One key for all requests: a limit on the service as a whole.
+pub fn everyone() -> impl Extract {
+    Everyone
+}
+
+struct Everyone;
+
+impl Extract for Everyone {
+    fn extract<'a>(&'a self, _: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        Ok(RequestKey::SHARED)
+    }
+}
+
+/// The value of a header field. A request in which it is missing, empty or there several times has no key.
+///
+/// # Panics
+/// When the name is not that of a header field: lower case letters, digits and dashes.
+pub fn header(name: &'static str) -> impl Extract {
+    ByHeader(HeaderName::from_static(name))
+}
+
+struct ByHeader(HeaderName);
+
+impl Extract for ByHeader {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        head.only(&self.0).map(RequestKey::bytes).ok_or(NoKey::Absent)
+    }
+}
+
+/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query does not belong to it.
+pub fn path() -> impl Extract {
+    ByPath
+}
+
+struct ByPath;
+
+impl Extract for ByPath {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        Ok(head.uri.path().into())
+    }
+}
+
+/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have one for each. A
+/// router knows it only in layers added with `route_layer`, or to a handler.
+#[cfg(feature = "axum")]
+pub fn route() -> impl Extract {
+    ByRoute
+}
+
+#[cfg(feature = "axum")]
+struct ByRoute;
+
+#[cfg(feature = "axum")]
+impl Extract for ByRoute {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        let route = head.extensions.get::<axum::extract::MatchedPath>();
+        route.map(|route| route.as_str().into()).ok_or(NoKey::NotProvided(
+            "the matched route is not known here; add this layer with route_layer, or to the handler itself",
+        ))
+    }
+}
+
+/// Whatever a closure finds; `None` is a request without a key.
+pub fn from_fn<F>(find: F) -> impl Extract
+where
+    F: for<'a> Fn(&Head<'a>) -> Option<RequestKey<'a>> + Send + Sync,
+{
+    FromFn(find)
+}
+
+struct FromFn<F>(F);
+
+impl<F> Extract for FromFn<F>
+where
+    F: for<'a> Fn(&Head<'a>) -> Option<RequestKey<'a>> + Send + Sync,
+{
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        (self.0)(head).ok_or(NoKey::Absent)
+    }
+}
+
+/// Two keys are one: each address on each path, say. A request that lacks either has none.
+impl<A: Extract, B: Extract> Extract for (A, B) {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+        Ok(self.0.extract(head)?.with(self.1.extract(head)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn keys_of_two_parts_never_fall_together() {
+        let pair = |one: &'static str, other: &'static str| RequestKey::from(one).with(other.into());
+        let keys = [
+            pair("ab", "c"),
+            pair("a", "bc"),
+            pair("", "abc"),
+            pair("abc", ""),
+            pair("a", "b").with("c".into()),
+            RequestKey::from("a").with(pair("b", "c")),
+        ];
+        let bytes: HashSet<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into_owned()).collect();
+        assert_eq!(bytes.len(), keys.len());
+        let limiter = sluicegate::Limiter::new("sliding-log 1/h").unwrap();
+        assert!(keys.iter().all(|key| limiter.check(key).allowed()), "each is new");
+        assert!(keys.iter().all(|key| !limiter.check(key).allowed()), "and then each is known");
+    }
+
+    #[test]
+    fn an_address_is_the_same_key_as_in_the_library() {
+        let limiter = sluicegate::Limiter::new("sliding-log 1/h").unwrap();
+        let address: IpAddr = "203.0.113.9".parse().unwrap();
+        assert!(limiter.check(address).allowed());
+        assert!(!limiter.check(RequestKey::address("::ffff:203.0.113.9".parse().unwrap())).allowed());
+        assert_eq!(&*RequestKey::address(address).with("/login".into()).to_bytes(), b"11:203.0.113.9/login");
+    }
+}

@@ -1,0 +1,64 @@
+//! Somebody calls your HTTP service too often. This puts a limit in front of a route, a router or a whole server, for axum, tonic,
+//! hyper and whatever else is a tower service:
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//! use sluicegate::Limiter;
+//! use sluicegate_tower::{RateLimitLayer, key};
+//! use std::net::SocketAddr;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Each address: 50 requests at once, then 10 a second.
+//! let limit = RateLimitLayer::new(Limiter::new("token-bucket 10/s burst=50")?).key(key::peer_ip()).name("api");
+//!
+//! let app = Router::new().route("/", get(async || "hello")).layer(limit);
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//! // The feature `axum` finds the address where this puts it.
+//! axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Whoever is too fast gets a `429` with `Retry-After`, `RateLimit`, `RateLimit-Policy` and problem details, or a gRPC status if it
+//! was a gRPC call; whoever obeys is admitted. The limit belongs to the limiter: clones of the layer, routes, connections and
+//! threads share it.
+//!
+//! - [`key`] says whom a request is charged to: the peer's address, the one that your proxies tell, a header, the path, a
+//!   closure. [`WithoutKey`] says what happens to requests that have none.
+//! - [`RateLimitLayer::cost`] says what it is worth, [`RateLimitLayer::skip`] what is none of the limit's business.
+//! - [`RateLimitLayer::enforce`] refuses, [`RateLimitLayer::wait`] lets requests wait for their turn,
+//!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observe`] tells you about it.
+//! - [`RateLimitLayer::charge_if`] limits failed logins and not logins; [`RateLimitLayer::after`] is its general form.
+//! - [`Backend`] is what decides: [`sluicegate::Limiter`], with the feature `redis` `sluicegate_redis::RedisLimiter`, or your own.
+//!
+//! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+
+mod after;
+pub mod backend;
+mod fields;
+mod future;
+mod head;
+pub mod key;
+mod layer;
+mod observe;
+mod passage;
+mod refusal;
+mod service;
+
+pub use after::{Charge, Outcome};
+pub use backend::Backend;
+pub use future::ResponseFuture;
+pub use head::Head;
+pub use key::{Extract, NoKey, RequestKey};
+pub use layer::{RateLimitLayer, WithoutKey};
+pub use observe::{Seen, Verdict};
+pub use refusal::{GrpcStatus, Problem, Reason, Refusal, Respond, RespondWith};
+pub use service::RateLimit;
+
+/// The page's code is compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tower.md")]
+struct Page;

@@ -1,0 +1,36 @@
+//! What an observer is told of each request.
+
+use crate::Head;
+use crate::backend::Undecided;
+use crate::key::RequestKey;
+use sluicegate::Decision;
+
+/// A request, and what became of it at the layer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Seen<'a> {
+    /// The request.
+    pub head: &'a Head<'a>,
+    /// Whom it was charged to. Never label a metric by it: there may be millions.
+    pub key: Option<&'a RequestKey<'a>>,
+    /// What became of it.
+    pub verdict: Verdict<'a>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Verdict<'a> {
+    /// It was admitted.
+    Allowed(&'a Decision),
+    /// It was refused.
+    Denied(&'a Decision),
+    /// It would have been refused, and was admitted as the layer only watches.
+    WouldDeny(&'a Decision),
+    /// It had no key and was refused.
+    NoKey,
+    /// Nobody could decide. In shadow mode it was admitted all the same.
+    Undecided(&'a Undecided),
+    /// It could not be decided on because of a mistake in the set-up.
+    SetUp(&'a str),
+}

@@ -1,0 +1,140 @@
+//! Answers that the layer gives itself, in place of the service behind it.
+
+mod grpc;
+mod problem;
+
+pub use grpc::GrpcStatus;
+pub use problem::Problem;
+
+use crate::Head;
+use crate::backend::Undecided;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use sluicegate::http_fields::retry_after_s;
+use sluicegate::{Decision, RetryAfter};
+use std::sync::Arc;
+
+/// Why a request does not reach the service.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The limit is used up.
+    Denied(Decision),
+    /// The request has no key, and such requests are refused.
+    NoKey,
+    /// A mistake in the set-up, in words that say what to do.
+    SetUp(String),
+    /// Nobody can decide just now.
+    Undecided(Undecided),
+}
+
+/// A request that does not reach the service, for whoever writes the answer.
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    reason: Reason,
+    /// Of the policies that said no, quoted.
+    violated: String,
+    head: Head<'a>,
+}
+
+impl<'a> Refusal<'a> {
+    pub(crate) fn new(reason: Reason, violated: String, head: Head<'a>) -> Refusal<'a> {
+        Refusal { reason, violated, head }
+    }
+
+    /// Why.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// The request.
+    pub fn head(&self) -> &Head<'a> {
+        &self.head
+    }
+
+    /// The status that fits: 429 for a denial, 400 without a key, 503 if nobody can decide, 500 for a mistake in the set-up.
+    pub fn status(&self) -> StatusCode {
+        match &self.reason {
+            Reason::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::NoKey => StatusCode::BAD_REQUEST,
+            Reason::SetUp(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::Undecided(undecided) if undecided.is_set_up() => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::Undecided(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// After how many seconds the same request would be admitted; `None` if that cannot be told, or never.
+    pub fn retry_after_s(&self) -> Option<u64> {
+        self.retry_after().and_then(retry_after_s)
+    }
+
+    fn retry_after(&self) -> Option<RetryAfter> {
+        match &self.reason {
+            Reason::Denied(decision) => decision.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// In words for the client. What went wrong inside is not for it.
+    fn detail(&self) -> String {
+        match (&self.reason, self.retry_after_s()) {
+            (Reason::Denied(_), Some(1)) => String::from("too many requests; come back in 1 second"),
+            (Reason::Denied(_), Some(wait)) => format!("too many requests; come back in {wait} seconds"),
+            (Reason::Denied(_), None) => {
+                String::from("this request is above the limit and will never be admitted")
+            }
+            (Reason::NoKey, _) => String::from("the request does not say whom to charge"),
+            (Reason::SetUp(mistake), _) => mistake.clone(),
+            (Reason::Undecided(undecided), _) if undecided.is_set_up() => undecided.to_string(),
+            (Reason::Undecided(_), _) => String::from("the limit cannot be looked up just now"),
+        }
+    }
+
+    /// The content type of a gRPC call, if it is one.
+    fn grpc(&self) -> Option<&'a HeaderValue> {
+        let content_type = self.head.headers.get(CONTENT_TYPE)?;
+        content_type.as_bytes().starts_with(b"application/grpc").then_some(content_type)
+    }
+
+    /// The answer, with the field that is due whoever has written it.
+    pub(crate) fn answer<B>(&self, respond: &impl Respond<B>) -> Response<B> {
+        let mut response = respond.respond(self);
+        if let (Some(wait), false) = (self.retry_after_s(), response.headers().contains_key(RETRY_AFTER)) {
+            response.headers_mut().insert(RETRY_AFTER, wait.into());
+        }
+        response
+    }
+}
+
+/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`, `RateLimit` and
+/// `RateLimit-Policy`.
+pub trait Respond<B>: Send + Sync {
+    /// The answer.
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
+}
+
+/// An answer written by a closure: [`crate::RateLimitLayer::respond_with`].
+#[derive(Debug)]
+pub struct RespondWith<F>(Arc<F>);
+
+impl<F> RespondWith<F> {
+    pub(crate) fn new(respond: F) -> RespondWith<F> {
+        RespondWith(Arc::new(respond))
+    }
+}
+
+/// The closure is shared, so that it need not be `Clone` itself.
+impl<F> Clone for RespondWith<F> {
+    fn clone(&self) -> RespondWith<F> {
+        RespondWith(Arc::clone(&self.0))
+    }
+}
+
+impl<B, F> Respond<B> for RespondWith<F>
+where
+    F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+{
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        (self.0)(refusal)
+    }
+}

@@ -1,0 +1,73 @@
+//! gRPC's own answers: the status is in the header fields of a response without a body, which gRPC calls "trailers only".
+
+use super::{Reason, Refusal, Respond};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+use sluicegate::RetryAfter;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// How long a client that retries by itself should wait, in milliseconds; below 0 it should not (gRFC A6).
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// Answers every refusal with a gRPC status, `RESOURCE_EXHAUSTED` for a denial. For tonic, whose body can be made empty but
+/// not out of bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct GrpcStatus;
+
+impl<B: Default> Respond<B> for GrpcStatus {
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        let content_type = refusal.grpc().cloned();
+        let plain = HeaderValue::from_static("application/grpc");
+        trailers_only(refusal, content_type.unwrap_or(plain), B::default())
+    }
+}
+
+pub(super) fn trailers_only<B>(refusal: &Refusal<'_>, content_type: HeaderValue, empty: B) -> Response<B> {
+    let mut response = Response::new(empty);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(GRPC_STATUS, status(&refusal.reason));
+    if let Ok(message) = HeaderValue::try_from(percent_encoded(&refusal.detail())) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+    match refusal.retry_after() {
+        Some(RetryAfter::After(wait)) => headers.insert(PUSHBACK, wait.as_millis_up().max(1).into()),
+        Some(RetryAfter::Never) => headers.insert(PUSHBACK, HeaderValue::from_static("-1")),
+        None => None,
+    };
+    response
+}
+
+/// The numbers of gRPC's statuses.
+fn status(reason: &Reason) -> HeaderValue {
+    HeaderValue::from_static(match reason {
+        Reason::Denied(_) => "8",                                      // RESOURCE_EXHAUSTED
+        Reason::NoKey => "3",                                          // INVALID_ARGUMENT
+        Reason::SetUp(_) => "13",                                      // INTERNAL
+        Reason::Undecided(undecided) if undecided.is_set_up() => "13", // INTERNAL
+        Reason::Undecided(_) => "14",                                  // UNAVAILABLE
+    })
+}
+
+/// A message as gRPC sends it: what is not plain ASCII, and the sign itself, as `%` and two digits.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            byte => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_plain_ascii() {
+        assert_eq!(percent_encoded("100 % sûr\n"), "100 %25 s%C3%BBr%0A");
+    }
+}

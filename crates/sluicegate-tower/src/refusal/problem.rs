@@ -1,0 +1,74 @@
+//! Problem details (RFC 9457).
+
+use super::{Reason, Refusal, Respond, grpc};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use sluicegate::http_fields::QUOTA_EXCEEDED;
+use std::fmt::Write as _;
+
+/// Answers with `application/problem+json`, and gRPC calls with a gRPC status: what a layer does unless told otherwise.
+///
+/// ```json
+/// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up",
+///  "status":429,"detail":"too many requests; come back in 12 seconds","violated-policies":["api"]}
+/// ```
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Problem;
+
+impl<B: From<Bytes>> Respond<B> for Problem {
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        if let Some(content_type) = refusal.grpc() {
+            return grpc::trailers_only(refusal, content_type.clone(), B::from(Bytes::new()));
+        }
+        let mut response = Response::new(B::from(Bytes::from(problem(refusal))));
+        *response.status_mut() = refusal.status();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+}
+
+fn problem(refusal: &Refusal<'_>) -> String {
+    let status = refusal.status();
+    let (kind, title) = match &refusal.reason {
+        Reason::Denied(_) => (QUOTA_EXCEEDED, "The limit is used up"),
+        // What RFC 9457 calls a problem whose status says it all.
+        _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
+    };
+    let detail = escaped(&refusal.detail());
+    let mut text =
+        format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
+    if let Reason::Denied(_) = &refusal.reason {
+        // A name in the quotes of a header field is one in the quotes of JSON as well: it has nothing to escape.
+        text += &format!(r#","violated-policies":[{}]"#, refusal.violated);
+    }
+    text + "}"
+}
+
+/// Text as it may stand between the quotes of JSON.
+fn escaped(text: &str) -> String {
+    let mut json = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => json.extend(['\\', char]),
+            control if control < ' ' => {
+                // Writing to a string cannot fail.
+                let _ = write!(json, "\\u{:04x}", u32::from(control));
+            }
+            char => json.push(char),
+        }
+    }
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_can_stand_in_json() {
+        let text = "a \"quoted\" \\ line\nand\ttab \u{1} é";
+        let read: String = serde_json::from_str(&format!("\"{}\"", escaped(text))).unwrap();
+        assert_eq!(read, text);
+    }
+}

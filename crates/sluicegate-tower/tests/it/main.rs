@@ -1,0 +1,18 @@
+//! The layer in front of services of our own, of axum's router, and over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod addresses;
+mod after;
+mod bed;
+mod example;
+mod fields;
+mod grpc;
+mod policies;
+mod redis;
+mod router;
+mod service;
+mod shadow;
+mod structured;
+mod waiting;
+mod without_key;

@@ -1,0 +1,130 @@
+//! Limits whose keys live in a real Redis.
+
+use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
+use http::Response;
+use sluicegate::Span;
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
+use sluicegate_servers::{Options, Server};
+use sluicegate_tower::RateLimitLayer;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+use tower::{Layer as _, ServiceExt as _};
+
+async fn connected(server: &Server) -> RedisStore {
+    RedisStore::builder(&server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
+}
+
+fn limiter(limits: &str, store: &RedisStore, on_failure: OnStoreFailure) -> RedisLimiter {
+    RedisLimiter::builder(limits).in_store(store, "tower").on_store_failure(on_failure).build().unwrap()
+}
+
+async fn remaining(limiter: &RedisLimiter) -> u32 {
+    limiter.peek("203.0.113.9", 0, None).await.unwrap().remaining()
+}
+
+#[tokio::test]
+async fn two_processes_share_a_limit_through_the_store() {
+    let server = Server::start(&Options::redis());
+    let layer = async || {
+        let store = connected(&server).await;
+        RateLimitLayer::new(limiter("sliding-log 5/h", &store, OnStoreFailure::Error)).name("api")
+    };
+    let (one, other) = (layer().await, layer().await);
+    assert_eq!(admitted(&one, 3, get).await, 3);
+    let response = ask(&other, get()).await;
+    assert_eq!(field(&response, "ratelimit"), Some("\"api\";r=1;t=3600"));
+    assert_eq!(text(response).await, "hello");
+    assert_eq!(admitted(&other, 3, get).await, 1);
+    let denied = ask(&one, get()).await;
+    assert_eq!(
+        (denied.status().as_u16(), field(&denied, "ratelimit-policy")),
+        (429, Some("\"api\";q=5;w=3600"))
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_a_503_or_whatever_the_limiter_is_to_do_then() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let layer = |on_failure| RateLimitLayer::new(limiter("sliding-log 5/h", &store, on_failure));
+    let (error, deny) = (layer(OnStoreFailure::Error), layer(OnStoreFailure::Deny));
+    let (allow, local) = (layer(OnStoreFailure::Allow), layer(OnStoreFailure::Local));
+    server.kill();
+    for refusing in [error, deny] {
+        let response = ask(&refusing, get()).await;
+        assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, None));
+        assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
+    }
+    assert_eq!(admitted(&allow, 20, get).await, 20);
+    assert_eq!(admitted(&local, 20, get).await, 5);
+}
+
+#[tokio::test]
+async fn failed_logins_are_reserved_and_settled_in_the_store() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let limiter = limiter("sliding-log 3/h", &store, OnStoreFailure::Error);
+    let layer = RateLimitLayer::new(limiter.clone()).charge_if(|status| status == 401);
+    let login = |status: &'static str| move || with(get(), "x-status", status);
+    assert_eq!(admitted(&layer, 10, login("200")).await, 10);
+    assert_eq!(remaining(&limiter).await, 3);
+    // All at once: those under way are charged already.
+    let logins = (0..20).map(|_| {
+        let service = layer.layer(tower::service_fn(async |request| {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            answer(request).await
+        }));
+        tokio::spawn(service.oneshot(login("401")()))
+    });
+    let mut wrong = 0;
+    for login in logins.collect::<Vec<_>>() {
+        wrong += usize::from(login.await.unwrap().unwrap().status() == 401);
+    }
+    assert_eq!((wrong, remaining(&limiter).await), (3, 0));
+}
+
+/// What is dropped is settled by a task of its own; the test waits until it is.
+#[tokio::test]
+async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let limiter = limiter("sliding-log 3/h", &store, OnStoreFailure::Error);
+    let layer = RateLimitLayer::new(limiter.clone()).after(|_| sluicegate_tower::Charge::Refund);
+    let never =
+        layer.layer(tower::service_fn(|_| std::future::pending::<Result<Response<Body>, Infallible>>()));
+    let pending = tokio::spawn(never.oneshot(get()));
+    while remaining(&limiter).await == 3 {}
+    pending.abort();
+    while remaining(&limiter).await < 3 {}
+}
+
+#[tokio::test]
+async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let limiter = limiter("token-bucket 10/s burst=1", &store, OnStoreFailure::Error);
+    let layer = RateLimitLayer::new(limiter.clone()).wait(Duration::from_millis(250));
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(ask(&layer, get()).await.status(), 200);
+    }
+    assert!(began.elapsed() >= Duration::from_millis(190), "two had to wait for 100 ms each");
+    // Four at once: two wait within the bound, the others are told at once.
+    let crowd: Vec<_> =
+        (0..4).map(|_| tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()))).collect();
+    let mut denied = 0;
+    for request in crowd {
+        denied += usize::from(request.await.unwrap().unwrap().status() == 429);
+    }
+    assert!((1..=2).contains(&denied), "{denied}");
+    // One that gives up gives back.
+    limiter.reset("203.0.113.9").await.unwrap();
+    assert_eq!(ask(&layer, get()).await.status(), 200);
+    let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
+    let owed = async || {
+        limiter.reserve("203.0.113.9", 0, Span::ZERO, None).await.unwrap().answer.decision().reset_after()
+    };
+    while owed().await <= Span::from_micros(100_000) && !gives_up.is_finished() {}
+    gives_up.abort();
+    while owed().await > Span::from_micros(100_000) {}
+}

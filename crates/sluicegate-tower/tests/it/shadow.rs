@@ -1,0 +1,54 @@
+//! Shadow mode: decides and counts, and refuses nothing.
+
+use crate::bed::{Body, ask, field, get, limiter};
+use http::Request;
+use sluicegate_tower::{RateLimitLayer, Verdict};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[tokio::test]
+async fn a_shadow_never_denies_and_tells_the_observer_what_it_would_have_denied() {
+    let (limiter, _clock) = limiter("sliding-log 3/60s");
+    let would = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&would);
+    let layer = RateLimitLayer::new(limiter.clone()).shadow().observe(move |seen| match seen.verdict {
+        Verdict::WouldDeny(decision) => {
+            assert!(!decision.allowed());
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Verdict::Denied(_) => panic!("a shadow denies nothing"),
+        _ => {}
+    });
+    for _ in 0..10 {
+        let response = ask(&layer, get()).await;
+        assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (200, None));
+        assert_eq!(field(&response, "retry-after"), None);
+    }
+    assert_eq!(would.load(Ordering::Relaxed), 7);
+    assert_eq!((limiter.stats().allowed, limiter.stats().denied), (3, 7));
+}
+
+#[tokio::test]
+async fn not_even_a_mistake_in_the_set_up_is_felt() {
+    let (limiter, _clock) = limiter("sliding-log 1/60s");
+    let seen = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&seen);
+    let layer = RateLimitLayer::new(limiter).shadow().observe(move |seen| {
+        assert!(matches!(seen.verdict, Verdict::SetUp(_)));
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(ask(&layer, Request::new(Body::default())).await.status(), 200);
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn clients_can_be_told_if_that_is_wanted() {
+    let (limiter, _clock) = limiter("sliding-log 1/60s");
+    let layer = RateLimitLayer::new(limiter).shadow().headers(true);
+    ask(&layer, get()).await;
+    let response = ask(&layer, get()).await;
+    assert_eq!(
+        (response.status().as_u16(), field(&response, "ratelimit")),
+        (200, Some("\"default\";r=0;t=60"))
+    );
+}

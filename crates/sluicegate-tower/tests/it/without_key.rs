@@ -1,0 +1,79 @@
+//! Requests that do not say whom to charge.
+
+use crate::bed::{Body, admitted, ask, field, get, limiter, text, with};
+use http::Request;
+use sluicegate_tower::{RateLimitLayer, WithoutKey, key};
+use std::net::SocketAddr;
+
+#[tokio::test]
+async fn by_default_all_of_them_share_one_key() {
+    let (limiter, _clock) = limiter("sliding-log 2/60s");
+    let layer = RateLimitLayer::new(limiter).key(key::header("x-api-key"));
+    assert_eq!(admitted(&layer, 5, get).await, 2);
+    // An empty one is none, and several are not one.
+    assert_eq!(admitted(&layer, 1, || with(get(), "x-api-key", " ")).await, 0);
+    assert_eq!(admitted(&layer, 1, || with(with(get(), "x-api-key", "a"), "x-api-key", "b")).await, 0);
+    assert_eq!(
+        admitted(&layer, 5, || with(get(), "x-api-key", "harry")).await,
+        2,
+        "who has one is not hindered"
+    );
+}
+
+#[tokio::test]
+async fn they_can_be_refused_or_let_pass() {
+    let (limiter, _clock) = limiter("sliding-log 1/60s");
+    let layer = RateLimitLayer::new(limiter.clone()).key(key::header("x-api-key"));
+    let refused = ask(&layer.clone().without_key(WithoutKey::Refuse), get()).await;
+    assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (400, None));
+    let problem: serde_json::Value = serde_json::from_str(&text(refused).await).unwrap();
+    assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &400.into()));
+    assert_eq!(admitted(&layer.without_key(WithoutKey::Pass), 9, get).await, 9);
+    assert_eq!(limiter.stats().allowed, 0);
+}
+
+/// One limit for all clients together would look fine until there are many of them.
+#[tokio::test]
+async fn a_server_that_does_not_say_who_is_connected_is_told_so() {
+    let (limiter, _clock) = limiter("sliding-log 1/60s");
+    for layer in [
+        RateLimitLayer::new(limiter.clone()),
+        RateLimitLayer::new(limiter.clone()).without_key(WithoutKey::Pass),
+    ] {
+        let response = ask(&layer, Request::new(Body::default())).await;
+        assert_eq!(response.status(), 500);
+        let words = text(response).await;
+        assert!(words.contains("into_make_service_with_connect_info::<SocketAddr>()"), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn axums_connect_info_is_found_and_its_mock_for_tests() {
+    use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
+    let peer: SocketAddr = "203.0.113.9:1".parse().unwrap();
+    let (limiter, _clock) = limiter("sliding-log 2/60s");
+    let layer = RateLimitLayer::new(limiter);
+    let mut real = Request::new(Body::default());
+    real.extensions_mut().insert(ConnectInfo(peer));
+    let mut mock = Request::new(Body::default());
+    mock.extensions_mut().insert(MockConnectInfo(peer));
+    assert_eq!(ask(&layer, real).await.status(), 200);
+    assert_eq!(ask(&layer, mock).await.status(), 200);
+    assert_eq!(ask(&layer, get()).await.status(), 429, "all three are the same client");
+}
+
+#[tokio::test]
+async fn a_pair_that_lacks_one_half_is_no_key() {
+    let (limiter, _clock) = limiter("sliding-log 1/60s");
+    let layer = RateLimitLayer::new(limiter)
+        .key((key::header("x-api-key"), key::path()))
+        .without_key(WithoutKey::Refuse);
+    assert_eq!(ask(&layer, get()).await.status(), 400);
+    let to = |path: &str| {
+        let mut request = with(get(), "x-api-key", "harry");
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+    assert_eq!([ask(&layer, to("/a")).await.status(), ask(&layer, to("/b?x=1")).await.status()], [200, 200]);
+    assert_eq!([ask(&layer, to("/a?y=2")).await.status(), ask(&layer, to("/b")).await.status()], [429, 429]);
+}
