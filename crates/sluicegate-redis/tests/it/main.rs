@@ -4,6 +4,7 @@
 
 mod atomic;
 mod changes;
+mod damaged;
 mod faults;
 mod fewer_trips;
 mod in_redis;
