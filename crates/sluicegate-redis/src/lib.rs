@@ -24,12 +24,13 @@ mod script;
 mod scripts;
 mod shape;
 mod store;
+mod turn;
 
 pub use answer::{Answer, Source};
 pub use failure::{ConnectError, OnStoreFailure, StoreFailure};
 pub use limiter::{
-    AskError, BuildError, CALLS_MAX, Call, RedisLimiter, RedisLimiterBuilder, Reservation, TogetherError,
-    check_all, check_each,
+    AskError, BuildError, CALLS_MAX, Call, LINE_MAX_DEFAULT, RedisLimiter, RedisLimiterBuilder, Reservation,
+    TogetherError, check_all, check_each,
 };
 pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
@@ -37,3 +38,4 @@ pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
 pub use store::{
     DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,
 };
+pub use turn::{Refusal, Turn};

@@ -1,13 +1,16 @@
 //! Limiters whose keys are in a store that many processes share.
 //!
 //! Here are the verbs; `builder.rs` makes a limiter, `ask.rs` asks the store, `without.rs` answers when it cannot, `together.rs`
-//! charges several keys all or nothing. `denials.rs` and `trips.rs` spare the store trips, where that is wanted.
+//! charges several keys all or nothing, `acquire.rs` waits for a turn, with `line.rs` and `held.rs`. `denials.rs` and `trips.rs` spare the store trips, where that is wanted.
 
+mod acquire;
 mod ask;
 mod builder;
 mod denials;
 mod each;
 mod error;
+mod held;
+mod line;
 mod together;
 mod trips;
 mod without;
@@ -15,6 +18,7 @@ mod without;
 pub use builder::RedisLimiterBuilder;
 pub use each::check_each;
 pub use error::{AskError, BuildError, TogetherError};
+pub use line::LINE_MAX_DEFAULT;
 pub use together::{CALLS_MAX, Call, check_all};
 
 use crate::answer::{Answer, Source};
@@ -24,7 +28,7 @@ use crate::receipt::Receipt;
 use crate::reply::Reply;
 use crate::shape::{Shape, Told};
 use crate::store::RedisStore;
-use sluicegate::core::receipts::{Ask, Receipt as Name, Receipts};
+use line::Lines;
 use sluicegate::core::several::{check_list, next_window_list, peek_list, take_list};
 use sluicegate::core::verbs::{NotOffered, Verbs as _};
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, algorithm::Verb};
@@ -72,6 +76,8 @@ pub(crate) struct Inner {
     remembers: Option<Arc<str>>,
     /// Those under way, if they are shared.
     trips: Option<Trips>,
+    /// Those who wait for a turn under limits that do not lend.
+    lines: Lines,
 }
 
 /// The answer to a reservation, and its receipt if it was charged.
@@ -213,18 +219,9 @@ impl RedisLimiter {
         inner.require(Verb::Reserve)?;
         let _forgets = inner.forgets(key);
         let receipt = Receipt::new(&inner.scope, key);
-        let decision = match inner.ask_reserve(key, cost, max_wait, &receipt, now).await {
-            Ok(None) => return Err(AskError::TooManyReceipts),
-            Ok(Some((yes, now, mut states))) => {
-                let ask = Ask { cost, max_wait, receipt: Name(0) };
-                let reserved = Receipts::default().reserve(&inner.made, &mut states, now, ask);
-                let decision = reserved.unwrap_or_else(|_| unreachable_verb());
-                same(yes, decision.allowed()).map(|()| decision)
-            }
-            Err(failure) => Err(failure),
-        };
-        match decision {
-            Ok(decision) => {
+        match inner.ask_reserve("reserve", (key, cost, max_wait), &receipt, now).await {
+            Ok(None) => Err(AskError::TooManyReceipts),
+            Ok(Some(decision)) => {
                 let answer = Answer::new(decision, Source::Store);
                 Ok(Reservation { answer, receipt: decision.allowed().then_some(receipt) })
             }

@@ -79,5 +79,9 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
 
+/// Forgets one receipt.
+pub(crate) static FORGET: LazyLock<Script> =
+    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/forget.lua")].concat()));
+
 pub(crate) static RESET: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/reset.lua")].concat()));

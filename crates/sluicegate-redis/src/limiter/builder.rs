@@ -1,6 +1,7 @@
 //! Making a limiter.
 
 use super::error::BuildError;
+use super::line::{LINE_MAX_DEFAULT, Lines};
 use super::trips::Trips;
 use super::without::Fallback;
 use super::{Inner, RedisLimiter};
@@ -21,6 +22,7 @@ pub struct RedisLimiterBuilder {
     local_share: u32,
     start: Option<Time>,
     keeps_time: bool,
+    line_max: usize,
 }
 
 impl RedisLimiterBuilder {
@@ -32,6 +34,7 @@ impl RedisLimiterBuilder {
             local_share: 100,
             start: None,
             keeps_time: false,
+            line_max: LINE_MAX_DEFAULT,
         }
     }
 
@@ -68,6 +71,14 @@ impl RedisLimiterBuilder {
         self
     }
 
+    /// How many callers of this process may wait in line for one key ([`RedisLimiter::acquire`]) beside the one whose turn is
+    /// next: [`LINE_MAX_DEFAULT`] unless said. One more is told so at once. Under buckets and pacers the line is in the store, and
+    /// 1024 callers of all processes may wait for one key.
+    pub fn line_max(mut self, most: usize) -> RedisLimiterBuilder {
+        self.line_max = most;
+        self
+    }
+
     /// Makes the limiter.
     ///
     /// # Errors
@@ -93,8 +104,21 @@ impl RedisLimiterBuilder {
         let keeps_time = self.keeps_time;
         let remembers = super::denials::owner(&store, &limits, &shapes, self.start);
         let trips = store.inner.settings.share_trips.then(Trips::default);
-        let inner =
-            Inner { store, scope, names, limits, shapes, made, tags, keeps_time, fallback, remembers, trips };
+        let lines = Lines::new(self.line_max);
+        let inner = Inner {
+            store,
+            scope,
+            names,
+            limits,
+            shapes,
+            made,
+            tags,
+            keeps_time,
+            fallback,
+            remembers,
+            trips,
+            lines,
+        };
         Ok(RedisLimiter { inner: Arc::new(inner) })
     }
 }

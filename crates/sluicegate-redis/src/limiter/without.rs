@@ -9,7 +9,7 @@ use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span, Time};
 use std::time::Duration;
 
 /// A call that is denied because the store is away is told to come back after this.
-const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
+pub(super) const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
 
 /// What to answer.
 pub(super) enum Fallback {

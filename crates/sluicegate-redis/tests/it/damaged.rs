@@ -39,7 +39,8 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     let _ = run.block_on(limiter.next_window(KEY, None)).inspect_err(refused);
 }
 
-fn state(server: &Server, name: &str) -> Vec<u8> {
+/// A state as it is written.
+pub(crate) fn state(server: &Server, name: &str) -> Vec<u8> {
     // In hexadecimal digits, as what is told as text is not all text.
     let script = "return (redis.call('GET', KEYS[1]):gsub('.', function(byte) return string.format('%02x', byte:byte()) end))";
     let digits = server.cli(&["EVAL", script, "1", name]);

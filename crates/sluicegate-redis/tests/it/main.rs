@@ -13,3 +13,4 @@ mod order;
 mod parity;
 mod permissions;
 mod support;
+mod waiting;
