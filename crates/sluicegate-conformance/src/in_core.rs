@@ -72,6 +72,10 @@ impl OneKey for AccountInCore {
         self.account.reserve(&self.limits, now, cost, max_wait)
     }
 
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+        self.account.check_within(&self.limits, now, cost, max_wait)
+    }
+
     fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
         self.account.cancel(&self.limits, now, receipt)
     }

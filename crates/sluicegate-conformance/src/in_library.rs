@@ -85,6 +85,10 @@ impl OneKey for InLibrary {
         }
     }
 
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+        self.limiter.check_within_at(KEY, cost, max_wait, now)
+    }
+
     fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
         self.limiter.cancel_at(receipt, now)
     }

@@ -2,6 +2,7 @@
 
 use crate::subject::{Answer, Subject};
 use sluicegate::core::fixed_window::FixedWindow;
+use sluicegate::core::smooth::WarmUp;
 use sluicegate::core::{Algorithm as _, AnyLimit, Cell, CellLimit, Rate, RetryAfter, Span, Time};
 use sluicegate::{Initial, Limit, Spec, WindowSpec};
 use sluicegate_model as model;
@@ -84,6 +85,20 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
         Spec::SlidingWindow { rate } => {
             model::Rule::SlidingWindow { count: count(rate), period: period(rate) }
         }
+        Spec::Smooth { rate, warm_up, burst, initial, start } => model::Rule::Smooth(model::Smooth {
+            count: count(rate),
+            period: period(rate),
+            permits: match (warm_up, burst) {
+                (Some(WarmUp { period, cold }), _) => model::Permits::WarmUp {
+                    period: period.as_micros(),
+                    cold_thousandths: u64::from(cold.thousandths()),
+                },
+                (None, Some(burst)) => model::Permits::Burst(u64::from(*burst)),
+                (None, None) => model::Permits::ASecond,
+            },
+            initial: initial.map(u64::from),
+            start: start.unwrap_or(made_at).as_micros(),
+        }),
     }
 }
 

@@ -66,6 +66,8 @@ pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
             "leaky-bucket" => format!(" capacity={}", rng.u64(1..=20)),
             "pacer" => format!(" queue={}", rng.u64(0..=20)),
             "fixed-window" if rng.bool() => " start=first".to_owned(),
+            "smooth" if rng.bool() => format!(" burst={}", rng.u64(1..=20)),
+            "smooth" if rng.bool() => format!(" warmup={}us cold={}", rng.u64(1..=40), rng.u64(1..=9)),
             _ => String::new(),
         };
         let measure = if algorithm == "min-interval" { String::new() } else { format!("{count}/") };
@@ -98,6 +100,17 @@ fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
                 if rng.bool() { format!(" initial={}", number(rng, 0, burst)) } else { String::new() };
             let start = if initial.is_empty() || rng.bool() { String::new() } else { start_option(rng) };
             format!(" burst={burst}{initial}{start}")
+        }
+        "smooth" => {
+            let stored = match rng.u8(..4) {
+                0 => String::new(),
+                1 => format!(" burst={}", units(rng, 1)),
+                2 => format!(" warmup={}", period(rng)),
+                _ => format!(" warmup={} cold={}.{}", period(rng), number(rng, 1, 999), rng.u8(..=99)),
+            };
+            let initial = if rng.bool() { format!(" initial={}", number(rng, 0, 50)) } else { String::new() };
+            let start = if rng.u8(..4) == 0 { start_option(rng) } else { String::new() };
+            format!("{stored}{initial}{start}")
         }
         "leaky-bucket" if rng.bool() => format!(" capacity={}", units(rng, 1)),
         "pacer" if rng.bool() => format!(" queue={}", units(rng, 0)),
@@ -149,6 +162,12 @@ fn scales(limit: &Limit) -> Vec<u64> {
         Spec::Pacer { rate, queue } => of_rate(rate, *queue),
         Spec::MinInterval { interval } => vec![interval.as_micros()],
         Spec::SlidingLog { rate, .. } | Spec::SlidingWindow { rate } => of_rate(rate, 1),
+        Spec::Smooth { rate, warm_up, burst, .. } => {
+            let stored = warm_up.map_or(1_000_000, |warm_up| warm_up.period.as_micros());
+            let mut scales = of_rate(rate, burst.unwrap_or(1));
+            scales.push(stored);
+            scales
+        }
         Spec::FixedWindow { windows, .. } => match windows {
             WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => vec![period.as_micros()],
             WindowSpec::Calendar { .. } => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
@@ -184,7 +203,8 @@ pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
 
 /// A cost at the scale of what a limit admits.
 pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
-    let limit = limits[rng.usize(..limits.len())].made_at(Time::EPOCH).limit();
+    // The limit of a slow `smooth` may be 0.
+    let limit = limits[rng.usize(..limits.len())].made_at(Time::EPOCH).limit().max(1);
     match rng.u8(..16) {
         0 => 0,
         1 => limit.min(COUNT_MAX),

@@ -19,7 +19,7 @@ pub const HEADER: &str =
     "case,limits,at_us,key,cost,allowed,limit,remaining,retry_after_us,reset_after_us,delay_us";
 
 /// The files by name, as they are in the repository.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: [(&str, &str); 9] = [
     ("token_bucket", include_str!("../vectors/token_bucket.csv")),
     ("leaky_bucket", include_str!("../vectors/leaky_bucket.csv")),
     ("fixed_window", include_str!("../vectors/fixed_window.csv")),
@@ -27,6 +27,7 @@ pub const FILES: [(&str, &str); 8] = [
     ("sliding_window", include_str!("../vectors/sliding_window.csv")),
     ("min_interval", include_str!("../vectors/min_interval.csv")),
     ("pacer", include_str!("../vectors/pacer.csv")),
+    ("smooth", include_str!("../vectors/smooth.csv")),
     ("several", include_str!("../vectors/several.csv")),
 ];
 

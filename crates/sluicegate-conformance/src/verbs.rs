@@ -6,6 +6,7 @@ use crate::random;
 use crate::subject::Answer;
 use fastrand::Rng;
 use sluicegate::Limit;
+use sluicegate::core::algorithm::Verb;
 use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::core::verbs::NotOffered;
 use sluicegate::core::{Decision, Span, Time};
@@ -41,6 +42,13 @@ pub trait OneKey {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<Self::Receipt>), NotOffered>;
+    /// Charges now, to act later, without a receipt.
+    ///
+    /// # Errors
+    /// When the limits do not offer it.
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+        self.reserve(now, cost, max_wait).map(|(decision, _)| decision)
+    }
     /// Gives a reservation back.
     fn cancel(&mut self, now: Time, receipt: Self::Receipt) -> bool;
     /// Says what a reservation has used.
@@ -56,7 +64,7 @@ pub trait OneKey {
     }
 }
 
-/// Random verbs in any order on one key: check, peek, take, refund, reserve, cancel, settle, next window and reset,
+/// Random verbs in any order on one key: check, peek, take, refund, reserve, check within a wait, cancel, settle, next window and reset,
 /// each compared with the model. `make` makes a fresh key under limits that are made at a time; `steps_back` says
 /// whether time may step back in between.
 ///
@@ -154,7 +162,7 @@ impl<K: OneKey> Both<'_, K> {
     /// A random question; `None` if the limits do not offer it.
     fn ask(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Asked> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
-        match rng.u8(..16) {
+        match rng.u8(..17) {
             0..4 => {
                 let expected = self.model.check(micros, cost.into());
                 let answered = self.key.check(now, cost);
@@ -178,17 +186,23 @@ impl<K: OneKey> Both<'_, K> {
                 Some(Asked::new(format!("refund {cost}"), format!("{expected:?}"), format!("{answered:?}")))
             }
             8..11 => {
-                let max_wait =
-                    if rng.bool() { random::step(rng, self.limits) } else { rng.u64(..) >> rng.u32(..64) };
+                let max_wait = patience(rng, self.limits);
                 self.reserve(now, cost, max_wait)
             }
-            11..15 if !self.receipts.is_empty() => {
+            11 => {
+                let max_wait = patience(rng, self.limits);
+                let decision = self.key.check_within(now, cost, Span::from_micros(max_wait));
+                let answered = decision.map_err(|refused| self.may_refuse(refused)).ok()?;
+                let expected = self.model.check_within(micros, cost.into(), max_wait);
+                Some(Asked::new(format!("check {cost} within {max_wait}"), text(expected), text(answered)))
+            }
+            12..16 if !self.receipts.is_empty() => {
                 // A used one, now and then: it must be refused.
                 let place = rng.usize(..self.receipts.len());
                 let used = rng.bool().then(|| random::cost(rng, self.limits));
                 Some(self.close(now, place, used, report))
             }
-            15 if rng.u8(..8) == 0 => {
+            16 if rng.u8(..8) == 0 => {
                 self.model.reset();
                 self.key.reset();
                 Some(Asked::new("reset".to_owned(), "", ""))
@@ -224,11 +238,18 @@ impl<K: OneKey> Both<'_, K> {
         Asked::new(format!("settle {place} as {used}"), expected, answered)
     }
 
-    /// Take and reserve are refused for `count=all`, and for nothing else.
+    /// Take and reserve are refused for `count=all` and `smooth`, waiting for the former, and nothing else is.
     fn may_refuse(&self, refused: NotOffered) {
-        let counts_denied = self.limits.iter().any(|limit| !limit.fits_in_a_list());
-        assert!(counts_denied, "{}: {refused}", limits_text(self.limits));
+        let is_alone = self.limits.iter().any(|limit| !limit.fits_in_a_list());
+        let is_smooth = self.limits.iter().any(|limit| limit.algorithm() == "smooth");
+        let waits = refused.verb == Verb::CheckWithin;
+        assert!(is_alone && !(is_smooth && waits), "{}: {refused}", limits_text(self.limits));
     }
+}
+
+/// How long a caller would wait.
+fn patience(rng: &mut Rng, limits: &[Limit]) -> u64 {
+    if rng.bool() { random::step(rng, limits) } else { rng.u64(..) >> rng.u32(..64) }
 }
 
 /// Every field of an answer, and which limit said no.

@@ -6,7 +6,7 @@ use crate::algorithm::Algorithm;
 use crate::decision::Decision;
 use crate::pile::Times;
 use crate::receipts::{Ask, Receipt, Receipts};
-use crate::several::{check_list, next_window_list, peek_list, take_list};
+use crate::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
 use crate::time::{Span, Time};
 use crate::verbs::NotOffered;
 use alloc::vec::Vec;
@@ -54,6 +54,25 @@ impl<A: Algorithm> Account<A> {
             self.receipts.charged(now);
         }
         Ok((decision, taken))
+    }
+
+    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt.
+    ///
+    /// # Errors
+    /// When one of the limits does not offer this verb.
+    pub fn check_within(
+        &mut self,
+        limits: &[A],
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<Decision, NotOffered> {
+        self.fit(limits);
+        let decision = check_within_list(limits, &mut self.states, now, cost, max_wait)?;
+        if decision.allowed() && cost > 0 {
+            self.receipts.charged(now);
+        }
+        Ok(decision)
     }
 
     /// Gives `cost` back to every limit, as far as each allows. The answer is the decision for cost 0.

@@ -26,8 +26,21 @@ pub trait Algorithm {
     /// How long until the key is as good as new, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;
 
-    /// How long until `cost`, which is above what remains and not above the limit, would be allowed. Rounded up.
+    /// How long until `cost`, which is not allowed now and not above the limit, would be allowed. Rounded up.
     fn retry_after(&self, state: &Self::State, now: Time, cost: u32) -> Span;
+
+    /// Whether a call of this cost is allowed now, when so much remains: the one sentence. Only `smooth`, which lets the next
+    /// caller pay, has another.
+    #[inline]
+    fn admits(&self, _state: &Self::State, _now: Time, cost: u32, remaining: u32) -> bool {
+        cost <= remaining
+    }
+
+    /// Whether no wait would let a call of this cost pass.
+    #[inline]
+    fn never_admits(&self, cost: u32) -> bool {
+        cost > self.limit()
+    }
 
     /// How long a call that is allowed now has to wait before it acts, rounded up.
     fn delay(&self, _state: &Self::State, _now: Time) -> Span {
@@ -135,7 +148,7 @@ pub trait Algorithm {
     #[inline]
     fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32, known: NotCharged) -> Decision {
         let remaining = known.remaining.unwrap_or_else(|| self.remaining(state, now));
-        if cost > remaining {
+        if !self.admits(state, now, cost, remaining) {
             let entered = self.enter_denied(state, now, cost);
             let remaining = if entered { self.remaining(state, now) } else { remaining };
             return self.denied(state, now, cost, remaining);
@@ -143,7 +156,7 @@ pub trait Algorithm {
         if cost == 0 {
             return Decision::yes(self.standing_with(state, now, remaining), Span::ZERO);
         }
-        self.take_cost(state, now, cost, remaining - cost).into()
+        self.take_cost(state, now, cost, remaining.saturating_sub(cost)).into()
     }
 }
 
@@ -212,6 +225,8 @@ pub enum Waiting {
     Borrow,
     /// In line: each allowed call is told its slot.
     Queue,
+    /// By taking the next ticket: a call is charged now and acts when what was taken before it is paid for.
+    Ticket,
 }
 
 /// The verbs that not every limit offers.
@@ -223,4 +238,6 @@ pub enum Verb {
     Take,
     /// Charge now, act after a delay, cancel or settle later.
     Reserve,
+    /// Charge now, act after a delay.
+    CheckWithin,
 }

@@ -113,6 +113,20 @@ impl Algorithm for AnyLimit {
         }
     }
 
+    fn admits(&self, state: &AnyState, now: Time, cost: u32, remaining: u32) -> bool {
+        match self {
+            AnyLimit::Cell(limit) => limit.admits(state.cell(), now, cost, remaining),
+            AnyLimit::Log(limit) => limit.admits(state.log(), now, cost, remaining),
+        }
+    }
+
+    fn never_admits(&self, cost: u32) -> bool {
+        match self {
+            AnyLimit::Cell(limit) => limit.never_admits(cost),
+            AnyLimit::Log(limit) => limit.never_admits(cost),
+        }
+    }
+
     fn retry_after(&self, state: &AnyState, now: Time, cost: u32) -> Span {
         match self {
             AnyLimit::Cell(limit) => limit.retry_after(state.cell(), now, cost),

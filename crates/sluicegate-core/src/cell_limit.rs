@@ -10,6 +10,7 @@ use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
 use crate::pile::{Charge, Cut, Times};
 use crate::sliding_window::SlidingWindow;
+use crate::smooth::Smooth;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
 
@@ -28,6 +29,8 @@ pub enum CellLimit {
     FixedWindow(FixedWindow),
     /// See [`crate::sliding_window`].
     SlidingWindow(SlidingWindow),
+    /// See [`crate::smooth`].
+    Smooth(Smooth),
 }
 
 impl CellLimit {
@@ -40,6 +43,7 @@ impl CellLimit {
             CellLimit::Pacer(limit) => limit,
             CellLimit::FixedWindow(limit) => limit,
             CellLimit::SlidingWindow(limit) => limit,
+            CellLimit::Smooth(limit) => limit,
         }
     }
 }
@@ -68,6 +72,7 @@ impl Algorithm for CellLimit {
             CellLimit::Pacer(limit) => check_apart(limit, state, now, cost),
             CellLimit::FixedWindow(limit) => check_apart(limit, state, now, cost),
             CellLimit::SlidingWindow(limit) => check_apart(limit, state, now, cost),
+            CellLimit::Smooth(limit) => check_apart(limit, state, now, cost),
         }
     }
 
@@ -82,6 +87,7 @@ impl Algorithm for CellLimit {
             CellLimit::Pacer(limit) => limit.try_charge(state, now, cost),
             CellLimit::FixedWindow(limit) => limit.try_charge(state, now, cost),
             CellLimit::SlidingWindow(limit) => limit.try_charge(state, now, cost),
+            CellLimit::Smooth(limit) => limit.try_charge(state, now, cost),
         }
     }
 
@@ -95,6 +101,20 @@ impl Algorithm for CellLimit {
 
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         self.inside().reset_after(state, now)
+    }
+
+    /// Spelled out, so that the others need not be asked.
+    #[inline]
+    fn admits(&self, state: &Cell, now: Time, cost: u32, remaining: u32) -> bool {
+        match self {
+            CellLimit::Smooth(limit) => limit.admits(state, now, cost, remaining),
+            _ => cost <= remaining,
+        }
+    }
+
+    #[inline]
+    fn never_admits(&self, cost: u32) -> bool {
+        self.inside().never_admits(cost)
     }
 
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
@@ -162,6 +182,7 @@ impl Algorithm for CellLimit {
             (CellLimit::Pacer(new), CellLimit::Pacer(old)) => new.adopt(old, state, times),
             (CellLimit::FixedWindow(new), CellLimit::FixedWindow(old)) => new.adopt(old, state, times),
             (CellLimit::SlidingWindow(new), CellLimit::SlidingWindow(old)) => new.adopt(old, state, times),
+            (CellLimit::Smooth(new), CellLimit::Smooth(old)) => new.adopt(old, state, times),
             _ => *state = Cell::UNSEEN,
         }
     }
@@ -183,7 +204,7 @@ impl CellLimit {
             CellLimit::LeakyBucket(limit) => Some(limit.gcra()),
             CellLimit::MinInterval(limit) => Some(limit.gcra()),
             CellLimit::Pacer(limit) => Some(limit.gcra()),
-            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) => None,
+            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! # How a decision is made
 //!
 //! Each algorithm answers what *remains* for a key at a time. A call is allowed when its cost is at most that,
-//! and then it is charged. That is all of [`Algorithm::check`]:
+//! and then it is charged. (Under [`smooth`] alone it is the time that decides.) That is all of [`Algorithm::check`]:
 //!
 //! ```
 //! use sluicegate_core::{Algorithm, Rate, Span, Time, sliding_log::SlidingLog};
@@ -47,6 +47,7 @@
 //! | so many a day, a month, an hour on the clock | [`fixed_window`] | 16 bytes |
 //! | never more than so many in *any* period, exactly | [`sliding_log`] | 16 bytes a call |
 //! | nearly that, in constant memory | [`sliding_window`] | 16 bytes |
+//! | Guava's `RateLimiter`: callers wait, and the next one pays | [`smooth`] | 16 bytes |
 //!
 //! # Map
 //!
@@ -80,6 +81,7 @@ pub mod receipts;
 pub mod several;
 pub mod sliding_log;
 pub mod sliding_window;
+pub mod smooth;
 pub mod time;
 pub mod token_bucket;
 pub mod verbs;

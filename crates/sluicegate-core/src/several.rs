@@ -61,13 +61,14 @@ pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time
     if let ([limit], [state]) = (limits, &mut *states) {
         return limit.check(state, now, cost);
     }
-    let denies = |(limit, state): (&A, &A::State)| cost > limit.remaining(state, now);
+    let denies =
+        |(limit, state): (&A, &A::State)| !limit.admits(state, now, cost, limit.remaining(state, now));
     if cost == 0 || limits.len() != states.len() || limits.iter().zip(&*states).any(denies) {
         return peek_list(limits, states, now, cost);
     }
     let mut longest_delay = Span::ZERO;
     let charged = limits.iter().zip(states).map(|(limit, state)| {
-        let remaining = limit.remaining(state, now) - cost;
+        let remaining = limit.remaining(state, now).saturating_sub(cost);
         longest_delay = longest_delay.max(limit.delay(state, now));
         Standing { limit: limit.limit(), remaining, reset_after: limit.charge(state, now, cost) }
     });
@@ -114,6 +115,32 @@ pub fn take_list<A: Algorithm>(
 pub fn next_window_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time) -> Time {
     let both = limits.iter().zip(states);
     both.map(|(limit, state)| limit.next_window(state, now)).max().unwrap_or(now)
+}
+
+/// Charges `cost` to a list of limits on one key now, to act after the answer's delay, which is at most `max_wait`: a
+/// reservation without a receipt. Buckets may borrow.
+///
+/// # Errors
+/// When one of the limits does not offer this verb.
+///
+/// # Panics
+/// When there is not one state for each limit.
+pub fn check_within_list<A: Algorithm>(
+    limits: &[A],
+    states: &mut [A::State],
+    now: Time,
+    cost: u32,
+    max_wait: Span,
+) -> Result<Decision, NotOffered> {
+    limits.iter().try_for_each(|limit| limit.require(Verb::CheckWithin))?;
+    // The common case needs no list of parts.
+    if let ([limit], [state]) = (limits, &mut *states) {
+        return Ok(limit.check_within(state, now, cost, max_wait));
+    }
+    assert_eq!(limits.len(), states.len(), "a state for each limit");
+    let mut parts: Vec<Part<'_, A>> =
+        limits.iter().zip(states).map(|(limit, state)| Part { limit, state, cost }).collect();
+    Ok(reserve_all(&mut parts, now, max_wait).0)
 }
 
 /// Charges each part now, to act after the answer's delay: the longest of theirs.

@@ -12,7 +12,7 @@ pub trait Verbs: Algorithm {
     /// Would a call of this cost be allowed now? Nothing is charged: `remaining` and `reset_after` are those of now.
     fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
-        if cost > remaining {
+        if !self.admits(state, now, cost, remaining) {
             return self.denied(state, now, cost, remaining);
         }
         let delay = if cost > 0 { self.delay(state, now) } else { Span::ZERO };
@@ -38,15 +38,15 @@ pub trait Verbs: Algorithm {
         if cost == 0 {
             return Ok(Span::ZERO);
         }
-        if cost > self.limit() {
+        if self.never_admits(cost) {
             return Err(RetryAfter::Never);
         }
         let max_wait = max_wait.min(CENTURY);
-        let until_allowed =
-            if cost <= self.remaining(state, now) { Span::ZERO } else { self.retry_after(state, now, cost) };
+        let is_allowed = self.admits(state, now, cost, self.remaining(state, now));
+        let until_allowed = if is_allowed { Span::ZERO } else { self.retry_after(state, now, cost) };
         match self.waiting() {
-            Waiting::Borrow if until_allowed <= max_wait => Ok(until_allowed),
-            Waiting::Borrow => Err(RetryAfter::After(until_allowed.less(max_wait))),
+            Waiting::Borrow | Waiting::Ticket if until_allowed <= max_wait => Ok(until_allowed),
+            Waiting::Borrow | Waiting::Ticket => Err(RetryAfter::After(until_allowed.less(max_wait))),
             Waiting::Queue => {
                 let delay = self.delay(state, now);
                 let too_long = until_allowed.max(delay.less(max_wait));
@@ -54,6 +54,19 @@ pub trait Verbs: Algorithm {
             }
             Waiting::Retry if until_allowed == Span::ZERO => Ok(Span::ZERO),
             Waiting::Retry => Err(RetryAfter::After(until_allowed)),
+        }
+    }
+
+    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt.
+    fn check_within(&self, state: &mut Self::State, now: Time, cost: u32, max_wait: Span) -> Decision {
+        match self.reserve_wait(state, now, cost, max_wait) {
+            Err(retry_after) => Decision::no(self.standing(state, now), retry_after),
+            Ok(delay) => {
+                if cost > 0 {
+                    self.charge(state, now, cost);
+                }
+                Decision::yes(self.standing(state, now), delay)
+            }
         }
     }
 
@@ -78,7 +91,7 @@ pub trait Verbs: Algorithm {
     /// # Errors
     /// When the limit does not offer this verb.
     fn require(&self, verb: Verb) -> Result<(), NotOffered> {
-        if self.offers(verb) { Ok(()) } else { Err(NotOffered(verb)) }
+        if self.offers(verb) { Ok(()) } else { Err(NotOffered { verb, waiting: self.waiting() }) }
     }
 
     /// How the key stands, when what remains is known.
@@ -88,11 +101,11 @@ pub trait Verbs: Algorithm {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
-    /// The denial of a cost above what remains.
+    /// The denial of a cost that is not allowed now.
     #[doc(hidden)]
     #[inline]
     fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
-        let retry_after = if cost > self.limit() {
+        let retry_after = if self.never_admits(cost) {
             RetryAfter::Never
         } else {
             RetryAfter::After(self.retry_after(state, now, cost))
@@ -105,17 +118,36 @@ impl<A: Algorithm + ?Sized> Verbs for A {}
 
 /// The limit does not offer the verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotOffered(pub Verb);
+pub struct NotOffered {
+    /// What was asked for.
+    pub verb: Verb,
+    /// How callers of the limit wait, which tells what kind it is.
+    pub waiting: Waiting,
+}
 
 impl fmt::Display for NotOffered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Verb::Refund => {
+        f.write_str(match (self.verb, self.waiting) {
+            (Verb::Refund, Waiting::Ticket) => {
+                "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; \
+                 leave warmup= out to give permits back"
+            }
+            (Verb::Take, Waiting::Ticket) => {
+                "take is not offered by smooth, where any cost passes when its time has come; use check"
+            }
+            (Verb::Reserve, Waiting::Ticket) => {
+                "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a \
+                 longest wait, which tells the delay"
+            }
+            (Verb::Refund, _) => {
                 "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
             }
-            Verb::Take => "take is not offered with count=all, where even a denied call counts; use check",
-            Verb::Reserve => {
+            (Verb::Take, _) => "take is not offered with count=all, where even a denied call counts; use check",
+            (Verb::Reserve, _) => {
                 "reserve is not offered with count=all, where even a denied call counts; use check"
+            }
+            (Verb::CheckWithin, _) => {
+                "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
             }
         })
     }

@@ -21,6 +21,21 @@ pub(crate) trait Gate {
     /// The most that an idle key could take at once.
     fn limit(&self) -> i128;
 
+    /// Whether any cost may pass, those above the limit too.
+    fn has_no_largest_cost(&self) -> bool {
+        false
+    }
+
+    /// What remains, if that is not the largest cost that would be allowed.
+    fn told_remaining(&self, _at: i128) -> Option<i128> {
+        None
+    }
+
+    /// How long until the key is as good as new, if that is not the first moment at which it is.
+    fn told_reset_after(&self, _at: i128) -> Option<i128> {
+        None
+    }
+
     /// Whether a check for a cost of 1 to `limit` would be allowed.
     fn allows(&self, at: i128, cost: i128) -> bool;
 
@@ -87,7 +102,7 @@ pub(crate) fn admits(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> bool {
     if cost == 0 {
         return true;
     }
-    if cost > gate.limit() {
+    if cost > gate.limit() && !gate.has_no_largest_cost() {
         return false;
     }
     match ask {
@@ -109,12 +124,12 @@ pub(crate) fn delay(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> i128 {
 
 /// The largest cost that a check would be allowed now.
 pub(crate) fn remaining(gate: &dyn Gate, at: i128) -> i128 {
-    largest_cost(gate.limit(), |cost| gate.allows(at, cost))
+    gate.told_remaining(at).unwrap_or_else(|| largest_cost(gate.limit(), |cost| gate.allows(at, cost)))
 }
 
 /// The shortest wait after which the same call would be allowed.
 pub(crate) fn retry_after(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> RetryAfter {
-    if cost > gate.limit() {
+    if cost > gate.limit() && !gate.has_no_largest_cost() {
         return RetryAfter::Never;
     }
     if gate.closed_for(at) > 0 {
@@ -128,6 +143,9 @@ pub(crate) fn retry_after(gate: &dyn Gate, at: i128, cost: i128, ask: Ask) -> Re
 
 /// The shortest wait until the key is as good as new.
 pub(crate) fn reset_after(gate: &dyn Gate, at: i128) -> i128 {
+    if let Some(told) = gate.told_reset_after(at) {
+        return told;
+    }
     match gate.closed_for(at) {
         0 => shortest_wait(|wait| gate.as_new(at + wait)).unwrap_or(i128::MAX),
         closed_for => closed_for,

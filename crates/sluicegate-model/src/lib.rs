@@ -6,7 +6,8 @@
 //! *searched for* by asking that question again and again. No formula for a wait stands anywhere in here,
 //! so none can be wrong in the same way as in the fast code.
 //!
-//! All arithmetic is on whole numbers; fractions of a token are kept multiplied by their denominator.
+//! All arithmetic is on whole numbers; fractions of a token are kept multiplied by their denominator. The one
+//! exception is Guava's limiter, whose doubles are part of what it promises: that is written down as Guava has it.
 //!
 //! ```
 //! use sluicegate_model::{Model, RetryAfter, Rule};
@@ -30,7 +31,8 @@ mod rule;
 mod search;
 mod sliding_log;
 mod sliding_window;
+mod smooth;
 
 pub use answer::{Answer, ReceiptId, RetryAfter};
 pub use model::Model;
-pub use rule::{Initial, Rule, Windows};
+pub use rule::{Initial, Permits, Rule, Smooth, Windows};

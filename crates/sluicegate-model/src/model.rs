@@ -9,6 +9,7 @@ use crate::gate::{Ask, Gate, admits, delay, remaining, reset_after, retry_after,
 use crate::rule::Rule;
 use crate::sliding_log::SlidingLog;
 use crate::sliding_window::SlidingWindow;
+use crate::smooth::Smooth;
 
 /// One key under one or more rules.
 ///
@@ -31,6 +32,7 @@ enum State {
     Fixed(FixedWindow),
     Log(SlidingLog),
     Sliding(SlidingWindow),
+    Smooth(Smooth),
 }
 
 impl State {
@@ -45,6 +47,7 @@ impl State {
                 Self::Log(SlidingLog::new(*count, *period, *count_all))
             }
             Rule::SlidingWindow { count, period } => Self::Sliding(SlidingWindow::new(*count, *period)),
+            Rule::Smooth(rule) => Self::Smooth(Smooth::new(rule)),
         }
     }
 
@@ -54,6 +57,7 @@ impl State {
             Self::Fixed(gate) => gate,
             Self::Log(gate) => gate,
             Self::Sliding(gate) => gate,
+            Self::Smooth(gate) => gate,
         }
     }
 
@@ -63,6 +67,7 @@ impl State {
             Self::Fixed(gate) => gate,
             Self::Log(gate) => gate,
             Self::Sliding(gate) => gate,
+            Self::Smooth(gate) => gate,
         }
     }
 }
@@ -155,6 +160,18 @@ impl Model {
             }
         }
         (self.allowed(at, longest_delay), Some(receipt))
+    }
+
+    /// Charges now a call that acts after its delay, if the delay is at most `max_wait`: a reservation without a receipt.
+    pub fn check_within(&mut self, now: u64, cost: u64, max_wait: u64) -> Answer {
+        let (answer, receipt) = self.reserve(now, cost, max_wait);
+        if let Some(receipt) = receipt {
+            self.receipts.remove(&receipt);
+            for state in &mut self.states {
+                state.gate_mut().forget(receipt);
+            }
+        }
+        answer
     }
 
     /// Gives back what still counts of a reservation. True if that was anything.

@@ -49,6 +49,39 @@ pub enum Rule {
         /// The period, which is also the length of the windows.
         period: u64,
     },
+    /// Guava's rate limiter. Only for a rule that stands alone; nothing can be taken up to a cost, or reserved.
+    Smooth(Smooth),
+}
+
+/// The numbers of Guava's rate limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Smooth {
+    /// How many permits come in each period.
+    pub count: u64,
+    /// The period.
+    pub period: u64,
+    /// What is stored of those that nobody takes.
+    pub permits: Permits,
+    /// What is stored at the start; nothing if absent, or with a warm-up as much as can be.
+    pub initial: Option<u64>,
+    /// When the limiter is made.
+    pub start: u64,
+}
+
+/// The most permits that are stored, and what they cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permits {
+    /// As many as come in a second, for free.
+    ASecond,
+    /// So many, for free.
+    Burst(u64),
+    /// As many as a warm-up says, and at its price.
+    WarmUp {
+        /// How long it takes.
+        period: u64,
+        /// How much longer a permit takes when all is cold, in thousandths.
+        cold_thousandths: u64,
+    },
 }
 
 /// The tokens of a key that was never charged: so many at the start, and refilling from there.

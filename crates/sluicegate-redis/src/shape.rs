@@ -85,6 +85,8 @@ impl Shape {
             Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
             Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
             Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)),
+            // No script knows it yet.
+            Spec::Smooth { .. } => return None,
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
                 ('s', (tag, Kind::SlidingWindow { rate: *rate }))

@@ -72,6 +72,14 @@ impl Gate {
         self.limiter.take((), up_to)
     }
 
+    /// Charges now, to act within the longest wait: see [`Limiter::check_within`].
+    ///
+    /// # Errors
+    /// When the limit does not offer this.
+    pub fn check_within(&self, cost: u32, max_wait: Duration) -> Result<Decision, NotOffered> {
+        self.limiter.check_within((), cost, max_wait)
+    }
+
     /// Gives cost back: see [`Limiter::refund`].
     ///
     /// # Errors

@@ -24,6 +24,7 @@ use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
 use sluicegate_core::sliding_log::SlidingLog;
 use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::smooth::{Smooth, WarmUp};
 use sluicegate_core::time::{DAY, YEAR};
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{AnyLimit, CellLimit, Rate, Span, Time};
@@ -103,6 +104,19 @@ pub enum Spec {
         /// About how much any period admits.
         rate: Rate,
     },
+    /// `smooth COUNT/PERIOD [warmup=] [cold=] [burst=] [initial=] [start=]`
+    Smooth {
+        /// How fast permits come in.
+        rate: Rate,
+        /// How it comes up to its rate, if it has to.
+        warm_up: Option<WarmUp>,
+        /// The most permits stored, unless that is a second's worth or the warm-up's.
+        burst: Option<u32>,
+        /// What is stored for a key that has never called, unless that is nothing or, with a warm-up, the most.
+        initial: Option<u32>,
+        /// When it was made; the moment the limiter was made if not said.
+        start: Option<Time>,
+    },
 }
 
 /// What a key that has never called holds.
@@ -168,7 +182,11 @@ impl Limit {
 
     /// Whether it counts from the moment at which its limiter was made.
     pub(crate) fn counts_from_start(&self) -> bool {
-        matches!(self.spec, Spec::TokenBucket { initial: Some(Initial { start: None, .. }), .. })
+        matches!(
+            self.spec,
+            Spec::TokenBucket { initial: Some(Initial { start: None, .. }), .. }
+                | Spec::Smooth { start: None, .. }
+        )
     }
 
     /// The algorithm's name in the grammar.
@@ -181,6 +199,7 @@ impl Limit {
             Spec::FixedWindow { .. } => "fixed-window",
             Spec::SlidingLog { .. } => "sliding-log",
             Spec::SlidingWindow { .. } => "sliding-window",
+            Spec::Smooth { .. } => "smooth",
         }
     }
 
@@ -201,7 +220,8 @@ impl Limit {
             | Spec::LeakyBucket { rate, .. }
             | Spec::Pacer { rate, .. }
             | Spec::SlidingLog { rate, .. }
-            | Spec::SlidingWindow { rate } => (rate.count(), rate.period()),
+            | Spec::SlidingWindow { rate }
+            | Spec::Smooth { rate, .. } => (rate.count(), rate.period()),
             Spec::MinInterval { interval } => (1, *interval),
             Spec::FixedWindow { count, windows } => {
                 let period = match windows {
@@ -219,7 +239,7 @@ impl Limit {
     }
 
     /// Every algorithm's name in the grammar.
-    pub const ALGORITHMS: [&'static str; 7] = [
+    pub const ALGORITHMS: [&'static str; 8] = [
         "token-bucket",
         "leaky-bucket",
         "fixed-window",
@@ -227,10 +247,11 @@ impl Limit {
         "sliding-window",
         "min-interval",
         "pacer",
+        "smooth",
     ];
 
-    /// What the core decides with, for a limiter that is made at `now`. The moment matters only to a bucket
-    /// with `initial` that does not say its own `start`.
+    /// What the core decides with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
+    /// with `initial`, that does not say its own `start`.
     pub fn made_at(&self, now: Time) -> AnyLimit {
         match (&self.made, &self.spec) {
             (
@@ -241,17 +262,20 @@ impl Limit {
                 let bucket = bucket.starting_with(u64::from(*tokens), now).unwrap_or(*bucket);
                 AnyLimit::Cell(CellLimit::TokenBucket(bucket))
             }
+            (AnyLimit::Cell(CellLimit::Smooth(smooth)), Spec::Smooth { start: None, .. }) => {
+                AnyLimit::Cell(CellLimit::Smooth(smooth.starting_at(now)))
+            }
             (made, _) => made.clone(),
         }
     }
 
     /// Whether the limit may stand in a list of several, all or nothing.
     pub fn fits_in_a_list(&self) -> bool {
-        !matches!(self.spec, Spec::SlidingLog { count_all: true, .. })
+        !matches!(self.spec, Spec::SlidingLog { count_all: true, .. } | Spec::Smooth { .. })
     }
 
-    fn new(spec: Spec, bounds: Bounds) -> Result<Limit, OutOfBounds> {
-        let made = match &spec {
+    fn new(mut spec: Spec, bounds: Bounds) -> Result<Limit, OutOfBounds> {
+        let made = match &mut spec {
             Spec::TokenBucket { rate, burst, initial } => {
                 let bucket = TokenBucket::new(*rate, u64::from(*burst))?;
                 AnyLimit::Cell(CellLimit::TokenBucket(match initial {
@@ -289,7 +313,33 @@ impl Limit {
             Spec::SlidingWindow { rate } => {
                 AnyLimit::Cell(CellLimit::SlidingWindow(SlidingWindow::new(*rate)))
             }
+            Spec::Smooth { rate, warm_up, burst, initial, start } => {
+                let smooth = smooth(*rate, *warm_up, burst, initial)?;
+                AnyLimit::Cell(CellLimit::Smooth(smooth.starting_at(start.unwrap_or(Time::EPOCH))))
+            }
         };
         Ok(Limit { spec, made })
     }
+}
+
+/// Guava's limiter. What says no more than the default is dropped from the options.
+fn smooth(
+    rate: Rate,
+    warm_up: Option<WarmUp>,
+    burst: &mut Option<u32>,
+    initial: &mut Option<u32>,
+) -> Result<Smooth, OutOfBounds> {
+    let smooth = match warm_up {
+        Some(warm_up) => Smooth::warming_up(rate, warm_up)?,
+        None => Smooth::bursty(rate, burst.map(u64::from))?,
+    };
+    if burst.is_some() && Smooth::bursty(rate, None).is_ok_and(|default| default == smooth) {
+        *burst = None;
+    }
+    let Some(permits) = *initial else { return Ok(smooth) };
+    let starting = smooth.starting_with(u64::from(permits))?;
+    if starting == smooth {
+        *initial = None;
+    }
+    Ok(starting)
 }

@@ -28,10 +28,11 @@ use crate::shared::{Kind, Place, SharedStore, Tag};
 use engine::{Engine, on_store};
 use sluicegate_core::several::{next_window_list, peek_list};
 use sluicegate_core::verbs::NotOffered;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// One limit, or several that must all agree, for as many keys as call.
 ///
@@ -156,7 +157,7 @@ impl Limiter {
     /// denial of cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`.
+    /// When the limit does not offer this: with `count=all`, and `smooth`.
     pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), NotOffered> {
         self.take_at(key, up_to, self.now())
     }
@@ -164,7 +165,7 @@ impl Limiter {
     /// Takes as much as remains at a time.
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`.
+    /// When the limit does not offer this: with `count=all`, and `smooth`.
     pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), NotOffered> {
         let key = self.fingerprint(key);
         let taken = on_store!(&self.inner.engine, store => store.take(key, now, up_to));
@@ -174,11 +175,50 @@ impl Limiter {
         taken
     }
 
+    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a [reservation](Limiter::reserve)
+    /// without a receipt. Under `smooth` this is how callers wait, as with Guava's `tryAcquire(permits, timeout)`, only that
+    /// nothing here sleeps.
+    ///
+    /// ```
+    /// use sluicegate::Limiter;
+    /// use std::time::Duration;
+    ///
+    /// let mails = Limiter::new("smooth 10/s")?;
+    /// mails.check("Harry");
+    /// let decision = mails.check_within("Harry", 1, Duration::from_secs(1))?;
+    /// assert!(decision.allowed() && decision.delay().as_micros() <= 100_000);
+    /// std::thread::sleep(decision.delay().into());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the limit does not offer this: with `count=all`.
+    pub fn check_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Result<Decision, NotOffered> {
+        self.check_within_at(key, cost, Span::from(max_wait), self.now())
+    }
+
+    /// Charges at a time, to act within the longest wait.
+    ///
+    /// # Errors
+    /// When the limit does not offer this: with `count=all`.
+    pub fn check_within_at(
+        &self,
+        key: impl Key,
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Decision, NotOffered> {
+        let key = self.fingerprint(key);
+        let decision = on_store!(&self.inner.engine, store => store.check_within(key, now, cost, max_wait))?;
+        self.observe(&decision);
+        Ok(decision)
+    }
+
     /// Gives cost back: what was charged for something that did not happen after all. The answer is the decision for
     /// cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this: a pacer.
+    /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
     pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, NotOffered> {
         self.refund_at(key, cost, self.now())
     }
@@ -186,7 +226,7 @@ impl Limiter {
     /// Gives cost back at a time.
     ///
     /// # Errors
-    /// When the limit does not offer this: a pacer.
+    /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
     pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
         on_store!(&self.inner.engine, store => store.refund(key, now, cost))
@@ -225,7 +265,8 @@ impl Limiter {
     }
 
     /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window
-    /// or log its count. If the period, start or zone of a window changes, keys start afresh. Open receipts are void.
+    /// or log its count, `smooth` its wait and what share of its permits is stored. If the period, start or zone of a window
+    /// changes, keys start afresh. Open receipts are void.
     ///
     /// One part of some 200 keys after another is locked for a moment.
     ///

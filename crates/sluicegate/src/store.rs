@@ -50,7 +50,7 @@ use rules::Rulings as _;
 use shape::{Kept, StateOf};
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
-use sluicegate_core::several::{check_list, peek_list, take_list};
+use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::mem;
@@ -266,6 +266,30 @@ impl<S: Shape> Store<S> {
         let taken = taken.unwrap_or_else(|full| Ok((place.denial(full, key), 0)))?;
         place.guarded.counts.decided(&taken.0);
         Ok(taken)
+    }
+
+    /// Charges a key now, to act within the longest wait.
+    ///
+    /// # Errors
+    /// When the limits do not offer this.
+    pub(crate) fn check_within(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<Decision, NotOffered> {
+        let mut place = self.lock(self.place_of(key));
+        let decided = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            let decision = check_within_list(limits, states, now, cost, max_wait)?;
+            if decision.allowed() && cost > 0 {
+                receipts.charged(now);
+            }
+            Ok(decision)
+        });
+        let decision = decided.unwrap_or_else(|full| Ok(place.denial(full, key)))?;
+        place.guarded.counts.decided(&decision);
+        Ok(decision)
     }
 
     /// Looks at a key without changing it, so that a new one needs no room.

@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use sluicegate::core::algorithm::NotCharged;
+use sluicegate::core::bounds::CENTURY;
 use sluicegate::core::verbs::Verbs as _;
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
@@ -26,6 +27,10 @@ fn for_all(may_step_back: bool, mut property: impl FnMut(&Limit, &AnyLimit, &[Ca
 
 fn counts_denied(limit: &Limit) -> bool {
     matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. })
+}
+
+fn is_smooth(limit: &Limit) -> bool {
+    matches!(limit.spec(), Spec::Smooth { .. })
 }
 
 /// Whether the clock stepped back to before the start of the limit's windows: then all is closed, and waits are told
@@ -87,6 +92,11 @@ fn reset_after_is_tight() {
                 continue;
             }
             let Some(then) = later(call.at, wait) else { continue };
+            if is_smooth(limit) {
+                // What doubles make of it.
+                assert!(made.reset_after(&state, then) <= Span::from_micros(1), "{limit}: {call:?}");
+                continue;
+            }
             assert_eq!(made.reset_after(&state, then), Span::ZERO, "{limit}: {call:?}");
             if wait > Span::ZERO {
                 let before = Time::from_micros(then.as_micros() - 1).unwrap();
@@ -116,6 +126,10 @@ fn a_denial_a_peek_and_a_cost_of_nothing_change_nothing() {
 #[test]
 fn one_large_call_leaves_the_state_of_many_small_ones() {
     for_all(false, |limit, made, trace| {
+        // There the second of the small ones pays for the first.
+        if is_smooth(limit) {
+            return;
+        }
         let (mut large, mut small) = (AnyState::default(), AnyState::default());
         for call in trace {
             let cost = call.cost.clamp(1, 20);
@@ -221,6 +235,10 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
             let most = worst(&admitted, |since| since < period);
             assert!(most < 2 * u64::from(rate.count()), "{limit}: {most} in one period");
         }
+        Spec::Smooth { rate, .. } => {
+            // Part of a permit may be stored as well.
+            keeps_to_smooth(limit, &admitted, *rate, u64::from(made.limit()) + 1);
+        }
         Spec::FixedWindow { count, windows } => {
             if let WindowSpec::Aligned { period, .. } | WindowSpec::First { period } = windows {
                 let most = worst(&admitted, |since| since < period.as_micros());
@@ -239,6 +257,27 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 used += cost;
                 assert!(used <= u64::from(*count), "{limit}: {used} in one window");
             }
+        }
+    }
+}
+
+/// From one allowed call to another, all but the last have been paid for: by what was stored, or by the time between at the
+/// rate, of which each call's cost is cut to a whole microsecond, twice at the most.
+fn keeps_to_smooth(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, stored: u64) {
+    let (count, period) = (u128::from(rate.count()), u128::from(rate.period().as_micros()));
+    for start in 0..admitted.len() {
+        let (mut paid, mut cuts) = (0, 0);
+        for (at, cost) in &admitted[start..] {
+            let width = u128::from(at - admitted[start].0);
+            // A debt of more than a century is forgiven.
+            if width >= u128::from(CENTURY.as_micros()) {
+                break;
+            }
+            // One more microsecond for what the doubles make of it.
+            let most = u128::from(stored) * period + (width + cuts + 1) * count;
+            assert!(paid * period <= most, "{limit}: {paid} within {width} µs");
+            paid += u128::from(*cost);
+            cuts += 2;
         }
     }
 }

@@ -104,6 +104,30 @@ fn what_is_not_offered_says_what_to_do_instead() {
     assert_eq!(said, "take is not offered with count=all, where even a denied call counts; use check");
     let said = account.reserve(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
     assert_eq!(said, "reserve is not offered with count=all, where even a denied call counts; use check");
+    let said = account.check_within(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
+    );
+    let warming = [made("smooth 10/s warmup=4s")];
+    let said = account.take(&warming, at(0), 1).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "take is not offered by smooth, where any cost passes when its time has come; use check"
+    );
+    let said = account.reserve(&warming, at(0), 1, Span::ZERO).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a longest \
+         wait, which tells the delay"
+    );
+    let said = account.refund(&warming, at(0), 1).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; leave \
+         warmup= out to give permits back"
+    );
+    assert!(account.refund(&[made("smooth 10/s")], at(0), 1).is_ok());
     // One limit of a list is enough, and then none is given anything.
     let paced = [made("fixed-window 5/h"), made("pacer 1/s")];
     let mut account = Account::default();

@@ -98,7 +98,7 @@ impl Shape {
             CellLimit::LeakyBucket(_) => CellLimit::LeakyBucket(LeakyBucket::new(rate, 1).ok()?),
             CellLimit::MinInterval(_) => CellLimit::MinInterval(MinInterval::new(rate.period()).ok()?),
             CellLimit::Pacer(_) => CellLimit::Pacer(Pacer::new(rate, 0).ok()?),
-            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) => return None,
+            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => return None,
         }))
     }
 }

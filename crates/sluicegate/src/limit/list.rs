@@ -10,6 +10,8 @@ pub enum ListError {
     Empty,
     /// This one counts denied calls, and a list charges all or none.
     CountsDenied(String),
+    /// This one is `smooth`, which lets the next caller pay: what remains of it says nothing beside the others'.
+    Smooth(String),
 }
 
 impl ListError {
@@ -22,6 +24,7 @@ impl ListError {
             return Err(ListError::Empty);
         }
         match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
+            Some(limit) if limit.algorithm() == "smooth" => Err(ListError::Smooth(limit.to_string())),
             Some(limit) => Err(ListError::CountsDenied(limit.to_string())),
             None => Ok(()),
         }
@@ -37,6 +40,10 @@ impl fmt::Display for ListError {
             ListError::CountsDenied(limit) => write!(
                 f,
                 "{limit}: count=all does not go with other limits; leave count=all out, or use it alone"
+            ),
+            ListError::Smooth(limit) => write!(
+                f,
+                "{limit}: smooth does not go with other limits; use it alone, or token-bucket, leaky-bucket or pacer in its place"
             ),
         }
     }

@@ -6,6 +6,7 @@ use crate::calendar::{CalendarUnit, Zone};
 use crate::grammar::{Mistake, Options, Period, count_and_period, name, quoted, rate, span};
 use jiff::Timestamp;
 use sluicegate_core::bounds::checked_count;
+use sluicegate_core::smooth::{ColdFactor, WarmUp};
 use sluicegate_core::time::DAY;
 use sluicegate_core::{Rate, Span, Time};
 use std::str::FromStr;
@@ -68,6 +69,7 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
                 },
                 "pacer" => Spec::Pacer { rate, queue: options.number("queue", 0)?.unwrap_or(rate.count()) },
                 "sliding-log" => Spec::SlidingLog { rate, count_all: count_all(&mut options)? },
+                "smooth" => smooth(rate, &mut options)?,
                 _ => Spec::SlidingWindow { rate },
             };
             options.refuse_the_rest()?;
@@ -77,7 +79,7 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
 }
 
 fn algorithm(word: &str) -> Result<&'static str, Mistake> {
-    if let "smooth" | "concurrency" = word {
+    if word == "concurrency" {
         let problem = format!("{word} is not available in this version");
         return Err(Mistake::new(problem, format!("use one of {}", Limit::ALGORITHMS.join(" "))));
     }
@@ -106,6 +108,46 @@ fn token_bucket(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> 
     // Starting full is the default, and then it does not matter since when.
     let initial = tokens.filter(|&tokens| tokens != burst).map(|tokens| Initial { tokens, start });
     Ok(Spec::TokenBucket { rate, burst, initial })
+}
+
+fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> {
+    let period = options.take("warmup").map(span).transpose()?;
+    let cold = options.take("cold").map(cold).transpose()?;
+    let burst = options.number("burst", 1)?;
+    let initial = options.number("initial", 0)?;
+    let start = options.take("start").map(moment).transpose()?;
+    if period.is_none() && cold.is_some() {
+        let problem = "cold= says how much slower a limiter is before its warm-up";
+        return Err(Mistake::new(problem, "add warmup=, such as warmup=4s, or leave cold= out"));
+    }
+    if period.is_some() && burst.is_some() {
+        let problem = "burst= does not go with warmup=, which itself says how much is stored";
+        return Err(Mistake::new(problem, "leave one of them out"));
+    }
+    let warm_up = period.map(|period| WarmUp { period, cold: cold.unwrap_or(ColdFactor::DEFAULT) });
+    Ok(Spec::Smooth { rate, warm_up, burst, initial, start })
+}
+
+/// A factor such as `3` or `2.5`.
+fn cold(word: &str) -> Result<ColdFactor, Mistake> {
+    let refuse = |problem: &str| {
+        let problem = format!("cold {} {problem}", quoted(word));
+        Mistake::new(problem, "use 1 to 1000 with up to three places after the point, such as 3 or 2.5")
+    };
+    let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) {
+        return Err(refuse("is not a number"));
+    }
+    let places = part.trim_end_matches('0');
+    if places.len() > 3 {
+        return Err(refuse("is too fine"));
+    }
+    format!("{whole}{places:0<3}")
+        .parse()
+        .ok()
+        .and_then(ColdFactor::from_thousandths)
+        .ok_or_else(|| refuse("is not from 1 to 1000"))
 }
 
 fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, Mistake> {
@@ -195,6 +237,7 @@ fn takes(algorithm: &str) -> &'static str {
         "fixed-window" => "fixed-window takes start=first, start=TIME or tz=ZONE",
         "sliding-log" => "sliding-log takes count=all",
         "sliding-window" => "sliding-window takes no options",
+        "smooth" => "smooth takes warmup=DURATION cold=FACTOR burst=N initial=N start=TIME",
         _ => "min-interval takes no options",
     }
 }

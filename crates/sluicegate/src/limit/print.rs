@@ -2,6 +2,7 @@
 
 use super::{Initial, Limit, Spec, WindowSpec};
 use jiff::Timestamp;
+use sluicegate_core::smooth::{ColdFactor, WarmUp};
 use sluicegate_core::{Rate, Span, Time};
 use std::fmt;
 
@@ -12,13 +13,8 @@ impl fmt::Display for Limit {
             Spec::TokenBucket { rate, burst, initial } => {
                 write!(f, "{}", measure(*rate))?;
                 option_unless_default(f, "burst", *burst, rate.count())?;
-                if let Some(Initial { tokens, start }) = initial {
-                    write!(f, " initial={tokens}")?;
-                    if let Some(start) = start {
-                        write!(f, " start={}", moment(*start))?;
-                    }
-                }
-                Ok(())
+                option(f, "initial", initial.map(|Initial { tokens, .. }| tokens))?;
+                option(f, "start", initial.and_then(|Initial { start, .. }| start).map(moment))
             }
             Spec::LeakyBucket { rate, capacity } => {
                 write!(f, "{}", measure(*rate))?;
@@ -42,6 +38,18 @@ impl fmt::Display for Limit {
                 write!(f, "{}{}", measure(*rate), if *count_all { " count=all" } else { "" })
             }
             Spec::SlidingWindow { rate } => write!(f, "{}", measure(*rate)),
+            Spec::Smooth { rate, warm_up, burst, initial, start } => {
+                write!(f, "{}", measure(*rate))?;
+                if let Some(WarmUp { period, cold }) = warm_up {
+                    write!(f, " warmup={period}")?;
+                    if *cold != ColdFactor::DEFAULT {
+                        write!(f, " cold={cold}")?;
+                    }
+                }
+                option(f, "burst", *burst)?;
+                option(f, "initial", *initial)?;
+                option(f, "start", start.map(moment))
+            }
         }
     }
 }
@@ -61,6 +69,10 @@ fn unit(period: Span) -> String {
 
 fn option_unless_default(f: &mut fmt::Formatter<'_>, name: &str, value: u32, default: u32) -> fmt::Result {
     if value == default { Ok(()) } else { write!(f, " {name}={value}") }
+}
+
+fn option(f: &mut fmt::Formatter<'_>, name: &str, value: Option<impl fmt::Display>) -> fmt::Result {
+    value.map_or(Ok(()), |value| write!(f, " {name}={value}"))
 }
 
 /// A moment in UTC, so that one moment has one text.

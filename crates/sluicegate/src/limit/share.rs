@@ -45,6 +45,17 @@ impl Limit {
                 Spec::SlidingLog { rate: part_of_rate(rate), count_all: *count_all }
             }
             Spec::SlidingWindow { rate } => Spec::SlidingWindow { rate: part_of_rate(rate) },
+            Spec::Smooth { rate, warm_up, burst, initial, start } => {
+                // As much of it as before: a warm-up takes as long at any rate.
+                let initial = initial.map(|permits| u64::from(permits) * percent / 100);
+                Spec::Smooth {
+                    rate: part_of_rate(rate),
+                    warm_up: *warm_up,
+                    burst: burst.map(part),
+                    initial: initial.map(|permits| u32::try_from(permits).unwrap_or(0)),
+                    start: *start,
+                }
+            }
         };
         // What is smaller than a limit within bounds may take longer than a century to fill, or an interval be too long: then
         // it stays whole.

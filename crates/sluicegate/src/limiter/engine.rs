@@ -8,6 +8,7 @@ use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
 use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::smooth::Smooth;
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{AnyLimit, CellLimit, Time};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(super) enum Engine {
     Pacer(Store<One<Pacer>>),
     FixedWindow(Store<One<FixedWindow>>),
     SlidingWindow(Store<One<SlidingWindow>>),
+    Smooth(Store<One<Smooth>>),
     SlidingLog(Store<Logs>),
     List(Store<Lists>),
     /// In a store that others use too.
@@ -36,6 +38,7 @@ macro_rules! on_store {
             $crate::limiter::engine::Engine::Pacer($store) => $act,
             $crate::limiter::engine::Engine::FixedWindow($store) => $act,
             $crate::limiter::engine::Engine::SlidingWindow($store) => $act,
+            $crate::limiter::engine::Engine::Smooth($store) => $act,
             $crate::limiter::engine::Engine::SlidingLog($store) => $act,
             $crate::limiter::engine::Engine::List($store) => $act,
             $crate::limiter::engine::Engine::Shared($store) => $act,
@@ -60,6 +63,7 @@ impl Engine {
                 CellLimit::Pacer(_) => Engine::Pacer(store(made, size)?),
                 CellLimit::FixedWindow(_) => Engine::FixedWindow(store(made, size)?),
                 CellLimit::SlidingWindow(_) => Engine::SlidingWindow(store(made, size)?),
+                CellLimit::Smooth(_) => Engine::Smooth(store(made, size)?),
             },
             [AnyLimit::Log(_)] => Engine::SlidingLog(store(made, size)?),
             [] | [_, _, ..] => Engine::List(store(made, size)?),
@@ -79,6 +83,7 @@ impl Engine {
             Engine::Pacer(store) => change(store, made),
             Engine::FixedWindow(store) => change(store, made),
             Engine::SlidingWindow(store) => change(store, made),
+            Engine::Smooth(store) => change(store, made),
             Engine::SlidingLog(store) => change(store, made),
             Engine::List(store) => change(store, made),
             // There a limiter changes its tag.

@@ -68,6 +68,8 @@ pub enum TogetherError {
     TooMany(usize),
     /// This limit counts denied calls, and together all are charged or none.
     CountsDenied(String),
+    /// This limit is `smooth`, which lets the next caller pay: what remains of it says nothing beside the others'.
+    Smooth(String),
 }
 
 impl fmt::Display for BuildError {
@@ -132,6 +134,9 @@ impl fmt::Display for TogetherError {
                     f,
                     "{limit}: count=all does not go with other calls; leave count=all out, or check it alone"
                 )
+            }
+            TogetherError::Smooth(limit) => {
+                write!(f, "{limit}: smooth does not go with other calls; check it alone")
             }
         }
     }

@@ -90,7 +90,12 @@ fn in_stores<'a, R>(
     let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
     decide(&in_stores).map_err(|refused| {
         let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
-        let limits = named.map(|(_, call)| call.limiter.limits().iter().map(Limit::to_string).collect());
-        TogetherError::CountsDenied(limits.unwrap_or_default())
+        // Only a limit that is its limiter's only one can be refused: no list has one that does not go with others.
+        let limit = named.and_then(|(_, call)| call.limiter.limits().first().cloned());
+        let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
+        match limit {
+            Some(limit) if limit.algorithm() == "smooth" => TogetherError::Smooth(text),
+            _ => TogetherError::CountsDenied(text),
+        }
     })
 }

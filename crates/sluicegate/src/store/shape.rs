@@ -10,6 +10,7 @@ use sluicegate_core::pacer::Pacer;
 use sluicegate_core::several::check_list;
 use sluicegate_core::sliding_log::{Log, SlidingLog};
 use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::smooth::Smooth;
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, CellLimit, Decision, Time};
 use std::marker::PhantomData;
@@ -129,7 +130,7 @@ macro_rules! cell_algorithms {
     };
 }
 
-cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWindow);
+cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWindow Smooth);
 
 /// One sliding log.
 pub(crate) struct Logs;

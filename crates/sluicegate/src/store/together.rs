@@ -73,8 +73,8 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Whether the limit is one that counts denied calls. (That is the one kind that offers no take.)
-    fn counts_denied(&self) -> bool {
+    /// Whether the limit is one that does not go with others. (Those are the kinds that offer no take.)
+    fn stands_alone(&self) -> bool {
         !self.limits.iter().all(|limit| limit.offers(Verb::Take))
     }
 }
@@ -82,7 +82,7 @@ impl Lent {
 /// Charges all calls or none. The same key twice is one key with both costs.
 ///
 /// # Errors
-/// When a call's limit counts denied calls: which call. Then none was decided on.
+/// When a call's limit does not go with others: which call. Then none was decided on.
 pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, Call<'a>> {
     decide_all(&merged(calls), now, |_, _| ())
 }
@@ -128,9 +128,9 @@ fn decide_all<'a>(
     };
 
     let mut lent: Vec<Lent> = calls.iter().map(|call| places[place_of(call)].lend(call.key, now)).collect();
-    let counts_denied = lent.iter().position(Lent::counts_denied);
+    let stands_alone = lent.iter().position(Lent::stands_alone);
     let peeked = peek_all(&parts(calls, &mut lent), now);
-    let decided = match counts_denied {
+    let decided = match stands_alone {
         Some(index) => Err(calls[index]),
         None if peeked.allowed() => {
             let room = make_room(calls, &mut lent, &mut places, &place_of, now);

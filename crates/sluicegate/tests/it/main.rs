@@ -10,5 +10,6 @@ mod limiter;
 mod mistakes;
 mod reserve;
 mod shared;
+mod smooth;
 mod threads;
 mod together;
