@@ -160,7 +160,7 @@ impl RedisLimiter {
     /// cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    /// When the limit does not offer this (`count=all`, `smooth`), or the store gives no answer.
     pub async fn take(
         &self,
         key: impl AsRef<[u8]>,
@@ -186,7 +186,7 @@ impl RedisLimiter {
     /// Gives cost back: what was charged for something that did not happen after all. The answer is the decision for cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this (a pacer), or the store gives no answer.
+    /// When the limit does not offer this (a pacer, `smooth` with a warm-up), or the store gives no answer.
     pub async fn refund(
         &self,
         key: impl AsRef<[u8]>,
@@ -207,7 +207,7 @@ impl RedisLimiter {
     /// then; other limits answer as to a check.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), the key has too many open receipts, or the store gives no answer.
+    /// When the limit does not offer this (`count=all`, `smooth`), the key has too many open receipts, or the store gives no answer.
     pub async fn reserve(
         &self,
         key: impl AsRef<[u8]>,
@@ -231,6 +231,25 @@ impl RedisLimiter {
                 Ok(Reservation { answer, receipt: None })
             }
         }
+    }
+
+    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt. Under
+    /// `smooth` this is how callers wait.
+    ///
+    /// # Errors
+    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    pub async fn check_within(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: u32,
+        max_wait: Span,
+        now: Option<Time>,
+    ) -> Result<Answer, AskError> {
+        let (inner, key) = (&*self.inner, key.as_ref());
+        inner.require(Verb::CheckWithin)?;
+        let _forgets = inner.forgets(key);
+        let asked = inner.ask_within(key, cost, max_wait, now).await;
+        Ok(inner.answered(asked, |fallback| fallback.check_within(key, cost, max_wait))?)
     }
 
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used, unknown or worth

@@ -17,9 +17,10 @@ use crate::scripts;
 use calendar::Bounds;
 use packed::{EXACT, Length, Packed};
 use sluicegate::core::bounds::CENTURY;
+use sluicegate::core::smooth::Numbers;
 use sluicegate::core::time::YEAR;
-use sluicegate::core::{AnyLimit, Rate};
-use sluicegate::{CalendarUnit, Initial, Limit, Spec, Time, WindowSpec};
+use sluicegate::core::{AnyLimit, CellLimit, Rate};
+use sluicegate::{CalendarUnit, Clock as _, Initial, Limit, Span, Spec, SystemClock, Time, WindowSpec};
 use std::sync::{LazyLock, Mutex};
 
 /// The version of what is written, and the sign after it. A script hands back what begins otherwise.
@@ -44,10 +45,27 @@ pub(crate) struct Shape {
 }
 
 enum Kind {
-    Bucket { rate: Rate, burst: u32, is_paced: bool, initial: Option<(Time, u32)> },
-    FixedWindow { count: u32, windows: Windows },
-    SlidingWindow { rate: Rate },
-    SlidingLog { rate: Rate, count_all: bool },
+    Bucket {
+        rate: Rate,
+        burst: u32,
+        is_paced: bool,
+        initial: Option<(Time, u32)>,
+    },
+    FixedWindow {
+        count: u32,
+        windows: Windows,
+    },
+    SlidingWindow {
+        rate: Rate,
+    },
+    SlidingLog {
+        rate: Rate,
+        count_all: bool,
+    },
+    /// Its numbers, packed.
+    Smooth {
+        numbers: Vec<u8>,
+    },
 }
 
 enum Windows {
@@ -65,13 +83,14 @@ fn time_for(rate: Rate, units: u32) -> Length {
 }
 
 impl Shape {
-    /// How the scripts know a limit that is made at `start`. That matters to a bucket with `initial` only; without it such a
-    /// limit cannot be shared, and there is none.
+    /// How the scripts know a limit that is made at `start`. That matters to a bucket with `initial`, which without it cannot be
+    /// shared, so that there is none; and to `smooth`, which without it is made now.
     pub(crate) fn new(limit: &Limit, start: Option<Time>) -> Option<Shape> {
         let bucket = |rate: Rate, burst, is_paced, initial| {
             let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
             (tag, Kind::Bucket { rate, burst, is_paced, initial })
         };
+        let made = limit.made_at(start.unwrap_or_else(|| SystemClock.now()));
         let (letter, (tag, kind)) = match limit.spec() {
             Spec::TokenBucket { rate, burst, initial } => {
                 let initial = match initial {
@@ -85,8 +104,6 @@ impl Shape {
             Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
             Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
             Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)),
-            // No script knows it yet.
-            Spec::Smooth { .. } => return None,
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
                 ('s', (tag, Kind::SlidingWindow { rate: *rate }))
@@ -94,10 +111,10 @@ impl Shape {
             Spec::SlidingLog { rate, count_all } => {
                 ('g', (String::new(), Kind::SlidingLog { rate: *rate, count_all: *count_all }))
             }
+            Spec::Smooth { .. } => ('o', smooth(limit, &made)?),
         };
-        let limit = limit.made_at(start.unwrap_or(Time::EPOCH));
         let latest = Time::saturating_from_micros(EXACT - 1 - kind.reach());
-        Some(Shape { limit, kind, tag, letter, latest })
+        Some(Shape { limit: made, kind, tag, letter, latest })
     }
 
     /// The script of a check under this limit alone.
@@ -111,6 +128,7 @@ impl Shape {
             }
             Kind::SlidingLog { count_all: false, .. } => &scripts::CHECK_SLIDING_LOG,
             Kind::SlidingLog { count_all: true, .. } => &scripts::CHECK_SLIDING_LOG_ALL,
+            Kind::Smooth { .. } => &scripts::CHECK_SMOOTH,
         }
     }
 
@@ -119,14 +137,22 @@ impl Shape {
         matches!(self.kind, Kind::SlidingLog { count_all: true, .. })
     }
 
+    /// Whether its check is told the longest wait, so that it needs no other script for callers who wait.
+    pub(crate) fn check_waits(&self) -> bool {
+        matches!(self.kind, Kind::Smooth { .. })
+    }
+
     /// What a receipt's charges are written in.
     pub(crate) fn tag(&self) -> &str {
         &self.tag
     }
 
     /// Adds what the script of a check under this limit alone needs: numbers are packed, which is quicker to read there.
-    pub(crate) fn add_check(&self, trip: &mut Trip, cost: u32, now: Option<Time>) {
+    pub(crate) fn add_check(&self, trip: &mut Trip, cost: u32, max_wait: Span, now: Option<Time>) {
         match &self.kind {
+            Kind::Smooth { numbers } => {
+                trip.arg(&self.tag).arg(cost).arg(&**numbers).arg(max_wait.as_micros());
+            }
             Kind::Bucket { rate, burst, initial, .. } => {
                 let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
                 trip.arg(&self.tag);
@@ -206,6 +232,10 @@ impl Shape {
                 trip.arg(if *count_all { "all" } else { "" });
                 4
             }
+            Kind::Smooth { numbers } => {
+                trip.arg(&self.tag).arg(cost).arg(&**numbers).arg(0);
+                4
+            }
         }
     }
 
@@ -216,6 +246,7 @@ impl Shape {
             Kind::FixedWindow { .. } => "f",
             Kind::SlidingWindow { .. } => "s",
             Kind::SlidingLog { .. } => "l",
+            Kind::Smooth { .. } => "o",
         };
         trip.arg(letter);
         let mut added = 1 + self.add_arguments(trip, cost, now);
@@ -254,6 +285,18 @@ fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kin
     (format!("{VERSION}{name} "), Kind::FixedWindow { count, windows })
 }
 
+/// Guava's limiter: the numbers of a state are the limit's text, but for the start, which is not part of them.
+fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
+    let AnyLimit::Cell(CellLimit::Smooth(smooth)) = made else { return None };
+    let text = limit.to_string();
+    let words: Vec<&str> = text.split(' ').skip(1).filter(|word| !word.starts_with("start=")).collect();
+    let Numbers { stable, max, cool_down, warm_up, initial, start } = smooth.numbers();
+    let (threshold, slope) = warm_up.unwrap_or((-1.0, 0.0));
+    let packed = Packed::new().double(stable).double(max).double(cool_down).double(initial);
+    let packed = packed.f64(start.as_micros()).double(threshold).double(slope);
+    Some((format!("{VERSION}{} ", words.join(" ")), Kind::Smooth { numbers: packed.0 }))
+}
+
 impl Kind {
     /// How far beyond now a moment can lie that a script has to reckon with.
     fn reach(&self) -> u64 {
@@ -264,6 +307,8 @@ impl Kind {
                 Windows::Calendar { .. } => 3 * YEAR,
             },
             Kind::SlidingWindow { rate } | Kind::SlidingLog { rate, .. } => 2 * rate.period().as_micros(),
+            // A century until the next call may go, and at most another one until all is stored.
+            Kind::Smooth { .. } => 2 * CENTURY.as_micros() + 2,
         }
     }
 }

@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 impl RedisLimiter {
     /// Waits until the key may act at this cost, and charges it. Only a cost above the limit, or too long a line, is refused.
     ///
-    /// **Order.** Under buckets the store charges each caller on arrival and says when to act, so that callers of all processes
+    /// **Order.** Under buckets and `smooth` the store charges each caller on arrival and says when to act, so that callers of all processes
     /// go first come, first served, and a large cost is not overtaken by small ones; so it is under a `pacer` whose queue has room.
     /// Under windows and logs, a full `pacer`, and lists that have one of these, callers of this limiter (and its clones) go in
     /// order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is room
@@ -39,7 +39,7 @@ impl RedisLimiter {
     /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
     /// bucket or a `pacer` nothing is given back if a later caller was charged meanwhile, who has been told a time already: then
     /// the place stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
-    /// have acted at once, stays charged, as with a check.
+    /// have acted at once, stays charged, as with a check. Under `smooth`, where the next caller pays, nothing is given back.
     ///
     /// **When the store fails**, the limiter answers as for the other verbs. Whoever was charged and waits does not need the
     /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and ask again.
@@ -82,7 +82,8 @@ impl Inner {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
         let refused = |refusal, answer| Ok(Turn::refused(refusal, answer, began.elapsed()));
-        let is_lent = self.made.iter().all(|limit| limit.waiting() == Waiting::Borrow);
+        let is_lent =
+            self.made.iter().all(|limit| matches!(limit.waiting(), Waiting::Borrow | Waiting::Ticket));
         // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
         let stands_in_line = cost > 0 && !(is_lent && self.lines.are_empty(key));
         let mut place = None;
@@ -93,7 +94,8 @@ impl Inner {
             }
         }
         loop {
-            let left = until.map_or(Span::MAX, |until| span(until.saturating_duration_since(Instant::now())));
+            let left =
+                until.map_or(Span::MAX, |until| until.saturating_duration_since(Instant::now()).into());
             let (answer, held) = match self.ask_turn(key, cost, left).await? {
                 Asked::Answer(answer, held) => (answer, held),
                 Asked::Full => return Ok(self.not_first(NotFirst::Full, began)),
@@ -104,7 +106,7 @@ impl Inner {
                 drop(place);
                 let delay = answer.delay();
                 if delay > Span::ZERO {
-                    sleep_until(told + duration(delay)).await;
+                    sleep_until(told + Duration::from(delay)).await;
                 }
                 if let Some(held) = held {
                     held.act();
@@ -124,7 +126,7 @@ impl Inner {
                     Err(not) => return Ok(self.not_first(not, began)),
                 },
             };
-            let asks_at = told + duration(retry_after);
+            let asks_at = told + Duration::from(retry_after);
             first.asks_again(told, asks_at, answer.decision());
             sleep_until(asks_at).await;
             place = Some(first);
@@ -145,6 +147,12 @@ impl Inner {
             return Ok(Asked::Answer(answer, None));
         }
         let _forgets = self.forgets(key);
+        // Under `smooth` the next one pays, so there is nothing to be given back.
+        if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
+            let asked = self.ask_within(key, cost, max_wait, None).await;
+            let answer = self.answered(asked, |fallback| fallback.check_within(key, cost, max_wait))?;
+            return Ok(Asked::Answer(answer, None));
+        }
         let held = Held::new(self, key);
         match self.ask_reserve("wait", (key, cost, max_wait), held.receipt(), None).await {
             Ok(None) => {
@@ -163,7 +171,8 @@ impl Inner {
                 if !failure.may_have_charged() {
                     held.release();
                 }
-                let answer = self.answered(Err(failure), |fallback| fallback.reserve(key, cost, max_wait))?;
+                let answer =
+                    self.answered(Err(failure), |fallback| fallback.check_within(key, cost, max_wait))?;
                 Ok(Asked::Answer(answer, None))
             }
         }
@@ -175,7 +184,7 @@ impl Inner {
         match by.map(AnyLimit::waiting) {
             _ if denied.source() == Source::Denied => Some(retry_after),
             // It lends whatever comes in until then.
-            Some(Waiting::Borrow) => None,
+            Some(Waiting::Borrow | Waiting::Ticket) => None,
             // After the wait for a place in its queue comes the wait in it.
             Some(Waiting::Queue) => Some(retry_after.max(denied.decision().reset_after())),
             Some(Waiting::Retry) | None => Some(retry_after),
@@ -194,12 +203,4 @@ impl Inner {
         });
         Turn::refused(refusal, Answer::new(denied, Source::Remembered), began.elapsed())
     }
-}
-
-fn duration(span: Span) -> Duration {
-    Duration::from_micros(span.as_micros())
-}
-
-fn span(duration: Duration) -> Span {
-    Span::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }

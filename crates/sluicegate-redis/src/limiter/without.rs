@@ -76,6 +76,11 @@ impl Fallback {
         self.decide(|limiter| limiter.reserve(key, cost, max_wait).ok().map(|reserved| reserved.decision()))
     }
 
+    pub(super) fn check_within(&self, key: &[u8], cost: u32, max_wait: Span) -> Option<(Decision, Source)> {
+        let max_wait = Duration::from_micros(max_wait.as_micros());
+        self.decide(|limiter| limiter.check_within(key, cost, max_wait).ok())
+    }
+
     pub(super) fn take(
         &self,
         failure: StoreFailure,

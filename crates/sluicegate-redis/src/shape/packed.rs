@@ -29,15 +29,20 @@ impl Packed {
         self
     }
 
+    /// Any number, bit by bit.
+    pub(super) fn double(mut self, number: f64) -> Packed {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
     pub(super) fn length(self, Length { whole, part }: &Length) -> Packed {
         // Cannot be cut: a part is below the count.
         self.f64(*whole).u32(u32::try_from(*part).unwrap_or(u32::MAX))
     }
 
     /// -1, for what is not there.
-    pub(super) fn none(mut self) -> Packed {
-        self.0.extend_from_slice(&(-1.0_f64).to_le_bytes());
-        self
+    pub(super) fn none(self) -> Packed {
+        self.double(-1.0)
     }
 }
 
@@ -49,6 +54,14 @@ impl Unpacked<'_> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*number))
+    }
+
+    /// A number of permits, which is not negative and below [`EXACT`]; anything else is not of ours.
+    #[allow(clippy::cast_precision_loss, reason = "exact")]
+    pub(super) fn permits(&mut self) -> Option<f64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(f64::from_le_bytes(*number)).filter(|number| (0.0..EXACT as f64).contains(number))
     }
 
     /// A whole number below [`EXACT`]; anything else is not of ours.

@@ -7,12 +7,16 @@ use sluicegate::core::min_interval::MinInterval;
 use sluicegate::core::pacer::Pacer;
 use sluicegate::core::pile::Times;
 use sluicegate::core::sliding_log::Log;
+use sluicegate::core::smooth::Smooth;
 use sluicegate::core::token_bucket::TokenBucket;
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
-use sluicegate::{Span, Time};
+use sluicegate::{Limit, Span, Time};
 
 /// How long a bucket's state is without its tag.
 const BUCKET: usize = 20;
+
+/// The same of `smooth`.
+const SMOOTH: usize = 16;
 
 /// What a script tells of one state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,20 +54,25 @@ impl Shape {
             }
             Kind::FixedWindow { .. } => (Cell { at, a: packed.u32()?, b: 0 }, 0),
             Kind::SlidingWindow { .. } => (Cell { at, a: packed.u32()?, b: packed.u32()? }, 0),
+            Kind::Smooth { .. } => (Smooth::state_of(Time::from_micros(at)?, packed.permits()?), 0),
             Kind::SlidingLog { .. } => return None,
         };
         packed.0.is_empty().then_some(cell)
     }
 
-    /// What a bucket's state in other numbers says in these, and when it last changed. `None` if it cannot be read: it was
+    /// What a state in other numbers says in these, and of a bucket when it last changed. `None` if it cannot be read: it was
     /// written by a version that is newer, or by nobody of ours.
     fn adopted(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Cell, u64)> {
-        let (packed, tag) = old.split_at_checked(BUCKET)?;
+        let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH } else { BUCKET })?;
         let numbers = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
-        let (count, period) = numbers.split_once('/')?;
-        let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;
-        let before = self.with_rate(rate)?;
-        let (cell, latest) = self.cell(packed, Some(rate))?;
+        let (before, written_at) = if self.is_smooth() {
+            (format!("smooth {numbers}").parse::<Limit>().ok()?.made_at(Time::EPOCH), None)
+        } else {
+            let (count, period) = numbers.split_once('/')?;
+            let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;
+            (self.with_rate(rate)?, Some(rate))
+        };
+        let (cell, latest) = self.cell(packed, written_at)?;
         let mut state = AnyState::Cell(cell);
         if keeps_time {
             self.limit.adopt_time(&before, &mut state);
@@ -76,18 +85,29 @@ impl Shape {
         }
     }
 
-    /// A bucket's state in other numbers written in these, and when it has recovered.
+    /// A state in other numbers written in these, and when it has recovered.
     pub(crate) fn reread(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Vec<u8>, u64)> {
-        let (Cell { at, a, .. }, latest) = self.adopted(old, now, keeps_time)?;
-        let packed = Packed::new().f64(at).f64(latest).u32(a);
+        let (cell, latest) = self.adopted(old, now, keeps_time)?;
+        let packed = match Smooth::next_and_stored(&cell) {
+            Some((next, stored)) if self.is_smooth() => Packed::new().f64(next).double(stored),
+            _ => Packed::new().f64(cell.at).f64(latest).u32(cell.a),
+        };
         // While unseen keys are still filling, one that has called is not forgotten.
         let filled = match &self.kind {
             Kind::Bucket { rate, initial: Some((start, missing)), .. } => {
                 start.as_micros() + time_for(*rate, *missing).whole
             }
+            Kind::Smooth { .. } => {
+                let is_full_at = |cell| now.after(self.limit.reset_after(&AnyState::Cell(cell), now));
+                is_full_at(cell).max(is_full_at(Cell::UNSEEN)).as_micros()
+            }
             _ => 0,
         };
-        Some(([&packed.0, self.tag.as_bytes()].concat(), at.max(filled)))
+        Some(([&packed.0, self.tag.as_bytes()].concat(), cell.at.max(filled)))
+    }
+
+    fn is_smooth(&self) -> bool {
+        matches!(self.kind, Kind::Smooth { .. })
     }
 
     /// The same kind of bucket at another rate. How much it holds does not matter to what is read.

@@ -7,12 +7,14 @@ use sluicegate_redis::{AskError, RedisLimiter, StoreFailure};
 use sluicegate_servers::{Options, Server};
 
 const KEY: &str = "Harry";
-const LIMITS: [(&str, char); 5] = [
+const LIMITS: [(&str, char); 7] = [
     ("token-bucket 7/3s burst=15", 't'),
     ("fixed-window 100/1h", 'f'),
     ("sliding-window 100/1h", 's'),
     ("sliding-log 100/1h", 'g'),
     ("sliding-log 9000/1h", 'g'),
+    ("smooth 1000000/s burst=7 initial=7", 'o'),
+    ("smooth 1000000/s warmup=1s", 'o'),
 ];
 
 /// Asks in every way.
@@ -26,6 +28,7 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     };
     let asked = |error: &AskError| match error {
         AskError::Store(failure) => refused(failure),
+        AskError::NotOffered(_) => {}
         other => panic!("{context}: {other}"),
     };
     let _ = run.block_on(limiter.peek(KEY, 1, None)).inspect_err(refused);
@@ -36,6 +39,7 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     if let Ok(Some(receipt)) = reserved.map(|reserved| reserved.receipt) {
         let _ = run.block_on(limiter.cancel(&receipt, None)).inspect_err(refused);
     }
+    let _ = run.block_on(limiter.check_within(KEY, 1, Span::from_micros(9), None)).inspect_err(asked);
     let _ = run.block_on(limiter.next_window(KEY, None)).inspect_err(refused);
 }
 
