@@ -114,6 +114,37 @@ impl Decision {
         Decision { standing, wait, ..self }
     }
 
+    /// The same answer, told so long before the time it is for, while nothing is allowed: others are waiting in line until then.
+    pub const fn told_before(self, ahead: Span) -> Decision {
+        let Standing { limit, reset_after, .. } = self.standing;
+        let standing = Standing { limit, remaining: 0, reset_after: reset_after.and(ahead) };
+        let (verdict, wait) = match self.verdict {
+            Verdict::Never => (Verdict::Never, Span::ZERO),
+            Verdict::Denied => (Verdict::Denied, self.wait.and(ahead)),
+            // At least one tick: whoever is told 0 would come back at once and fail.
+            Verdict::Allowed if ahead.as_micros() == 0 => (Verdict::Denied, Span::from_micros(1)),
+            Verdict::Allowed => (Verdict::Denied, ahead),
+        };
+        Decision { standing, verdict, denied_by: self.denied_by, wait }
+    }
+
+    /// The same denial, where so many other limits are named before this one's.
+    pub const fn after_others(self, limits: u32) -> Decision {
+        let denied_by =
+            if self.denied_by == NO_LIMIT { NO_LIMIT } else { self.denied_by.saturating_add(limits) };
+        Decision { denied_by, ..self }
+    }
+
+    /// How the key stands, and that it is denied for so long.
+    pub const fn denied_for(self, wait: Span) -> Decision {
+        Decision { verdict: Verdict::Denied, wait, ..self }
+    }
+
+    /// How the key stands, and that it is denied for ever.
+    pub const fn denied_for_ever(self) -> Decision {
+        Decision { verdict: Verdict::Never, wait: Span::ZERO, ..self }
+    }
+
     /// The answer to a call that is let pass though nobody could decide on it: all of the limit remains.
     pub const fn let_pass(limit: u32) -> Decision {
         Decision::yes(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)

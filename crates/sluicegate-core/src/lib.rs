@@ -54,7 +54,7 @@
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
 //! do with one limit, [`several`] with a list of them; [`receipts`] remembers reservations ([`pile`] says what they give back) and
-//! [`account`] is one key with both; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
+//! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
@@ -74,6 +74,7 @@ pub mod decision;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;
+pub mod line;
 pub mod min_interval;
 pub mod pacer;
 pub mod pile;

@@ -91,6 +91,26 @@ impl Receipts {
         Ok(decision)
     }
 
+    /// Charges `cost` as of a moment in any case, and remembers it under the name `receipt`: for a turn that has come, whose
+    /// caller may be gone by now.
+    pub fn hold<A: Algorithm>(
+        &mut self,
+        limits: &[A],
+        states: &mut [A::State],
+        as_of: Time,
+        cost: u32,
+        receipt: Receipt,
+    ) {
+        self.fit(limits);
+        let charge = |(limit, state): (&A, &mut A::State)| {
+            limit.charge(state, as_of, cost);
+            limit.record(state, cost, false)
+        };
+        let charges = limits.iter().zip(states).map(charge).collect();
+        self.charged(as_of);
+        self.open.push(Open { receipt, made: as_of, charges });
+    }
+
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used,
     /// unknown or worth nothing any more. The work grows with the number of open receipts.
     pub fn cancel<A: Algorithm>(

@@ -50,6 +50,12 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// So long before this moment, at the earliest [`Time::EPOCH`].
+    #[must_use]
+    pub const fn before(self, span: Span) -> Time {
+        Time(self.0.saturating_sub(span.0))
+    }
+
     /// This moment and a wait after it, at most [`Time::MAX`].
     #[must_use]
     pub const fn after(self, wait: Span) -> Time {
@@ -85,6 +91,12 @@ impl Span {
     /// The length in seconds, rounded **up**, as the header `Retry-After` wants it.
     pub const fn as_secs_up(self) -> u64 {
         self.0.div_ceil(SECOND)
+    }
+
+    /// Both lengths, one after the other; at most [`Span::MAX`].
+    #[must_use]
+    pub const fn and(self, other: Span) -> Span {
+        Span(self.0.saturating_add(other.0))
     }
 
     /// What is left of this length after another; zero if the other is longer.

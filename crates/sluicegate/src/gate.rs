@@ -4,6 +4,7 @@ use crate::key::Fingerprint;
 use crate::limiter::{
     BuildError, Call, ChangeError, IntoLimits, Limiter, Receipt, Reservation, ReserveError, Stats,
 };
+use crate::wait::Acquire;
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
@@ -94,6 +95,21 @@ impl Gate {
     /// When the limit does not offer this, or too many receipts are open.
     pub fn reserve(&self, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
         self.limiter.reserve((), cost, max_wait)
+    }
+
+    /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
+    pub fn acquire(&self, cost: u32) -> Acquire<'_> {
+        Acquire::endless(&self.limiter, self.key, cost)
+    }
+
+    /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
+    pub fn acquire_within(&self, cost: u32, max_wait: Duration) -> Acquire<'_> {
+        Acquire::within(&self.limiter, self.key, cost, max_wait)
+    }
+
+    /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
+    pub fn acquire_until(&self, cost: u32, deadline: Time) -> Acquire<'_> {
+        Acquire::until(&self.limiter, self.key, cost, deadline)
     }
 
     /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].

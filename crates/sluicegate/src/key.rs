@@ -151,7 +151,7 @@ pub(crate) const TAG_BITS: u64 = 0xffff;
 
 /// The name under which a store keeps a key. In a store that many limiters share it also carries the tag of the limits that
 /// are to judge the key; elsewhere the tag is 0.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,
     pub(crate) low: u64,

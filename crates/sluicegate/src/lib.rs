@@ -44,9 +44,12 @@ mod seal;
 mod shared;
 mod store;
 mod sync;
+mod wait;
 
 pub use calendar::{CalendarUnit, Zone};
-pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use clock::TokioClock;
+pub use clock::{Alarm, Clock, ManualClock, SystemClock};
 pub use core::verbs::NotOffered;
 pub use core::{Decision, RetryAfter, Span, Time};
 pub use gate::Gate;
@@ -54,11 +57,13 @@ pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
     BadReceipt, BuildError, Builder, CALLS_MAX, Call, ChangeError, HashedKey, IntoLimits, Limiter,
-    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Receipt, Reservation,
-    ReserveError, Stats, TogetherError, check_all, check_all_at, check_all_each_at,
+    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
+    MAX_WAITING_DEFAULT, MAX_WAITING_MAX, Observer, Receipt, Reservation, ReserveError, Stats, TogetherError,
+    check_all, check_all_at, check_all_each_at,
 };
 pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
+pub use wait::{Acquire, Priority, Refusal, Turn};
 
 /// From the problem to the line of code.
 #[doc = include_str!("../docs/guide.md")]

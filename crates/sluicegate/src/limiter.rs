@@ -10,9 +10,11 @@ mod observe;
 mod reservation;
 mod together;
 
+pub(crate) use builder::line_bounds;
 pub(crate) use builder::within;
 pub use builder::{
-    Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
+    Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
+    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, MAX_WAITING_MAX,
 };
 pub(crate) use engine::made;
 pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
@@ -25,7 +27,10 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::seal::Seal;
 use crate::shared::{Kind, Place, SharedStore, Tag};
+use crate::store::{NotTaken, Turns};
+use crate::wait::{Host, Lines};
 use engine::{Engine, on_store};
+use sluicegate_core::receipts::Receipt as ReceiptName;
 use sluicegate_core::several::{next_window_list, peek_list};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Span, Time};
@@ -51,8 +56,8 @@ use std::time::Duration;
 /// ([`Builder::max_keys`]); it starts no thread, and no call pauses to clean up after others. Each verb has a form that is told the
 /// time (`check_at`) and one that asks the limiter's clock (`check`).
 ///
-/// Nothing here waits: a denial says when to come back. What is decided for one key is decided for one caller
-/// at a time, however many threads call.
+/// What is decided for one key is decided for one caller at a time, however many threads call. Only [`Limiter::acquire`] and
+/// its likes wait; to all else a denial says when to come back.
 #[derive(Clone)]
 pub struct Limiter {
     inner: Arc<Inner>,
@@ -70,6 +75,8 @@ struct Inner {
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
     scope: Option<Scope>,
+    /// Those who wait, also of other limiters in a shared store.
+    lines: Arc<Lines>,
 }
 
 /// A key as a limiter keeps it: made by [`Limiter::hash`], and good for that limiter only.
@@ -147,7 +154,13 @@ impl Limiter {
 
     /// Would it be allowed at a time?
     pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        let key = self.fingerprint(key);
+        self.peek_fingerprint(self.fingerprint(key), cost, now)
+    }
+
+    fn peek_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        if let Some(denial) = self.behind_the_line(key, cost, now) {
+            return denial;
+        }
         on_store!(&self.inner.engine, store => {
             store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
         })
@@ -168,6 +181,9 @@ impl Limiter {
     /// When the limit does not offer this: with `count=all`, and `smooth`.
     pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), NotOffered> {
         let key = self.fingerprint(key);
+        if let Some(denial) = self.denied_by_the_line(key, up_to.min(1), now) {
+            return Ok((denial, 0));
+        }
         let taken = on_store!(&self.inner.engine, store => store.take(key, now, up_to));
         if let Ok((decision, _)) = &taken {
             self.observe(decision);
@@ -229,7 +245,9 @@ impl Limiter {
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
     pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.engine, store => store.refund(key, now, cost))
+        let refunded = on_store!(&self.inner.engine, store => store.refund(key, now, cost));
+        self.lines().disturbed(self.host(), key);
+        refunded
     }
 
     /// When the key's next window starts, or its next unit is there: in UTC, rounded up to a microsecond. `now` for
@@ -250,6 +268,7 @@ impl Limiter {
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
         on_store!(&self.inner.engine, store => store.forget(key));
+        self.lines().disturbed(self.host(), key);
     }
 
     /// Whether anything is remembered of the key. A key that has recovered may be forgotten at any time, and nobody can
@@ -282,6 +301,10 @@ impl Limiter {
             Some(scope) => scope.change(&limits, self.inner.start)?,
         }
         *current = limits.into();
+        drop(current);
+        let scope = self.inner.scope.as_ref();
+        let tag = scope.map_or(0, |scope| scope.tag.load(Ordering::Acquire));
+        self.lines().limits_changed(self.host(), self.scope_name(), tag);
         Ok(())
     }
 
@@ -293,7 +316,10 @@ impl Limiter {
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
     /// this as often as metrics are read, not with every call.
     pub fn stats(&self) -> Stats {
-        on_store!(&self.inner.engine, store => Stats::of(store.counts(), store.keys(), store.max_keys()))
+        let waiting = self.lines().waiting();
+        on_store!(&self.inner.engine, store => {
+            Stats::of(store.counts(), store.keys(), store.max_keys(), waiting)
+        })
     }
 
     /// The time on the limiter's clock.
@@ -327,6 +353,7 @@ impl Limiter {
             tags: Mutex::new(vec![place.tag]),
         };
         let inner = Inner {
+            lines: place.lines,
             engine: Engine::Shared(place.store),
             seeds: place.seeds,
             clock: place.clock,
@@ -341,7 +368,7 @@ impl Limiter {
     }
 
     pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        if self.inner.observer.is_some() {
+        if self.inner.observer.is_some() || self.inner.lines.may_wait(key) {
             return self.check_observed(key, cost, now);
         }
         // Nothing is done with the decision here, so that it is written once, where the caller wants it.
@@ -350,17 +377,77 @@ impl Limiter {
 
     #[cold]
     fn check_observed(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+        if let Some(denial) = self.denied_by_the_line(key, cost, now) {
+            return denial;
+        }
         let decision = on_store!(&self.inner.engine, store => store.check(key, cost, now));
         self.observe(&decision);
         decision
     }
 
+    /// Takes a call that is allowed without delay.
+    #[inline]
+    pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
+        on_store!(&self.inner.engine, store => store.try_turn(key, cost, now))
+    }
+
+    #[inline]
+    pub(crate) fn lines(&self) -> &Arc<Lines> {
+        &self.inner.lines
+    }
+
+    /// Whose lines they are, as long as this limiter is there.
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.inner
+    }
+
+    pub(crate) fn scope_name(&self) -> Option<Fingerprint> {
+        self.inner.scope.as_ref().map(|scope| scope.name)
+    }
+
+    /// The answer to a call that does not wait while others do, under the same key.
+    #[inline]
+    pub(crate) fn behind_the_line(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+        if cost == 0 || !self.inner.lines.may_wait(key) {
+            return None;
+        }
+        self.lines().denial(self.host(), key, cost, now)
+    }
+
+    /// The same, counted and observed.
+    fn denied_by_the_line(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+        let denial = self.behind_the_line(key, cost, now)?;
+        on_store!(&self.inner.engine, store => store.as_turns().count(key, &denial));
+        self.observe(&denial);
+        Some(denial)
+    }
+
     /// Tells the observer, when no lock is held any more.
-    fn observe(&self, decision: &Decision) {
+    pub(crate) fn observe(&self, decision: &Decision) {
         if let Some(observer) = &self.inner.observer {
             observer.decided(decision);
         }
     }
+}
+
+impl Host for Inner {
+    fn store(&self) -> &dyn Turns {
+        on_store!(&self.engine, store => store.as_turns())
+    }
+
+    fn clock(&self) -> &AnyClock {
+        &self.clock
+    }
+
+    fn next_receipt(&self) -> ReceiptName {
+        next_receipt(&self.seeds, &self.next_receipt)
+    }
+}
+
+/// A name that was not given before, and that nobody can guess: receipts may travel as text.
+pub(crate) fn next_receipt(seeds: &Seeds, next: &AtomicU64) -> ReceiptName {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    ReceiptName(seeds.fingerprint(&("receipt", number)).high)
 }
 
 impl Scope {

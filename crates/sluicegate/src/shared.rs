@@ -13,16 +13,18 @@ use crate::clock::{AnyClock, Clock};
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
-    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Receipt,
-    Stats, made, within,
+    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
+    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Receipt, Stats, line_bounds, made, next_receipt, within,
 };
 use crate::seal::Seal;
-use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store};
+use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store, Turns};
+use crate::wait::{Host, Lines};
+use sluicegate_core::receipts::Receipt as ReceiptName;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Room for the keys of many limiters, bounded once for all of them.
 ///
@@ -54,6 +56,7 @@ struct Shared {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
+    lines: Arc<Lines>,
 }
 
 /// Settings of a shared store. Made by [`SharedStore::builder`].
@@ -61,6 +64,8 @@ struct Shared {
 pub struct SharedStoreBuilder {
     max_keys: usize,
     max_receipts: usize,
+    max_line: usize,
+    max_waiting: usize,
     on_full: OnFull,
     clock: AnyClock,
 }
@@ -113,6 +118,7 @@ pub(crate) struct Place {
     pub(crate) start: Time,
     pub(crate) scope: Fingerprint,
     pub(crate) tag: Arc<Tag>,
+    pub(crate) lines: Arc<Lines>,
 }
 
 impl SharedStore {
@@ -121,6 +127,8 @@ impl SharedStore {
         SharedStoreBuilder {
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
+            max_line: MAX_LINE_DEFAULT,
+            max_waiting: MAX_WAITING_DEFAULT,
             on_full: OnFull::default(),
             clock: AnyClock::System,
         }
@@ -128,8 +136,8 @@ impl SharedStore {
 
     /// What all its limiters have decided, and what it holds.
     pub fn stats(&self) -> Stats {
-        let store = &self.inner.store;
-        Stats::of(store.counts(), store.keys(), store.max_keys())
+        let Shared { store, lines, .. } = &*self.inner;
+        Stats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
     }
 
     /// Has what is known of a key of any of its limiters brought from memory: see [`Limiter::touch`](crate::Limiter::touch).
@@ -145,7 +153,10 @@ impl SharedStore {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
-        receipt.cancel_in(&self.inner.store, &self.inner.seal, now)
+        let Shared { store, seal, lines, .. } = &*self.inner;
+        let cancelled = receipt.cancel_in(store, seal, now);
+        lines.disturbed(&*self.inner, receipt.key(seal));
+        cancelled
     }
 
     /// Says what a reservation of any of its limiters has really used: see [`Limiter::settle`](crate::Limiter::settle).
@@ -155,7 +166,10 @@ impl SharedStore {
 
     /// Settles at a time.
     pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
-        receipt.settle_in(&self.inner.store, &self.inner.seal, used, now)
+        let Shared { store, seal, lines, .. } = &*self.inner;
+        let settled = receipt.settle_in(store, seal, used, now);
+        lines.disturbed(&*self.inner, receipt.key(seal));
+        settled
     }
 
     /// A place for a limiter of this scope and these limits, which go together.
@@ -166,7 +180,7 @@ impl SharedStore {
         kind: Kind,
         start: Option<Time>,
     ) -> Result<Place, BuildError> {
-        let Shared { store, seeds, next_receipt, seal, clock, .. } = &*self.inner;
+        let Shared { store, seeds, next_receipt, seal, clock, lines, .. } = &*self.inner;
         let start = start.unwrap_or_else(|| clock.now());
         Ok(Place {
             store: Arc::clone(store),
@@ -177,6 +191,7 @@ impl SharedStore {
             start,
             scope: seeds.fingerprint(scope),
             tag: self.tag(limits, kind, start)?,
+            lines: Arc::clone(lines),
         })
     }
 
@@ -197,6 +212,20 @@ impl SharedStore {
         let tag = Arc::new(Tag(tag));
         tags.given.insert(alike, Arc::clone(&tag));
         Ok(tag)
+    }
+}
+
+impl Host for Shared {
+    fn store(&self) -> &dyn Turns {
+        self.store.as_turns()
+    }
+
+    fn clock(&self) -> &AnyClock {
+        &self.clock
+    }
+
+    fn next_receipt(&self) -> ReceiptName {
+        next_receipt(&self.seeds, &self.next_receipt)
     }
 }
 
@@ -252,6 +281,18 @@ impl SharedStoreBuilder {
         self
     }
 
+    /// The most callers that may wait in line under one key: see [`Builder::max_line`](crate::Builder::max_line).
+    pub fn max_line(mut self, max_line: usize) -> SharedStoreBuilder {
+        self.max_line = max_line;
+        self
+    }
+
+    /// The most callers that may wait in line under all keys.
+    pub fn max_waiting(mut self, max_waiting: usize) -> SharedStoreBuilder {
+        self.max_waiting = max_waiting;
+        self
+    }
+
     /// What to do with a new key when it is full of keys that have not recovered.
     pub fn on_full(mut self, on_full: OnFull) -> SharedStoreBuilder {
         self.on_full = on_full;
@@ -273,7 +314,9 @@ impl SharedStoreBuilder {
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let store = Store::new(Book::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
-        let inner = Shared {
+        let bounds = line_bounds(self.max_line, self.max_waiting)?;
+        let inner = |own: &Weak<Shared>| Shared {
+            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),
             seeds: Arc::new(Seeds::random()),
             next_receipt: Arc::default(),
@@ -281,7 +324,7 @@ impl SharedStoreBuilder {
             clock: self.clock,
             tags: Mutex::default(),
         };
-        Ok(SharedStore { inner: Arc::new(inner) })
+        Ok(SharedStore { inner: Arc::new_cyclic(inner) })
     }
 }
 

@@ -7,8 +7,8 @@
 //! `table.rs` is one place's table and says why we have our own; `room.rs` chooses who makes room for a new key;
 //! `shape.rs` says what a slot holds; `rules.rs` lets limits change under a running store, `book.rs` and `mixed.rs` let many
 //! limiters share one; `reserve.rs` and
-//! `ledger.rs` keep open receipts; `together.rs` locks several places at once for calls that are charged all or nothing. This file
-//! finds the place.
+//! `ledger.rs` keep open receipts; `together.rs` locks several places at once for calls that are charged all or nothing; `turns.rs`
+//! charges those who waited. This file finds the place.
 //!
 //! # How it is synchronised
 //!
@@ -34,6 +34,7 @@ mod rules;
 mod shape;
 mod table;
 mod together;
+mod turns;
 
 pub(crate) use book::{Book, Entry, LIMITS_MAX, Rereads};
 pub(crate) use mixed::Mixed;
@@ -42,12 +43,14 @@ pub use room::OnFull;
 pub(crate) use rules::Rules;
 pub(crate) use shape::{Lists, Logs, One, Shape};
 pub(crate) use together::{AnyStore, Call, check_all, check_all_each};
+pub(crate) use turns::{Called, NotTaken, Turns};
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Guard, Lock, Ordering};
 use ledger::Ledger;
 use rules::Rulings as _;
 use shape::{Kept, StateOf};
+use sluicegate_core::algorithm::Charged;
 use sluicegate_core::pile::Times;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
@@ -173,19 +176,10 @@ impl<S: Shape> Store<S> {
         let Some(slot) = place.table.find_at_once(key) else {
             return self.find_and_check(place, key, cost, now);
         };
-        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *place.guarded;
-        let found = place.table.slot(slot);
-        let tag = rules.tag_for(key);
-        if found.tag() == tag
-            && ledger.is_none()
-            && let Ok(charged) =
-                S::try_charge(Kept { words: found.state, aside, slot }, rules.limits(tag), now, cost)
-        {
-            *latest = now.max(*latest);
-            counts.allowed += 1;
-            return charged.into();
+        match place.try_charge(slot, key, cost, now) {
+            Some(charged) => charged.into(),
+            None => self.check_slot(&mut place, slot, key, cost, now),
         }
-        self.check_slot(&mut place, slot, key, cost, now)
     }
 
     #[cold]
@@ -309,18 +303,14 @@ impl<S: Shape> Store<S> {
         look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
         let rules = Arc::clone(&place.guarded.rules);
-        let (mut copy, tag) = (S::State::default(), rules.tag_for(key));
-        if let Some(slot) = place.find(key) {
-            let from = place.table.slot(slot).tag();
-            if from == tag {
-                return place.on_slot(slot, look);
-            }
-            // Only a call that is decided brings the state itself up to date.
-            copy = S::read(place.kept(slot), Clone::clone);
-            rules.adopt(&mut copy, from, tag, Times { now, latest: place.guarded.latest });
+        let tag = rules.tag_for(key);
+        if let Some(slot) = place.find(key)
+            && place.table.slot(slot).tag() == tag
+        {
+            return place.on_slot(slot, look);
         }
         let limits = rules.limits(tag);
-        look(limits, S::states(&mut copy, limits.len()))
+        look(limits, S::states(&mut place.copy(key, now), limits.len()))
     }
 
     /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
@@ -500,6 +490,39 @@ impl<S: Shape> Place<S> {
 }
 
 impl<S: Shape> Locked<'_, S> {
+    /// The short way of nearly every call: the key is up to date, its place has no receipts, and it is allowed. Otherwise
+    /// nothing is done.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
+    fn try_charge(&mut self, slot: usize, key: Fingerprint, cost: u32, now: Time) -> Option<Charged> {
+        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *self.guarded;
+        let found = self.table.slot(slot);
+        let tag = rules.tag_for(key);
+        if found.tag() == tag
+            && ledger.is_none()
+            && let Ok(charged) =
+                S::try_charge(Kept { words: found.state, aside, slot }, rules.limits(tag), now, cost)
+        {
+            *latest = now.max(*latest);
+            counts.allowed += 1;
+            return Some(charged);
+        }
+        None
+    }
+
+    /// A copy of a key's state, as the limits that are to judge it read it. Only a call that is decided brings the state itself
+    /// up to date.
+    fn copy(&mut self, key: Fingerprint, now: Time) -> S::State {
+        let Some(slot) = self.find(key) else { return S::State::default() };
+        let mut copy = S::read(self.kept(slot), Clone::clone);
+        let rules = &self.guarded.rules;
+        let (from, tag) = (self.table.slot(slot).tag(), rules.tag_for(key));
+        if from != tag {
+            rules.adopt(&mut copy, from, tag, Times { now, latest: self.guarded.latest });
+        }
+        copy
+    }
+
     /// Does something with the states of a slot, which must be up to date.
     #[inline]
     fn on_slot<R>(&mut self, slot: usize, act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R) -> R {

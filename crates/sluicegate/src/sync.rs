@@ -6,6 +6,11 @@ pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
 pub(crate) use lock::{Guard, Lock};
 
 /// A lock that is given back with a plain store.

@@ -5,13 +5,18 @@
 //! ```
 //!
 //! What is checked is what the store adds to its locks: the numbers of keys and receipts that all places share, limits
-//! that change while others call, and several locks at once. Each model is small enough to be explored to the end.
+//! that change while others call, several locks at once, and lines whose turns come while callers join and leave. Each model is small enough to be explored to the end.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use loom::thread;
-use sluicegate::{Limiter, ManualClock, OnFull, SharedStore, check_all};
+use sluicegate::{Acquire, Limiter, ManualClock, OnFull, SharedStore, check_all};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize) -> Limiter {
@@ -131,5 +136,78 @@ fn receipts_are_counted() {
         assert!(own.or(other).is_some_and(|receipt| limiter.cancel(receipt)));
         assert!(reserve(&limiter).is_some());
         assert_eq!(limiter.peek("k", 0).remaining(), 8);
+    });
+}
+
+/// How often somebody in line was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Polls once. Whether the turn has come.
+fn poll(acquire: &mut Acquire<'_>, woken: &Arc<Woken>) -> bool {
+    let waker = Waker::from(Arc::clone(woken));
+    matches!(Pin::new(acquire).poll(&mut Context::from_waker(&waker)), Poll::Ready(turn) if turn.allowed())
+}
+
+fn in_line(limits: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limits).clock(clock.clone()).max_keys(1).build().unwrap(), clock)
+}
+
+/// The turn comes while its caller joins the line: it is either there at once, or woken exactly once.
+#[test]
+fn no_wake_up_is_lost() {
+    loom::model(|| {
+        let (limiter, clock) = in_line("min-interval 1s");
+        assert!(limiter.check("k").allowed());
+        let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        let woken = Arc::<Woken>::default();
+        let mut acquire = limiter.acquire("k", 1);
+        let at_once = poll(&mut acquire, &woken);
+        time.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), usize::from(!at_once));
+        assert!(at_once || poll(&mut acquire, &woken));
+    });
+}
+
+/// The head leaves while its turn comes: the next is called all the same, and nothing is lost.
+#[test]
+fn who_leaves_while_called_passes_the_turn_on() {
+    loom::model(|| {
+        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        assert!(limiter.check("k").allowed());
+        let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let (mut first, mut next) = (limiter.acquire("k", 1), limiter.acquire("k", 1));
+        assert!(!poll(&mut first, &first_woken) && !poll(&mut next, &next_woken));
+        let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        drop(first);
+        time.join().unwrap();
+        assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
+        assert!(poll(&mut next, &next_woken));
+        assert_eq!((limiter.stats().waiting, limiter.peek("k", 0).remaining()), (0, 0));
+    });
+}
+
+/// A check and somebody who waits want the last unit: one gets it, and the other is not forgotten.
+#[test]
+fn a_check_and_a_caller_in_line_share_nothing() {
+    loom::model(|| {
+        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        let other = limiter.clone();
+        let other = thread::spawn(move || other.check("k").allowed());
+        let woken = Arc::<Woken>::default();
+        let mut acquire = limiter.acquire("k", 1);
+        let at_once = poll(&mut acquire, &woken);
+        assert!(at_once ^ other.join().unwrap());
+        if !at_once {
+            clock.advance(Duration::from_secs(1));
+            assert!(poll(&mut acquire, &woken));
+        }
     });
 }

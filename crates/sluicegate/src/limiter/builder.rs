@@ -10,9 +10,10 @@ use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
 use crate::shared::{Kind, SharedStore};
 use crate::store::{NoMemory, OnFull, Rereads, Size};
+use crate::wait::{Host, LineBounds, Lines};
 use sluicegate_core::Time;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
 /// 1 MB is taken at once, the rest as keys come.
@@ -26,6 +27,15 @@ pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
 
 /// The most receipts that a limiter can be told to hold.
 pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
+
+/// How many may wait in line under one key unless told otherwise.
+pub const MAX_LINE_DEFAULT: usize = 1_024;
+
+/// How many may wait in line in all unless told otherwise. Each takes some 150 bytes beside its own future.
+pub const MAX_WAITING_DEFAULT: usize = 100_000;
+
+/// The most that a limiter can be told to let wait.
+pub const MAX_WAITING_MAX: usize = 100_000_000;
 
 /// What a limiter is made of. Made by [`Limiter::builder`].
 ///
@@ -45,6 +55,8 @@ pub struct Builder {
     limits: Result<Vec<Limit>, LimitError>,
     max_keys: usize,
     max_receipts: usize,
+    max_line: usize,
+    max_waiting: usize,
     on_full: OnFull,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -65,6 +77,8 @@ impl Builder {
             limits: limits.into_limits(),
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
+            max_line: MAX_LINE_DEFAULT,
+            max_waiting: MAX_WAITING_DEFAULT,
             on_full: OnFull::default(),
             clock: AnyClock::System,
             observer: None,
@@ -102,6 +116,19 @@ impl Builder {
         self
     }
 
+    /// The most callers that may wait in line under one key, [`MAX_LINE_DEFAULT`] unless said. Further ones are refused at
+    /// once.
+    pub fn max_line(mut self, max_line: usize) -> Builder {
+        self.max_line = max_line;
+        self
+    }
+
+    /// The most callers that may wait in line under all keys, [`MAX_WAITING_DEFAULT`] unless said.
+    pub fn max_waiting(mut self, max_waiting: usize) -> Builder {
+        self.max_waiting = max_waiting;
+        self
+    }
+
     /// A clock of your own. For tests: [`crate::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> Builder {
         self.clock = AnyClock::Other(Arc::new(clock));
@@ -121,8 +148,8 @@ impl Builder {
         self
     }
 
-    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `on_full` and
-    /// clock are used, not the ones said here.
+    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_line`,
+    /// `max_waiting`, `on_full` and clock are used, not the ones said here.
     pub fn in_store(mut self, store: &SharedStore, scope: impl Key + 'static) -> Builder {
         self.shared = Some(Shared { store: store.clone(), scope: Box::new(scope), kind: Kind::default() });
         self
@@ -161,9 +188,12 @@ impl Builder {
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let inner = Inner {
-            engine: Engine::new(&limits, start, size)
-                .map_err(|NoMemory| BuildError::NoMemory { max_keys })?,
+        let bounds = line_bounds(self.max_line, self.max_waiting)?;
+        let engine =
+            Engine::new(&limits, start, size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+        let inner = |own: &Weak<Inner>| Inner {
+            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
+            engine,
             seeds: Arc::new(Seeds::random()),
             clock: self.clock,
             observer: self.observer,
@@ -173,7 +203,7 @@ impl Builder {
             seal: Arc::default(),
             scope: None,
         };
-        Ok(Limiter { inner: Arc::new(inner) })
+        Ok(Limiter { inner: Arc::new_cyclic(inner) })
     }
 
     /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever `max_keys` says, in a
@@ -189,11 +219,14 @@ impl Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Builder { limits, max_keys, max_receipts, on_full, clock, observer: _, start, shared: _ } = self;
+        let Builder { limits, max_keys, max_receipts, max_line, max_waiting, .. } = self;
+        let Builder { on_full, clock, start, .. } = self;
         f.debug_struct("Builder")
             .field("limits", limits)
             .field("max_keys", max_keys)
             .field("max_receipts", max_receipts)
+            .field("max_line", max_line)
+            .field("max_waiting", max_waiting)
             .field("on_full", on_full)
             .field("clock", clock)
             .field("start", start)
@@ -278,6 +311,14 @@ where
     fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
         self.as_slice().into_limits()
     }
+}
+
+/// How many may wait.
+pub(crate) fn line_bounds(max_line: usize, max_waiting: usize) -> Result<LineBounds, BuildError> {
+    Ok(LineBounds {
+        under_a_key: within("max_line", max_line, 0, MAX_WAITING_MAX)?,
+        in_all: within("max_waiting", max_waiting, 0, MAX_WAITING_MAX)?,
+    })
 }
 
 /// Limits that go together.

@@ -22,12 +22,14 @@ pub struct Stats {
     pub keys: usize,
     /// The most keys it can hold.
     pub max_keys: usize,
+    /// Callers that wait in line now; in a shared store, those of all its limiters.
+    pub waiting: usize,
 }
 
 impl Stats {
-    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize) -> Stats {
+    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize, waiting: usize) -> Stats {
         let Counts { allowed, denied, evicted, no_room } = counts;
-        Stats { allowed, denied, evicted, no_room, keys, max_keys }
+        Stats { allowed, denied, evicted, no_room, keys, max_keys, waiting }
     }
 }
 

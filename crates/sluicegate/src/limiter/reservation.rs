@@ -1,8 +1,8 @@
 //! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
 
-use super::Limiter;
 use super::engine::on_store;
 use super::error::ReserveError;
+use super::{Limiter, next_receipt};
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{Shape, Store};
@@ -10,7 +10,6 @@ use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
@@ -77,7 +76,10 @@ impl Limiter {
         now: Time,
     ) -> Result<Reservation, ReserveError> {
         let key = self.fingerprint(key);
-        let open = Open { key, name: self.next_receipt() };
+        let open = Open { key, name: next_receipt(&self.inner.seeds, &self.inner.next_receipt) };
+        if let Some(decision) = self.denied_by_the_line(key, cost, now) {
+            return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
+        }
         let receipt = open.sealed(&self.inner.seal);
         let ask = Ask { cost, max_wait, receipt: open.name };
         let decision = on_store!(&self.inner.engine, store => store.reserve(key, now, ask))?;
@@ -96,7 +98,10 @@ impl Limiter {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
-        on_store!(&self.inner.engine, store => receipt.cancel_in(store, &self.inner.seal, now))
+        let cancelled =
+            on_store!(&self.inner.engine, store => receipt.cancel_in(store, &self.inner.seal, now));
+        self.lines().disturbed(self.host(), receipt.key(&self.inner.seal));
+        cancelled
     }
 
     /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
@@ -107,19 +112,16 @@ impl Limiter {
 
     /// Settles at a time.
     pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
-        on_store!(&self.inner.engine, store => receipt.settle_in(store, &self.inner.seal, used, now))
+        let seal = &self.inner.seal;
+        let settled = on_store!(&self.inner.engine, store => receipt.settle_in(store, seal, used, now));
+        self.lines().disturbed(self.host(), receipt.key(seal));
+        settled
     }
 
     /// Forgets a receipt; its charge stays.
     fn forget(&self, receipt: Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
         on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
-    }
-
-    /// A name that was not given before, and that nobody can guess: receipts may travel as text.
-    fn next_receipt(&self) -> Name {
-        let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
-        Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
     }
 }
 
@@ -146,6 +148,11 @@ impl Open {
 }
 
 impl Receipt {
+    /// Whose it is; of a made-up one nobody's.
+    pub(crate) fn key(self, seal: &Seal) -> Fingerprint {
+        self.opened(seal).key
+    }
+
     /// What it says; of a made-up one nonsense, that no store knows.
     fn opened(self, seal: &Seal) -> Open {
         let [high, low, name] = seal.unseal(self.sealed);

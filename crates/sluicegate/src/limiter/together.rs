@@ -24,6 +24,10 @@ impl<'a> Call<'a> {
         Call { limiter, key, cost }
     }
 
+    fn peek(&self, now: Time) -> Decision {
+        self.limiter.peek_fingerprint(self.key, self.cost, now)
+    }
+
     fn in_store(&self) -> store::Call<'a> {
         store::Call { store: self.limiter.inner.engine.any(), key: self.key, cost: self.cost }
     }
@@ -60,7 +64,10 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherError> {
-    let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now))?;
+    let decision = match behind_a_line(calls, now) {
+        Some(denial) => denial,
+        None => in_stores(calls, |in_stores| store::check_all(in_stores, now))?,
+    };
     for call in calls {
         call.limiter.observe(&decision);
     }
@@ -73,11 +80,29 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherE
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), TogetherError> {
-    let (decision, each) = in_stores(calls, |in_stores| store::check_all_each(in_stores, now))?;
+    let (decision, each) = match behind_a_line(calls, now) {
+        Some(denial) => (denial, calls.iter().map(|call| call.peek(now)).collect()),
+        None => in_stores(calls, |in_stores| store::check_all_each(in_stores, now))?,
+    };
     for call in calls {
         call.limiter.observe(&decision);
     }
     Ok((decision, each))
+}
+
+/// Where callers wait in line under one of the keys nobody overtakes them: the denial of the line that takes longest.
+fn behind_a_line(calls: &[Call<'_>], now: Time) -> Option<Decision> {
+    if !calls.iter().any(|call| call.limiter.lines().may_wait(call.key)) {
+        return None;
+    }
+    let mut before = 0;
+    let denials = calls.iter().filter_map(|call| {
+        let denial = call.limiter.behind_the_line(call.key, call.cost, now);
+        let denial = denial.map(|denial| denial.after_others(before));
+        before += u32::try_from(call.limiter.limits().len()).unwrap_or(u32::MAX);
+        denial
+    });
+    denials.reduce(|longest, next| if next.retry_after() > longest.retry_after() { next } else { longest })
 }
 
 fn in_stores<'a, R>(

@@ -13,3 +13,5 @@ mod shared;
 mod smooth;
 mod threads;
 mod together;
+#[cfg(not(loom))]
+mod wait;

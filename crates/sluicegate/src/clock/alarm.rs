@@ -1,0 +1,47 @@
+//! What a clock rings when a turn has come.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// Who is to be told.
+pub(crate) trait Rings: Send + Sync {
+    /// It is time.
+    fn ring(self: Arc<Self>);
+
+    /// The alarm was thrown away and will never ring, as when a runtime ends: somebody has to set another.
+    fn lost(self: Arc<Self>);
+}
+
+/// Wakes those whose turn has come. A [`Clock`](super::Clock) is given one with the time to ring it.
+#[must_use = "an alarm that is dropped without ringing has to be set anew by those who wait"]
+pub struct Alarm {
+    /// `None` once it has rung.
+    wakes: Option<Weak<dyn Rings>>,
+}
+
+impl Alarm {
+    pub(crate) fn new(wakes: Weak<dyn Rings>) -> Alarm {
+        Alarm { wakes: Some(wakes) }
+    }
+
+    /// Rings it. Those whose turn has come by the limiter's clock are woken; nobody else is.
+    pub fn ring(mut self) {
+        if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
+            wakes.ring();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
+            wakes.lost();
+        }
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarm").finish_non_exhaustive()
+    }
+}

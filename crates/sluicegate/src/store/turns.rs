@@ -1,0 +1,199 @@
+//! Turns: what those who wait in line ask of a store.
+//!
+//! Whoever waits is not charged. When a turn comes it is charged under a receipt, until its caller has seen it: a caller who is gone by
+//! then leaves the key as if it had never asked, whatever happened in between.
+
+use super::reserve::RECEIPTS_A_KEY_MAX;
+use super::rules::Rulings as _;
+use super::shape::Shape;
+use super::{Full, Store, claim};
+use crate::key::Fingerprint;
+use crate::sync::Ordering;
+use sluicegate_core::algorithm::{Algorithm as _, Waiting};
+use sluicegate_core::line::{charged_as_of, turn_at};
+use sluicegate_core::receipts::Receipt;
+use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
+use std::sync::Arc;
+
+/// Why a call was not allowed at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotTaken {
+    /// It has to wait.
+    Wait,
+    /// The store has no room for a new key: the denial.
+    NoRoom(Decision),
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Called {
+    /// It is charged, under the receipt if one was given.
+    Charged(Decision),
+    /// It has not come: the key was charged meanwhile.
+    NotYet,
+    /// So many receipts are open that no other can be.
+    NoReceipt,
+    /// The store has no room for the key, which it has forgotten meanwhile: the denial.
+    NoRoom(Decision),
+}
+
+impl<S: Shape> Store<S> {
+    /// Charges the key if the call is allowed now, without delay. Otherwise nothing is done or counted: who waits is not
+    /// denied.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
+        if let Some(mut place) = self.try_lock(self.place_of(key))
+            && let Some(slot) = place.table.find_at_once(key)
+            // The short way would take the slot of a call that has to wait for it.
+            && !paces::<S>(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
+            && let Some(charged) = place.try_charge(slot, key, cost, now)
+        {
+            return Ok(charged.into());
+        }
+        self.try_turn_in_full(key, cost, now)
+    }
+
+    #[inline(never)]
+    fn try_turn_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
+        let mut place = self.lock(self.place_of(key));
+        let taken = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+            let answer = peek_list(limits, states, now, cost);
+            if !answer.allowed() || answer.delay() > Span::ZERO {
+                return Err(NotTaken::Wait);
+            }
+            if cost > 0 {
+                receipts.charged(now);
+            }
+            Ok(check_list(limits, states, now, cost))
+        });
+        let taken = taken.unwrap_or_else(|full| Err(NotTaken::NoRoom(place.denial(full, key))));
+        if let Ok(decision) = &taken {
+            place.guarded.counts.decided(decision);
+        }
+        taken
+    }
+}
+
+fn paces<S: Shape>(limits: &[S::Limit]) -> bool {
+    limits.iter().any(|limit| limit.waiting() == Waiting::Queue)
+}
+
+/// What lines ask of a store of any shape.
+pub(crate) trait Turns: Send + Sync {
+    /// Takes the call if it is allowed now: [`Store::try_turn`].
+    fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken>;
+
+    /// The limits that are to judge a key.
+    fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]>;
+
+    /// A copy of a key's states.
+    fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState>;
+
+    /// When a call would be allowed without delay if nobody else came: not before `from`.
+    fn turn_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
+
+    /// How a call would be answered now.
+    fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
+
+    /// Charges a turn that has come.
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32, receipt: Option<Receipt>) -> Called;
+
+    /// The caller has seen it: the charge stays, the receipt is not needed any more.
+    fn seen(&self, key: Fingerprint, receipt: Receipt);
+
+    /// The caller is gone: what it held is given back.
+    fn gone(&self, key: Fingerprint, receipt: Receipt, now: Time);
+
+    /// Has the limits that are to judge the key now read what others have left: from now on they hold.
+    fn meet(&self, key: Fingerprint, now: Time);
+
+    /// Counts a decision that was made for the store, in the line.
+    fn count(&self, key: Fingerprint, decision: &Decision);
+}
+
+impl<S: Shape> Turns for Store<S> {
+    fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
+        Store::try_turn(self, key, cost, now)
+    }
+
+    fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]> {
+        let rules = &self.lock(self.place_of(key)).guarded.rules;
+        rules.any(rules.tag_for(key))
+    }
+
+    fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState> {
+        let mut place = self.lock(self.place_of(key));
+        let limits = place.guarded.rules.limits(place.guarded.rules.tag_for(key)).len();
+        S::lend(place.copy(key, now), limits)
+    }
+
+    fn turn_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time> {
+        self.look(key, now, |limits, states| turn_at(limits, states, from, cost))
+    }
+
+    fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
+        self.look(key, now, |limits, states| peek_list(limits, states, now, cost))
+    }
+
+    fn call(&self, key: Fingerprint, turn: Time, cost: u32, receipt: Option<Receipt>) -> Called {
+        if receipt.is_some() && !claim(&self.vacant.receipts) {
+            return Called::NoReceipt;
+        }
+        let mut place = self.lock(self.place_of(key));
+        let latest = place.guarded.latest;
+        let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
+            if receipt.is_some() && receipts.len() >= RECEIPTS_A_KEY_MAX {
+                return Called::NoReceipt;
+            }
+            let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
+            if let Some(receipt) = receipt {
+                // What was charged before there were receipts was charged by then.
+                receipts.fit(limits);
+                receipts.charged(latest);
+                receipts.hold(limits, states, as_of, cost, receipt);
+            } else {
+                for (limit, state) in limits.iter().zip(&mut *states) {
+                    limit.charge(state, as_of, cost);
+                }
+                receipts.charged(as_of);
+            }
+            Called::Charged(peek_list(limits, states, turn, 0))
+        });
+        let called = called.unwrap_or_else(|full: Full| Called::NoRoom(place.denial(full, key)));
+        if let Called::Charged(decision) = &called {
+            place.guarded.counts.decided(decision);
+        } else if receipt.is_some() {
+            self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
+        }
+        called
+    }
+
+    fn seen(&self, key: Fingerprint, receipt: Receipt) {
+        self.forget_receipt(key, receipt);
+    }
+
+    fn gone(&self, key: Fingerprint, receipt: Receipt, now: Time) {
+        self.close(key, now, receipt, |limits, states, receipts| {
+            receipts.cancel(limits, states, now, receipt)
+        });
+    }
+
+    fn meet(&self, key: Fingerprint, now: Time) {
+        // Nothing is done, so no room is needed.
+        let _ = self.on_key(key, now, |_, _, _| ());
+    }
+
+    fn count(&self, key: Fingerprint, decision: &Decision) {
+        self.lock(self.place_of(key)).guarded.counts.decided(decision);
+    }
+}
+
+impl<S: Shape> Store<S> {
+    /// As a store of any shape, for lines.
+    pub(crate) fn as_turns(&self) -> &dyn Turns {
+        self
+    }
+}

@@ -1,0 +1,224 @@
+//! A call that waits for its turn: as a future, or blocking its thread.
+
+use super::lines::{Joined, Waiter};
+use super::seats::{Outcome, SeatId};
+use super::{Priority, Refusal, Turn};
+use crate::key::{Fingerprint, Key};
+use crate::limiter::Limiter;
+use crate::store::NotTaken;
+use sluicegate_core::{Decision, Span, Time};
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// A call that waits for its turn. Made by [`Limiter::acquire`] and its likes.
+///
+/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. Dropping it leaves the line, and
+/// whatever it held is as if it had never asked. [`Acquire::blocking`] waits in the thread instead.
+#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+pub struct Acquire<'a> {
+    limiter: &'a Limiter,
+    waiter: Waiter,
+    patience: Patience,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum Patience {
+    Endless,
+    For(Span),
+    Until(Time),
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    New,
+    Seated { seat: SeatId, since: Time },
+    Done,
+}
+
+impl Limiter {
+    /// Waits for as long as it takes until the key may act at this cost, first come, first served, and charges it then.
+    ///
+    /// ```
+    /// use sluicegate::Limiter;
+    ///
+    /// let mails = Limiter::new("token-bucket 1000/s burst=1")?;
+    /// for _ in 0..3 {
+    ///     assert!(mails.acquire("Harry", 1).blocking().allowed()); // in async code: .await
+    /// }
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    ///
+    /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, a plain check on
+    /// it is denied: nobody is overtaken.
+    pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), cost, Patience::Endless)
+    }
+
+    /// The same, if the turn comes within `max_wait` of joining the line. If it cannot, that is told at once.
+    pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), cost, Patience::For(max_wait.into()))
+    }
+
+    /// The same, if the turn comes by a time on the limiter's clock.
+    pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), cost, Patience::Until(deadline))
+    }
+}
+
+/// For gates, which know their key.
+impl<'a> Acquire<'a> {
+    pub(crate) fn endless(limiter: &'a Limiter, key: Fingerprint, cost: u32) -> Acquire<'a> {
+        Acquire::new(limiter, key, cost, Patience::Endless)
+    }
+
+    pub(crate) fn within(limiter: &'a Limiter, key: Fingerprint, cost: u32, wait: Duration) -> Acquire<'a> {
+        Acquire::new(limiter, key, cost, Patience::For(wait.into()))
+    }
+
+    pub(crate) fn until(limiter: &'a Limiter, key: Fingerprint, cost: u32, deadline: Time) -> Acquire<'a> {
+        Acquire::new(limiter, key, cost, Patience::Until(deadline))
+    }
+}
+
+impl<'a> Acquire<'a> {
+    fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
+        let (scope, priority) = (limiter.scope_name(), Priority::Normal);
+        let waiter = Waiter { key, scope, cost, until: None, priority };
+        Acquire { limiter, waiter, patience, state: State::New }
+    }
+
+    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    pub fn priority(mut self, priority: Priority) -> Acquire<'a> {
+        self.waiter.priority = priority;
+        self
+    }
+
+    /// Waits in this thread. Not for async code: use `.await` there.
+    pub fn blocking(mut self) -> Turn {
+        if let Some(turn) = self.at_once(self.limiter.now()) {
+            return turn;
+        }
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut own = pin!(self);
+        loop {
+            if let Poll::Ready(turn) = own.as_mut().poll(&mut context) {
+                return turn;
+            }
+            thread::park();
+        }
+    }
+
+    /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened.
+    #[inline]
+    fn at_once(&mut self, now: Time) -> Option<Turn> {
+        let Waiter { key, cost, .. } = self.waiter;
+        if cost > 0 && self.limiter.lines().may_wait(key) {
+            return None;
+        }
+        let turn = match self.limiter.try_turn(key, cost, now) {
+            Ok(decision) => Turn::taken(decision),
+            Err(NotTaken::NoRoom(denial)) => Turn::refused(Refusal::NoRoom, denial, Span::ZERO),
+            Err(NotTaken::Wait) => return None,
+        };
+        Some(self.done(turn))
+    }
+
+    fn join(&mut self, now: Time, waker: &Waker) -> Poll<Turn> {
+        let until = match self.patience {
+            Patience::Endless => None,
+            Patience::For(wait) => Some(now.after(wait)),
+            Patience::Until(deadline) => Some(deadline),
+        };
+        let waiter = Waiter { until, ..self.waiter };
+        match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker) {
+            Joined::Taken(decision) => Poll::Ready(self.done(Turn::taken(decision))),
+            Joined::Refused(refusal, decision) => {
+                Poll::Ready(self.done(Turn::refused(refusal, decision, Span::ZERO)))
+            }
+            Joined::Seated(seat) => {
+                self.state = State::Seated { seat, since: now };
+                Poll::Pending
+            }
+        }
+    }
+
+    fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Turn> {
+        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
+            return Poll::Pending;
+        };
+        let waited = self.limiter.now().since(since);
+        let turn = match outcome {
+            Outcome::Called { decision, .. } => Turn::after(decision, waited),
+            Outcome::Refused { refusal, decision } => Turn::refused(refusal, decision, waited),
+        };
+        Poll::Ready(self.done(turn))
+    }
+
+    fn done(&mut self, turn: Turn) -> Turn {
+        self.state = State::Done;
+        self.limiter.observe(&turn.decision());
+        turn
+    }
+}
+
+impl Future for Acquire<'_> {
+    type Output = Turn;
+
+    /// # Panics
+    /// When it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+        match self.state {
+            State::New => {
+                let now = self.limiter.now();
+                match self.at_once(now) {
+                    Some(turn) => Poll::Ready(turn),
+                    None => self.join(now, context.waker()),
+                }
+            }
+            State::Seated { seat, since } => self.look(seat, since, context.waker()),
+            State::Done => panic!("an acquire was polled again after its turn"),
+        }
+    }
+}
+
+impl Drop for Acquire<'_> {
+    fn drop(&mut self) {
+        if let State::Seated { seat, .. } = self.state {
+            self.limiter.lines().leave(self.limiter.host(), seat);
+        }
+    }
+}
+
+impl fmt::Debug for Acquire<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waiter { cost, priority, .. } = &self.waiter;
+        let is_in_line = matches!(self.state, State::Seated { .. });
+        f.debug_struct("Acquire")
+            .field("cost", cost)
+            .field("priority", priority)
+            .field("is_in_line", &is_in_line)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Turn {
+    fn taken(decision: Decision) -> Turn {
+        Turn::after(decision, Span::ZERO)
+    }
+}

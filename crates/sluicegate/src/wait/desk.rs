@@ -1,0 +1,389 @@
+//! What is done to lines under their lock.
+//!
+//! A [`Desk`] is the book, open at one moment; what callers have to be told is done when it has been closed.
+
+use super::Refusal;
+use super::lines::{Host, Joined, Lines, Waiter};
+use super::seats::{Outcome, Seat, SeatId, Seats};
+use crate::key::Fingerprint;
+use crate::store::{Called, NotTaken, Turns};
+use crate::sync::MutexGuard;
+use sluicegate_core::line::{Ask, Line, Now};
+use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Span, Time};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// A turn that is called late is charged as of when it was due, so that the timer's lateness does not add up: 10,000 turns at
+/// 10,000 a second take a second. But by so much at the most: a machine that slept for an hour does not make up for it at once.
+const MADE_UP_MAX: Span = Span::from_micros(10_000);
+
+/// One tick: the least wait there is to tell.
+const TICK: Span = Span::from_micros(1);
+
+/// What the lock guards.
+#[derive(Default)]
+pub(super) struct Book {
+    /// By the key, without a tag.
+    lines: HashMap<Fingerprint, KeyLine>,
+    seats: Seats,
+    /// The turn of each line's head, where it is known.
+    due: BTreeSet<(Time, Fingerprint)>,
+    /// When the clock is going to ring. If it is not, and somebody waits, it has to be asked.
+    rings_at: Option<Time>,
+}
+
+/// Those who wait under a key.
+pub(super) struct KeyLine {
+    line: Line<AnyLimit, SeatId>,
+    /// As the store knows it, with the tag of its limits.
+    key: Fingerprint,
+    scope: Option<Fingerprint>,
+    /// The head's turn, which is then in `due`. Not known while there are no receipts for more who are called.
+    turn: Option<Time>,
+    /// How many were called and have not seen it yet.
+    called: usize,
+}
+
+/// The book, open.
+pub(super) struct Desk<'a> {
+    book: MutexGuard<'a, Book>,
+    lines: &'a Arc<Lines>,
+    host: &'a dyn Host,
+    now: Time,
+    wake: Vec<Waker>,
+    /// Wakers are theirs who made them, and so is what dropping one does.
+    drop: Option<Waker>,
+}
+
+/// A key's limits, and its states when they are asked for.
+struct KeyNow<'a> {
+    store: &'a dyn Turns,
+    key: Fingerprint,
+    now: Time,
+    limits: Arc<[AnyLimit]>,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(
+        book: MutexGuard<'a, Book>,
+        lines: &'a Arc<Lines>,
+        host: &'a dyn Host,
+        now: Time,
+    ) -> Desk<'a> {
+        Desk { book, lines, host, now, wake: Vec::new(), drop: None }
+    }
+
+    /// Closes the book, then wakes whom it called and has the clock ring for the next.
+    pub(super) fn close(self) {
+        let Desk { mut book, lines, host, wake, .. } = self;
+        let next = book.due.first().map(|(time, _)| *time);
+        let ring_at = next.filter(|next| book.rings_at.is_none_or(|rings_at| *next < rings_at));
+        book.rings_at = ring_at.or(book.rings_at);
+        drop(book);
+        wake.into_iter().for_each(Waker::wake);
+        if let Some(time) = ring_at {
+            host.clock().ring_at(time, lines.alarm());
+        }
+    }
+
+    pub(super) fn join(&mut self, waiter: &Waiter, waker: &Waker) -> Joined {
+        let Waiter { key, scope, cost, until, priority } = *waiter;
+        let store = self.host.store();
+        if self.line(key).is_none_or(|line| line.line.is_empty()) {
+            match store.try_turn(key, cost, self.now) {
+                Ok(decision) => return Joined::Taken(decision),
+                Err(NotTaken::NoRoom(denial)) => return Joined::Refused(Refusal::NoRoom, denial),
+                Err(NotTaken::Wait) => {}
+            }
+        }
+        let (now, key_now) = (self.now, self.key_now(key));
+        let line = self.book.lines.entry(id(key)).or_insert_with(|| KeyLine::new(key, scope));
+        if line.key != key {
+            // A limiter of the same scope with other limits: the last one's hold.
+            line.key = key;
+            line.line.plan_anew();
+        }
+        let ask = Ask { cost, until, priority };
+        let full = line.line.len() >= self.lines.bounds.under_a_key
+            || self.lines.waiting() >= self.lines.bounds.in_all;
+        if let Some((refusal, denial)) = line.refuses(&key_now, &ask, full) {
+            self.forget_if_unused(key);
+            store.count(key, &denial);
+            return Joined::Refused(refusal, denial);
+        }
+        let seat = self.book.seats.take();
+        let Some(line) = self.book.lines.get_mut(&id(key)) else { return Joined::Seated(seat) };
+        let overtakes = line.line.has_lower(priority);
+        let ticket = line.line.join(ask, seat, &key_now, now);
+        let is_head = line.line.head().is_some_and(|(head, _)| *head == seat);
+        self.book.seats.sit(seat, key, ticket, waker.clone());
+        self.lines.one_more(key);
+        if overtakes {
+            self.refuse_the_late(&key_now);
+        }
+        if is_head {
+            self.forget_turn(key);
+            self.go_on(key, now);
+        }
+        Joined::Seated(seat)
+    }
+
+    pub(super) fn look(&mut self, seat: SeatId, waker: &Waker) -> Option<Outcome> {
+        let Some(outcome) = self.book.seats.look(seat) else {
+            self.drop = self.book.seats.wake_by(seat, waker);
+            return None;
+        };
+        self.book.seats.give_up(seat);
+        if let Outcome::Called { key, receipt, .. } = outcome {
+            if let Some(receipt) = receipt {
+                self.host.store().seen(key, receipt);
+            }
+            self.one_less_called(key);
+        }
+        Some(outcome)
+    }
+
+    pub(super) fn leave(&mut self, seat: SeatId) {
+        match self.book.seats.give_up(seat) {
+            Seat::Free | Seat::Told(Outcome::Refused { .. }) => {}
+            Seat::Told(Outcome::Called { key, receipt, .. }) => {
+                if let Some(receipt) = receipt {
+                    self.host.store().gone(key, receipt, self.now);
+                }
+                // Those behind may have their turns sooner.
+                if let Some(line) = self.book.lines.get_mut(&id(key)) {
+                    line.line.plan_anew();
+                }
+                self.forget_turn(key);
+                self.one_less_called(key);
+            }
+            Seat::Waiting { key, ticket, waker } => {
+                self.drop = Some(waker);
+                let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
+                let was_head = line.line.head().is_some_and(|(head, _)| *head == seat);
+                let left = line.line.leave(ticket).is_some();
+                self.lines.fewer(key, usize::from(left));
+                if was_head {
+                    self.forget_turn(key);
+                    self.go_on(key, self.now);
+                }
+                self.forget_if_unused(key);
+            }
+        }
+    }
+
+    pub(super) fn denial(&mut self, key: Fingerprint, cost: u32) -> Option<Decision> {
+        let (now, key_now) = (self.now, self.key_now(key));
+        let line = self.book.lines.get_mut(&id(key)).filter(|line| !line.line.is_empty())?;
+        line.line.denial(now, cost, &key_now)
+    }
+
+    /// What these lines had planned no longer holds.
+    pub(super) fn plan_anew(&mut self, which: impl Fn(&KeyLine) -> bool, tag: Option<u16>) {
+        let lines = self.book.lines.values_mut().filter(|line| which(line));
+        let keys: Vec<Fingerprint> = lines
+            .map(|line| {
+                line.line.plan_anew();
+                line.key = tag.map_or(line.key, |tag| line.key.with_tag(tag));
+                line.key
+            })
+            .collect();
+        for key in keys {
+            self.forget_turn(key);
+            if tag.is_some() {
+                // From now on it leaks at the new rate.
+                self.host.store().meet(key, self.now);
+            }
+            self.refuse_the_late(&self.key_now(key));
+            self.go_on(key, self.now);
+            self.forget_if_unused(key);
+        }
+    }
+
+    /// Calls everybody whose turn has come.
+    pub(super) fn ring(&mut self) {
+        self.book.rings_at = None;
+        while let Some(first) = self.book.due.first().copied().filter(|(turn, _)| *turn <= self.now) {
+            self.book.due.remove(&first);
+            let (_, key) = first;
+            self.go_on(key, self.now);
+            self.forget_if_unused(key);
+        }
+    }
+
+    /// Calls those of a line whose turn has come. If the head's turn is not known, it is not before `from`.
+    fn go_on(&mut self, key: Fingerprint, mut from: Time) {
+        let (store, now) = (self.host.store(), self.now);
+        // How often somebody who does not wait was faster. That ends, but not while the lock is held.
+        let mut in_vain = 0;
+        while let Some(line) = self.book.lines.get_mut(&id(key))
+            && let Some((&seat, &Ask { cost, .. })) = line.line.head()
+        {
+            let key = line.key;
+            let Some(turn) = line.turn.take().or_else(|| store.turn_at(key, now, from, cost)) else {
+                line.line.call();
+                self.lines.fewer(key, 1);
+                self.refuse(seat, Refusal::Never, store.peek(key, now, cost));
+                continue;
+            };
+            if turn > now {
+                line.turn = Some(turn);
+                self.book.due.insert((turn, id(key)));
+                return;
+            }
+            let at = turn.max(now.before(MADE_UP_MAX));
+            let mut receipt = Some(self.host.next_receipt());
+            let mut called = store.call(key, at, cost, receipt);
+            if let Called::NoReceipt = called {
+                if line.called > 0 {
+                    // It goes on when one of those has seen that it was called.
+                    return;
+                }
+                // Others have them all, and may keep them for long.
+                receipt = None;
+                called = store.call(key, at, cost, receipt);
+            }
+            match called {
+                Called::Charged(decision) => {
+                    line.line.call();
+                    line.called += 1;
+                    if at > turn {
+                        line.line.plan_anew();
+                    }
+                    self.lines.fewer(key, 1);
+                    let told = self.book.seats.tell(seat, Outcome::Called { key, receipt, decision });
+                    self.wake.extend(told);
+                    from = at;
+                }
+                Called::NoRoom(denial) => {
+                    line.line.call();
+                    self.lines.fewer(key, 1);
+                    self.refuse(seat, Refusal::NoRoom, denial);
+                }
+                Called::NotYet | Called::NoReceipt => {
+                    line.line.plan_anew();
+                    in_vain += 1;
+                    from = if in_vain < 3 { now } else { now.after(TICK) };
+                    self.refuse_the_late(&self.key_now(key));
+                }
+            }
+        }
+    }
+
+    /// Refuses those who cannot have their turn in time any more.
+    fn refuse_the_late(&mut self, key_now: &KeyNow<'_>) {
+        let (store, key, now) = (self.host.store(), key_now.key, self.now);
+        let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
+        let late = line.line.too_late(now, key_now);
+        self.lines.fewer(key, late.len());
+        for (seat, by) in late {
+            let standing = store.peek(key, now, 0);
+            match by {
+                Some(by) => self.refuse(seat, Refusal::TooLong, standing.denied_for(by)),
+                None => self.refuse(seat, Refusal::Never, standing.denied_for_ever()),
+            }
+        }
+    }
+
+    fn refuse(&mut self, seat: SeatId, refusal: Refusal, decision: Decision) {
+        let told = self.book.seats.tell(seat, Outcome::Refused { refusal, decision });
+        self.wake.extend(told);
+    }
+
+    /// One that was called has seen it, or is gone: its receipt is there for another.
+    fn one_less_called(&mut self, key: Fingerprint) {
+        let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
+        line.called = line.called.saturating_sub(1);
+        if line.turn.is_none() {
+            self.go_on(key, self.now);
+        }
+        self.forget_if_unused(key);
+    }
+
+    fn forget_turn(&mut self, key: Fingerprint) {
+        let turn = self.book.lines.get_mut(&id(key)).and_then(|line| line.turn.take());
+        if let Some(turn) = turn {
+            self.book.due.remove(&(turn, id(key)));
+        }
+    }
+
+    fn forget_if_unused(&mut self, key: Fingerprint) {
+        if self.line(key).is_some_and(|line| line.line.is_empty() && line.called == 0) {
+            self.forget_turn(key);
+            self.book.lines.remove(&id(key));
+        }
+    }
+
+    fn line(&self, key: Fingerprint) -> Option<&KeyLine> {
+        self.book.lines.get(&id(key))
+    }
+
+    fn key_now(&self, key: Fingerprint) -> KeyNow<'a> {
+        let store = self.host.store();
+        KeyNow { store, key, now: self.now, limits: store.limits_of(key) }
+    }
+}
+
+impl Book {
+    /// The clock will not ring. How to wake everybody.
+    pub(super) fn alarm_is_lost(&mut self) -> Vec<Waker> {
+        self.rings_at = None;
+        self.seats.wakers()
+    }
+}
+
+impl KeyLine {
+    fn new(key: Fingerprint, scope: Option<Fingerprint>) -> KeyLine {
+        KeyLine { line: Line::default(), key, scope, turn: None, called: 0 }
+    }
+
+    pub(super) fn is_of(&self, key: Fingerprint) -> bool {
+        self.key.is(key)
+    }
+
+    pub(super) fn is_in(&self, scope: Option<Fingerprint>) -> bool {
+        self.scope == scope
+    }
+
+    /// Why somebody cannot join, if so, and when it is worth asking again.
+    fn refuses(&mut self, key: &KeyNow<'_>, ask: &Ask, full: bool) -> Option<(Refusal, Decision)> {
+        let (now, cost) = (key.now, ask.cost);
+        let by_itself = key.store.peek(key.key, now, cost);
+        if by_itself.retry_after() == Some(RetryAfter::Never) {
+            return Some((Refusal::Never, by_itself));
+        }
+        let until_room = if full {
+            // When the head has its turn there is a place.
+            Some(self.turn.map_or(TICK, |turn| turn.since(now).max(TICK)))
+        } else {
+            self.line.room_for(now, ask, key).err()
+        };
+        let (refusal, wait) = match (until_room, ask.until) {
+            (Some(wait), _) => (Refusal::LineFull, wait),
+            (None, None) => return None,
+            (None, Some(until)) => match self.line.turn_of(now, ask, key) {
+                Some(turn) if turn <= until => return None,
+                Some(turn) => (Refusal::TooLong, turn.since(until)),
+                None => return Some((Refusal::Never, by_itself.denied_for_ever())),
+            },
+        };
+        let denial = self.line.denial(now, cost, key).unwrap_or(by_itself);
+        Some((refusal, denial.denied_for(wait)))
+    }
+}
+
+impl Now<AnyLimit> for KeyNow<'_> {
+    fn limits(&self) -> &[AnyLimit] {
+        &self.limits
+    }
+
+    fn states(&self) -> Vec<AnyState> {
+        self.store.states_of(self.key, self.now)
+    }
+}
+
+/// The key, whichever limits are to judge it.
+fn id(key: Fingerprint) -> Fingerprint {
+    key.with_tag(0)
+}

@@ -1,0 +1,104 @@
+//! What cannot be had is told at once, and every bound is kept.
+
+use super::line_up::Caller;
+use sluicegate::{Limiter, ManualClock, OnFull, Refusal, RetryAfter, Span, Time, Turn};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn retry_after(turn: Turn) -> Option<u64> {
+    match turn.decision().retry_after() {
+        Some(RetryAfter::After(wait)) => Some(wait.as_micros()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
+    let clock = ManualClock::default();
+    let limiter = Limiter::builder("min-interval 1s").clock(clock.clone()).build().unwrap();
+    assert!(limiter.check("k").allowed());
+    let first = Caller::new(limiter.acquire("k", 1));
+    let within = |micros| Caller::new(limiter.acquire_within("k", 1, Duration::from_micros(micros)));
+    let refused = within(1_999_999).turn().unwrap();
+    assert_eq!(refused.refusal(), Some(Refusal::TooLong));
+    assert_eq!((retry_after(refused), refused.waited()), (Some(1), Duration::ZERO));
+    assert!(within(2_000_000).waits());
+    let until = |time: Time| Caller::new(limiter.acquire_until("k", 1, time));
+    let second = limiter.now().after(Span::from(2 * SECOND));
+    assert!(until(second).waits());
+    let just_before = limiter.now().after(Span::from_micros(1_999_999));
+    assert_eq!(until(just_before).turn().unwrap().refusal(), Some(Refusal::TooLong));
+    // It is told in the same way when it may ask again: then it is in time.
+    assert!(first.waits());
+    clock.advance(Duration::from_micros(1));
+    assert!(within(1_999_999).waits());
+}
+
+#[test]
+fn a_line_of_two_is_a_line_of_two() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("min-interval 1s").clock(clock.clone());
+    let limiter = builder.max_line(2).max_waiting(3).build().unwrap();
+    assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
+    let ask = |key| Caller::new(limiter.acquire(key, 1));
+    let mut held = vec![ask("a"), ask("a")];
+    clock.advance(Duration::from_millis(300));
+    let refused = ask("a").turn().unwrap();
+    assert_eq!(refused.refusal(), Some(Refusal::LineFull));
+    // When the head has had its turn there is a place.
+    assert_eq!(retry_after(refused), Some(700_000));
+    held.push(ask("b"));
+    assert!(held[2].waits());
+    // Three wait in all.
+    assert_eq!(ask("b").turn().unwrap().refusal(), Some(Refusal::LineFull));
+    clock.advance(Duration::from_millis(700));
+    assert!(ask("a").waits());
+}
+
+#[test]
+fn a_pacers_queue_is_its_line() {
+    let clock = ManualClock::default();
+    let limiter = Limiter::builder("pacer 10/s queue=2").clock(clock.clone()).build().unwrap();
+    let ask = || Caller::new(limiter.acquire("k", 1));
+    let leave = ask();
+    assert!(leave.turn().is_some_and(|turn| turn.allowed()));
+    let queue = [ask(), ask()];
+    assert!(queue.iter().all(Caller::waits));
+    let refused = ask().turn().unwrap();
+    assert_eq!((refused.refusal(), retry_after(refused)), (Some(Refusal::LineFull), Some(100_000)));
+    clock.advance(Duration::from_millis(100));
+    assert!(ask().waits());
+}
+
+#[test]
+fn a_cost_above_the_limit_never_has_a_turn() {
+    let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
+    let turn = limiter.acquire("k", 4).blocking();
+    assert_eq!(
+        (turn.refusal(), turn.decision().retry_after()),
+        (Some(Refusal::Never), Some(RetryAfter::Never))
+    );
+    assert_eq!(limiter.peek("k", 0).remaining(), 3);
+    assert!(limiter.acquire("k", 0).blocking().allowed());
+}
+
+#[test]
+fn without_room_for_a_key_it_is_refused() {
+    let builder = Limiter::builder("min-interval 1h").clock(ManualClock::default());
+    let limiter = builder.max_keys(1).on_full(OnFull::Deny).build().unwrap();
+    assert!(limiter.check("first").allowed());
+    assert_eq!(limiter.acquire("second", 1).blocking().refusal(), Some(Refusal::NoRoom));
+}
+
+#[test]
+fn a_bound_out_of_bounds_is_refused_by_name() {
+    let error = Limiter::builder("min-interval 1h").max_line(usize::MAX).build().unwrap_err().to_string();
+    assert_eq!(error, format!("max_line is {}; use 0 to 100000000", usize::MAX));
+    let error = Limiter::builder("min-interval 1h").max_waiting(100_000_001).build().unwrap_err();
+    assert_eq!(error.to_string(), "max_waiting is 100000001; use 0 to 100000000");
+    // With no line at all it is as a check.
+    let limiter = Limiter::builder("min-interval 1h").max_line(0).build().unwrap();
+    assert!(limiter.acquire("k", 1).blocking().allowed());
+    assert_eq!(limiter.acquire("k", 1).blocking().refusal(), Some(Refusal::LineFull));
+}

@@ -1,0 +1,101 @@
+//! Whoever leaves, leaves no trace.
+
+use super::line_up::Caller;
+use sluicegate::{Limiter, ManualClock};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter(limit: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// Head, middle and tail, before and after the call: those behind move up, and in the end as much is there as if it had
+/// never asked.
+#[test]
+fn those_behind_move_up() {
+    for limit in ["min-interval 1s", "token-bucket 1/s burst=1", "pacer 1/s queue=9", "sliding-log 1/1s"] {
+        for leaver in 0..4 {
+            let (limiter, clock) = limiter(limit);
+            assert!(limiter.check("k").allowed());
+            let mut callers: Vec<Caller<'_>> = (0..4).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
+            drop(callers.remove(leaver));
+            assert_eq!(limiter.stats().waiting, 3);
+            for (place, caller) in callers.iter_mut().enumerate() {
+                assert!(caller.poll().is_none(), "{limit}, {leaver} left: {place} is early");
+                clock.advance(SECOND);
+                assert!(caller.poll().is_some(), "{limit}, {leaver} left: {place} is late");
+            }
+            clock.advance(SECOND);
+            assert_eq!(limiter.peek("k", 0).reset_after().as_micros(), 0);
+        }
+    }
+}
+
+#[test]
+fn who_was_called_and_is_gone_gives_back_all_of_it() {
+    for limit in
+        ["min-interval 1s", "token-bucket 2/s burst=4", "sliding-log 2/1s", "fixed-window 2/1s start=first"]
+    {
+        let (limiter, clock) = limiter(limit);
+        let all = limiter.peek("k", 0).remaining();
+        assert!(limiter.check_cost("k", all).allowed());
+        let called = Caller::new(limiter.acquire("k", 1));
+        let mut next = Caller::new(limiter.acquire("k", all));
+        clock.advance(SECOND);
+        assert_eq!((called.woken(), called.waits()), (1, true), "{limit}: called, and not yet seen");
+        drop(called);
+        // As if it had never asked: the next has its turn as soon as without it.
+        let (alone, its_clock) = self::limiter(limit);
+        assert!(alone.check_cost("k", all).allowed());
+        let mut alone_next = Caller::new(alone.acquire("k", all));
+        its_clock.advance(SECOND);
+        while alone_next.poll().is_none() {
+            assert!(next.poll().is_none(), "{limit}: too early");
+            its_clock.advance(Duration::from_millis(1));
+            clock.advance(Duration::from_millis(1));
+        }
+        assert!(next.poll().is_some(), "{limit}: too late");
+        assert_eq!(limiter.peek("k", 0), alone.peek("k", 0), "{limit}");
+    }
+}
+
+#[test]
+fn a_future_that_was_never_polled_has_not_asked() {
+    let (limiter, _clock) = limiter("min-interval 1h");
+    drop(limiter.acquire("k", 1));
+    assert!(limiter.check("k").allowed());
+    drop(limiter.acquire("k", 1));
+    assert_eq!((limiter.stats().waiting, limiter.stats().allowed, limiter.stats().denied), (0, 1, 0));
+}
+
+/// The future of one that was called is forgotten: it costs its own turn, and holds up nobody.
+#[test]
+fn a_forgotten_future_holds_up_nobody() {
+    let (limiter, clock) = limiter("min-interval 1s");
+    assert!(limiter.check("k").allowed());
+    std::mem::forget(Caller::new(limiter.acquire("k", 1)));
+    let mut next = Caller::new(limiter.acquire("k", 1));
+    clock.advance(2 * SECOND);
+    assert!(next.poll().is_some());
+    clock.advance(SECOND);
+    assert!(limiter.check("k").allowed());
+}
+
+/// More are called at once than a key can have receipts: all the same nothing is lost when all of them are gone.
+#[test]
+fn however_many_were_called_and_are_gone_nothing_is_lost() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("fixed-window 5000/h start=first").clock(clock.clone());
+    let limiter = builder.max_line(5_000).build().unwrap();
+    assert!(limiter.check_cost("k", 5_000).allowed());
+    let mut callers: Vec<Caller<'_>> = (0..5_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
+    clock.advance(Duration::from_secs(3_600));
+    let seen = callers.split_off(4_990).iter_mut().filter_map(Caller::poll).count();
+    drop(callers);
+    let decision = limiter.peek("k", 0);
+    assert_eq!(limiter.stats().waiting, 0);
+    // The last ten were behind those that could be called at once: they were dropped unseen.
+    assert_eq!((seen, decision.remaining()), (0, 5_000));
+}

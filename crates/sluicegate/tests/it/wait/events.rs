@@ -1,0 +1,112 @@
+//! What happens when, as a log: `R0.20` is a turn after 0.2 s of waiting, `U0.50` half a second in which nobody asks.
+
+use super::line_up::Caller;
+use sluicegate::{Limiter, ManualClock};
+use std::time::Duration;
+
+/// Plays calls one after another, each waiting for its turn before the next asks.
+struct Play {
+    clock: ManualClock,
+    limiter: Limiter,
+    log: Vec<String>,
+}
+
+impl Play {
+    fn of(limit: &str) -> Play {
+        let clock = ManualClock::default();
+        let limiter = Limiter::builder(limit).clock(clock.clone()).build().unwrap();
+        Play { clock, limiter, log: Vec::new() }
+    }
+
+    fn acquire(mut self, cost: u32) -> Play {
+        let mut caller = Caller::new(self.limiter.acquire("k", cost));
+        while caller.poll().is_none() {
+            // As fine as the clock's tick where it matters: a turn is never early.
+            self.clock.advance(Duration::from_millis(10));
+        }
+        let waited = caller.turn().unwrap().waited();
+        drop(caller);
+        self.log.push(format!("R{:.2}", waited.as_secs_f64()));
+        self
+    }
+
+    fn idle(mut self, seconds: f64) -> Play {
+        self.clock.advance(Duration::from_secs_f64(seconds));
+        self.log.push(format!("U{seconds:.2}"));
+        self
+    }
+
+    fn log(&self) -> String {
+        self.log.join(", ")
+    }
+}
+
+#[test]
+fn a_bucket_lets_its_burst_go_and_then_its_rate() {
+    let play = Play::of("token-bucket 5/s burst=2").acquire(1).acquire(1).acquire(1).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.00, R0.20, R0.20");
+    let play = play.idle(0.2).acquire(1).acquire(2).idle(1.0).acquire(2).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.00, R0.20, R0.20, U0.20, R0.00, R0.40, U1.00, R0.00, R0.20");
+}
+
+#[test]
+fn a_pacer_lets_callers_leave_evenly() {
+    let play = Play::of("pacer 10/s queue=20").acquire(1).acquire(1).acquire(1).idle(0.05).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.10, R0.10, U0.05, R0.05");
+    let play = play.idle(5.0).acquire(1).acquire(3).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.10, R0.10, U0.05, R0.05, U5.00, R0.00, R0.10, R0.30");
+}
+
+#[test]
+fn windows_and_logs_open_again() {
+    let play = Play::of("sliding-log 2/1s").acquire(1).idle(0.4).acquire(1).acquire(1).acquire(1);
+    assert_eq!(play.log(), "R0.00, U0.40, R0.00, R0.60, R0.40");
+    let play = Play::of("fixed-window 2/1s start=first").acquire(2).idle(0.7).acquire(1).acquire(2);
+    assert_eq!(play.log(), "R0.00, U0.70, R0.30, R1.00");
+    let play = Play::of("min-interval 250ms").acquire(1).acquire(1).idle(0.1).acquire(1);
+    assert_eq!(play.log(), "R0.00, R0.25, U0.10, R0.15");
+}
+
+#[test]
+fn several_limits_wait_for_the_slowest() {
+    let clock = ManualClock::default();
+    let limits = ["pacer 10/s queue=9", "sliding-log 3/1s"];
+    let limiter = Limiter::builder(limits).clock(clock.clone()).build().unwrap();
+    let mut play = Play { clock, limiter, log: Vec::new() };
+    for _ in 0..5 {
+        play = play.acquire(1);
+    }
+    assert_eq!(play.log(), "R0.00, R0.10, R0.10, R0.80, R0.10");
+}
+
+/// Turns come with whole microseconds, thirds of a second do not. What is rounded up is not lost.
+#[test]
+fn ten_thousand_turns_take_as_long_as_the_rate_says() {
+    for (limit, micros) in [
+        ("token-bucket 3/s burst=1", 3_333_333_334_u64),
+        ("pacer 3/s queue=10000", 3_333_333_334),
+        ("token-bucket 700000/s burst=1", 14_286),
+        ("pacer 700000/s queue=10000", 14_286),
+        ("token-bucket 7/1s burst=3", 1_428_285_715),
+    ] {
+        let clock = ManualClock::default();
+        let limiter = Limiter::builder(limit).clock(clock.clone()).max_line(10_001).build().unwrap();
+        let began = limiter.now();
+        let mut callers: Vec<Caller<'_>> =
+            (0..=10_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
+        // They look now and then: of those who were called, a line remembers only so many who have not looked.
+        let step = (micros - 1) / 20;
+        for _ in 0..20 {
+            clock.advance(Duration::from_micros(step));
+            for caller in &mut callers {
+                caller.poll();
+            }
+        }
+        clock.advance(Duration::from_micros(micros - 1 - 20 * step));
+        assert!(callers.last_mut().unwrap().poll().is_none(), "{limit}: too early");
+        clock.advance(Duration::from_micros(1));
+        assert!(callers.last_mut().unwrap().poll().is_some(), "{limit}: too late");
+        assert_eq!(limiter.now().since(began).as_micros(), micros);
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+    }
+}

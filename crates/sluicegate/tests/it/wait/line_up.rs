@@ -1,0 +1,60 @@
+//! Callers in line, polled by hand: what each is told, and how often it was woken.
+
+use sluicegate::{Acquire, Turn};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One caller.
+pub(super) struct Caller<'a> {
+    acquire: Pin<Box<Acquire<'a>>>,
+    woken: Arc<Woken>,
+    turn: Option<Turn>,
+}
+
+impl<'a> Caller<'a> {
+    /// Asks for a turn.
+    pub(super) fn new(acquire: Acquire<'a>) -> Caller<'a> {
+        let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), turn: None };
+        caller.poll();
+        caller
+    }
+
+    /// Looks whether the turn has come.
+    pub(super) fn poll(&mut self) -> Option<Turn> {
+        if self.turn.is_none() {
+            let waker = Waker::from(Arc::clone(&self.woken));
+            if let Poll::Ready(turn) = self.acquire.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.turn = Some(turn);
+            }
+        }
+        self.turn
+    }
+
+    /// How often it was woken.
+    pub(super) fn woken(&self) -> usize {
+        self.woken.0.load(Ordering::Relaxed)
+    }
+
+    /// The turn, if it has been seen.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        self.turn
+    }
+
+    /// Whether it waits still.
+    pub(super) fn waits(&self) -> bool {
+        self.turn.is_none()
+    }
+}
