@@ -29,13 +29,14 @@ mod turn;
 pub use answer::{Answer, Source};
 pub use failure::{ConnectError, OnStoreFailure, StoreFailure};
 pub use limiter::{
-    AskError, BuildError, CALLS_MAX, Call, LINE_MAX_DEFAULT, RedisLimiter, RedisLimiterBuilder, Reservation,
-    TogetherError, check_all, check_each,
+    AskError, BuildError, CALLS_MAX, Call, RedisLimiter, RedisLimiterBuilder, Reservation, TogetherError,
+    check_all, check_each,
 };
 pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
 pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
+pub use sluicegate::Refusal;
 pub use store::{
     DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,
 };
-pub use turn::{Refusal, Turn};
+pub use turn::Turn;

@@ -18,7 +18,6 @@ mod without;
 pub use builder::RedisLimiterBuilder;
 pub use each::check_each;
 pub use error::{AskError, BuildError, TogetherError};
-pub use line::LINE_MAX_DEFAULT;
 pub use together::{CALLS_MAX, Call, check_all};
 
 use crate::answer::{Answer, Source};

@@ -2,13 +2,14 @@
 //!
 //! In plain words: where limits lend, the store is asked once. It charges the call, says how long to wait, and the caller waits
 //! that long: whoever comes later is charged later, so the order is the store's, for all processes. Where they do not, callers of a
-//! process stand in line; the first asks, and if it is denied asks again when it was told to. A pacer has both: a slot is
-//! waited for as with a bucket, but for a place in its queue callers stand in line.
+//! process stand in line; the first asks, and if it is denied asks again when it was told to.
 //!
 //! ```text
-//! [in line ──▶ first:] ask ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
-//!                       ▲ └ denied ──▶ sleep      └ dropped ──▶ cancel
-//!                       └──── for retry_after ┘
+//! lend:   ask ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
+//!                                      └ dropped ──▶ cancel
+//! others: in line ──▶ first: ask ──▶ charged ──▶ act
+//!                             ▲ └ denied ──▶ sleep ┐
+//!                             └── for retry_after ─┘
 //! ```
 
 use super::held::Held;
@@ -17,10 +18,10 @@ use super::without::COME_BACK_AFTER;
 use super::{Inner, RedisLimiter, Shape};
 use crate::answer::{Answer, Source};
 use crate::failure::StoreFailure;
-use crate::turn::{Refusal, Turn};
+use crate::turn::Turn;
 use sluicegate::core::algorithm::Waiting;
 use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate::{Decision, Refusal, RetryAfter, Span};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -28,12 +29,12 @@ use tokio::time::{Instant, sleep_until};
 impl RedisLimiter {
     /// Waits until the key may act at this cost, and charges it. Only a cost above the limit, or too long a line, is refused.
     ///
-    /// **Order.** Under buckets and `smooth` the store charges each caller on arrival and says when to act, so that callers of all processes
-    /// go first come, first served, and a large cost is not overtaken by small ones; so it is under a `pacer` whose queue has room.
-    /// Under windows and logs, a full `pacer`, and lists that have one of these, callers of this limiter (and its clones) go in
-    /// order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is room
-    /// again gets it. So between processes there is no order then, and one that asks for much can be overtaken by others that ask
-    /// for little. A process asks again only after the wait that it was told.
+    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and says when to act, so that
+    /// callers of all processes go first come, first served, and a large cost is not overtaken by small ones. (Who finds the queue
+    /// of a `pacer` full is refused.) Under windows and logs, and in lists that have one, callers of this limiter and its clones go
+    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is
+    /// room again gets it. So between processes there is no order then, and one that asks for much can be overtaken by others that
+    /// ask for little. A process asks again only after the wait that it was told.
     ///
     /// **Dropped while it waits**, it gives back what it was charged, by a task on the runtime that it was polled on, once and
     /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
@@ -81,7 +82,6 @@ impl Inner {
     ) -> Result<Turn, StoreFailure> {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
-        let refused = |refusal, answer| Ok(Turn::refused(refusal, answer, began.elapsed()));
         let is_lent =
             self.made.iter().all(|limit| matches!(limit.waiting(), Waiting::Borrow | Waiting::Ticket));
         // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
@@ -113,12 +113,10 @@ impl Inner {
                 }
                 return Ok(Turn::come(answer.told_later(delay), began.elapsed()));
             }
-            let Some(RetryAfter::After(retry_after)) = answer.retry_after() else {
-                return refused(Refusal::Never, answer);
+            let retry_after = match self.refusal(&answer, cost, left) {
+                Ok(retry_after) => retry_after,
+                Err((refusal, answer)) => return Ok(Turn::refused(refusal, answer, began.elapsed())),
             };
-            if self.needs(&answer, retry_after).is_none_or(|needs| needs > left) {
-                return refused(Refusal::TooLong, answer);
-            }
             let first = match place.take() {
                 Some(first) => first,
                 None => match Place::first(self, key, until).await {
@@ -178,16 +176,25 @@ impl Inner {
         }
     }
 
-    /// How much time a call that was denied needs at the least. `None` if it is more than it has.
-    fn needs(&self, denied: &Answer, retry_after: Span) -> Option<Span> {
-        let by = denied.decision().denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
+    /// After which wait to ask again, or why not to.
+    fn refusal(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Refusal, Answer)> {
+        let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
+            return Err((Refusal::Never, *denied));
+        };
+        let decision = denied.decision();
+        let by = decision.denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
         match by.map(AnyLimit::waiting) {
-            _ if denied.source() == Source::Denied => Some(retry_after),
-            // It lends whatever comes in until then.
-            Some(Waiting::Borrow | Waiting::Ticket) => None,
-            // After the wait for a place in its queue comes the wait in it.
-            Some(Waiting::Queue) => Some(retry_after.max(denied.decision().reset_after())),
-            Some(Waiting::Retry) | None => Some(retry_after),
+            Some(Waiting::Queue) if decision.remaining() < cost => Err((Refusal::LineFull, *denied)),
+            // It has lent whatever comes in until then, and says itself what is missing.
+            Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
+                Err((Refusal::TooLong, *denied))
+            }
+            _ if retry_after > left => {
+                // Who comes back then and is as patient again will do.
+                let missing = decision.denied_for(retry_after.less(left));
+                Err((Refusal::TooLong, Answer::new(missing, denied.source())))
+            }
+            _ => Ok(retry_after),
         }
     }
 

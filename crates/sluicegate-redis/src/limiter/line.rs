@@ -11,9 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// How many callers of a process may wait in line for one key, unless said. Each takes some 100 bytes beside its own task.
-pub const LINE_MAX_DEFAULT: usize = 1024;
-
 /// The lines of a limiter.
 pub(super) struct Lines {
     most: usize,

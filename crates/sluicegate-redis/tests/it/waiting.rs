@@ -42,7 +42,9 @@ async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_c
     for limit in [
         "token-bucket 100/s burst=5",
         "leaky-bucket 100/s capacity=5",
-        "pacer 100/s queue=4",
+        "pacer 100/s queue=100",
+        "smooth 100/s",
+        "smooth 100/s warmup=100ms",
         "fixed-window 5/100ms",
         "fixed-window 5/100ms start=first",
         "sliding-window 5/100ms",
@@ -150,7 +152,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
     for limit in ["token-bucket", "leaky-bucket", "pacer", "fixed-window", "sliding-window", "sliding-log"]
         .map(|algorithm| {
             let option = if algorithm == "fixed-window" { " start=first" } else { "" };
-            let option = if algorithm == "pacer" { " queue=0" } else { option };
+            let option = if algorithm == "pacer" { " queue=1" } else { option };
             format!("{algorithm} 1/1h{option}")
         })
     {
@@ -162,7 +164,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         let turn = limiter.acquire_within(KEY, 1, second).await.unwrap();
         assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < second && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
-        let never = limiter.acquire(KEY, 2).await.unwrap();
+        let never = limiter.acquire(KEY, 3).await.unwrap();
         assert_eq!(never.refusal(), Some(Refusal::Never), "{limit}: {never:?}");
         assert!(limiter.acquire(KEY, 0).await.unwrap().allowed(), "{limit}");
         assert_eq!(limiter.next_window(KEY, None).await.unwrap(), before, "{limit}");
@@ -170,10 +172,19 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
 }
 
 #[tokio::test]
+async fn who_finds_a_pacers_queue_full_is_told_so() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server).await, "pacer 1/1h queue=0");
+    assert!(limiter.acquire(KEY, 1).await.unwrap().allowed());
+    let turn = limiter.acquire(KEY, 1).await.unwrap();
+    assert_eq!(turn.refusal(), Some(Refusal::LineFull), "{turn:?}");
+}
+
+#[tokio::test]
 async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_met() {
     let server = Server::start(&Options::redis());
     let store = connect(&server).await;
-    let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").line_max(2);
+    let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").max_line(2);
     let limiter = limiter.build().unwrap();
     assert!(limiter.check(KEY).await.unwrap().allowed());
     let wait = |max_wait: Option<Duration>| {
@@ -248,7 +259,9 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
     let lasting = Duration::from_millis(1500);
     for (limit, burst, each, units) in [
         ("token-bucket 100/s burst=5", 5, Duration::from_millis(10), 1),
-        ("pacer 100/s queue=9", 10, Duration::from_millis(10), 1),
+        ("pacer 100/s queue=60", 3, Duration::from_millis(10), 1),
+        // What the next one pays for is at most 3.
+        ("smooth 100/s burst=1", 4, Duration::from_millis(10), 1),
         ("sliding-log 10/100ms", 10, Duration::from_millis(100), 10),
         // Aligned windows: two of them can touch the first moment.
         ("fixed-window 10/100ms", 20, Duration::from_millis(100), 10),
