@@ -14,6 +14,7 @@ A limit is one line: the algorithm, its measure, its options.
   sliding-window 1000/1m               close to that, in constant memory
   min-interval 200ms                   at least 200 ms between two allowed calls
   pacer 10/s queue=20                  allowed calls leave 100 ms apart, up to 20 wait
+  smooth 10/s warmup=4s                Guava's RateLimiter: the next caller pays (warmup, cold, burst)
 Periods are [N]UNIT with UNIT us ms s m h d, or second minute hour day.";
 
 const REPLAY_HELP: &str = "\

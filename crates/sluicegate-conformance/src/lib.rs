@@ -12,6 +12,7 @@
 //!
 //! - [`vectors`]: cases in a language-neutral CSV, with every field of every answer.
 //! - [`random`]: limits and traces made up from a seed, extremes included.
+//! - [`guava`]: calls that Guava itself has answered, for `smooth`.
 //! - [`oracle`]: the slow model's answers to them. The model is a crate without dependencies, written from the
 //!   specification; nothing of the fast code is in it.
 
@@ -21,6 +22,7 @@ mod in_library;
 mod subject;
 mod verbs;
 
+pub mod guava;
 pub mod oracle;
 pub mod random;
 pub mod vectors;

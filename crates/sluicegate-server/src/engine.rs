@@ -145,6 +145,7 @@ impl<'a> Prepared<'a> {
         let Prepared { found, key, cost, act, .. } = self;
         let verdict = found.rule.answer(key, now, async |judge| match act {
             Act::Refund => judge.refund(key, *cost, now).await,
+            Act::CheckWithin(max_wait) => judge.check_within(key, *cost, *max_wait, now).await,
             // A check takes another way: with others.
             Act::Peek | Act::Check => judge.peek(key, *cost, now).await,
         });
@@ -154,7 +155,7 @@ impl<'a> Prepared<'a> {
     /// Counts a verdict if it could charge, and lets it pass if the rule is a shadow.
     #[inline]
     fn decided(&self, verdict: Verdict) -> Verdict {
-        if self.act == Act::Check {
+        if let Act::Check | Act::CheckWithin(_) = self.act {
             self.found.count(&verdict);
         }
         self.found.rule.shadowed(verdict)
@@ -275,7 +276,8 @@ impl Engine {
         within.ok_or_else(|| Mistake::new(format!("the cost {cost} is too large; use at most {most}")))
     }
 
-    /// Finds what a question is about, to be decided with others.
+    /// Finds what a question is about, to be decided with others. With a longest wait the call is charged now and told its
+    /// delay, if that is not longer.
     ///
     /// # Errors
     /// When there is no such rule, or a bound is crossed.
@@ -284,11 +286,12 @@ impl Engine {
         recent: &mut Recent,
         target: Target<'a>,
         cost: u32,
+        max_wait: Option<Span>,
     ) -> Result<Prepared<'a>, Mistake> {
         self.bounded(target.key, cost)?;
         self.keep_up(recent);
         let found = recent.named(target.rule, || self.find(target.rule))?;
-        Ok(Prepared::new(found, target.key, cost, Act::Check))
+        Ok(Prepared::new(found, target.key, cost, max_wait.map_or(Act::Check, Act::CheckWithin)))
     }
 
     /// The same for redis-cell's command. Its limits have one scope: a key's new numbers re-read its debt.
@@ -339,6 +342,12 @@ impl Engine {
                     (Act::Check, Some(hashed)) => limiter.check_hashed_at(*hashed, *cost, now),
                     (Act::Check, None) => limiter.check_at(key, *cost, now),
                     (Act::Peek, _) => limiter.peek_at(key, *cost, now),
+                    (Act::CheckWithin(max_wait), _) => {
+                        match limiter.check_within_at(key, *cost, *max_wait, now) {
+                            Ok(decision) => decision,
+                            Err(not_offered) => return Some(Err(not_offered.into())),
+                        }
+                    }
                     (Act::Refund, _) => match limiter.refund_at(key, *cost, now) {
                         Ok(decision) => decision,
                         Err(not_offered) => return Some(Err(not_offered.into())),
@@ -396,7 +405,21 @@ impl Engine {
     /// # Errors
     /// When there is no such rule, a bound is crossed, or a shared store gives no answer.
     pub async fn check(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
-        self.decide(&self.prepare(&mut Recent::default(), target, cost)?, now).await
+        self.decide(&self.prepare(&mut Recent::default(), target, cost, None)?, now).await
+    }
+
+    /// May the key act within the longest wait, at this cost? If so it is charged now, and told its delay.
+    ///
+    /// # Errors
+    /// As [`Engine::check`], and when the limit does not offer this.
+    pub async fn check_within(
+        &self,
+        target: Target<'_>,
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Verdict, Mistake> {
+        self.decide(&self.prepare(&mut Recent::default(), target, cost, Some(max_wait))?, now).await
     }
 
     /// Would it be allowed? Nothing is charged.

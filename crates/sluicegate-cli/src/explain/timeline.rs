@@ -15,7 +15,10 @@ pub(crate) fn of(limit: &Limit) -> String {
     let header = format!("{:>19}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining");
     let text = said.map_or(header.clone(), |said| format!("At 0 s it is {said}.\n\n{header}"));
     let mut key = Key { limits: [limit.made_at(start)], account: Account::default(), start, text };
-    key.show(limit);
+    match limit.spec() {
+        Spec::Smooth { .. } => key.show_smooth(),
+        _ => key.show(limit),
+    }
     key.text
 }
 
@@ -80,6 +83,25 @@ impl Key {
             self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
         }
         let _ = self.call(rested, all.saturating_add(1));
+    }
+
+    /// Who comes next pays: one call and the one after it, which may wait; then a large one after a rest.
+    fn show_smooth(&mut self) {
+        let all = self.account.peek(&self.limits, self.start, 0).limit();
+        let mut now = self.start;
+        let _ = self.call(now, 1);
+        let _ = self.call(now, 1);
+        // Without a longest wait there is none to refuse; it cannot fail, as smooth offers it.
+        if let Ok(decision) = self.account.check_within(&self.limits, now, 1, Span::MAX) {
+            let then = format!("waits, and leaves in {}", span(decision.delay()));
+            self.row(&span(now.since(self.start)), "1", "yes", &decision, &then);
+            now = now.after(decision.delay());
+        }
+        let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
+        let standing = self.account.peek(&self.limits, rested, 0);
+        self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
+        let _ = self.call(rested, all.saturating_add(2));
+        let _ = self.call(rested, 1);
     }
 
     fn call(&mut self, now: Time, cost: u32) -> Decision {

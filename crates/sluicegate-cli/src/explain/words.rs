@@ -1,6 +1,7 @@
 //! What a limit does, promises and costs, in sentences with its own numbers.
 
-use sluicegate::core::{Rate, Span, Time};
+use sluicegate::core::smooth::WarmUp;
+use sluicegate::core::{Algorithm as _, Rate, Span, Time};
 use sluicegate::{Initial, Limit, Spec, WindowSpec};
 use sluicegate_sim::human::{count, span};
 
@@ -28,6 +29,7 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::FixedWindow { count, windows } => fixed_window(u64::from(*count), windows),
         Spec::SlidingLog { rate, count_all } => sliding_log(*rate, *count_all),
         Spec::SlidingWindow { rate } => sliding_window(*rate),
+        Spec::Smooth { rate, warm_up, initial, .. } => smooth(limit, *rate, *warm_up, *initial),
     }
 }
 
@@ -187,6 +189,46 @@ fn sliding_window(rate: Rate) -> Words {
         clock: WINDOW_CLOCK,
         memory: CELL.to_owned(),
         instead: "For an exact count in any period use sliding-log.",
+    }
+}
+
+fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u32>) -> Words {
+    let most = limit.made_at(Time::EPOCH).limit();
+    let stored = match most {
+        0 => "Less than one permit".to_owned(),
+        most => format!("Up to {}", units(most, "permit")),
+    };
+    let (what_they_are, starts) = match warm_up {
+        None => ("is stored while nobody calls, and taken first: for free".to_owned(), "none stored"),
+        Some(WarmUp { period, cold }) => {
+            let what = format!(
+                "is stored while nobody calls, and means that it has gone cold: the first then takes {cold} times as \
+                 long, and the full rate is there after {} of load",
+                span(period)
+            );
+            (what, "all of it cold")
+        }
+    };
+    let starts =
+        initial.map_or_else(|| starts.to_owned(), |stored| format!("{} stored", count(stored.into())));
+    let at_once = match warm_up {
+        None => format!(" Of calls that cost 1, {} at once.", count(u64::from(most) + 1)),
+        Some(_) => String::new(),
+    };
+    Words {
+        does: format!(
+            "Guava's RateLimiter: {}. A call goes when what was taken before it is paid for, whatever its own cost, which \
+             the next one waits for. {stored} {what_they_are}. A key starts with {starts} when the limiter is made.",
+            refill(rate, "permits come in", "permit comes in")
+        ),
+        promise: format!(
+            "After an allowed call the next is allowed when that one's cost has come in, {}, less what was stored.",
+            each(rate)
+        ),
+        worst: format!("One call of any cost at once, and then none until it is paid for.{at_once}"),
+        clock: "A step back keeps the moment of the next call where it is: waits grow by the step.",
+        memory: CELL.to_owned(),
+        instead: "To deny what is too large use token-bucket; for callers in line, with nothing stored, use pacer.",
     }
 }
 

@@ -32,6 +32,16 @@ Instead        For never more than so many in any period use sliding-log; for an
     );
 }
 
+#[test]
+fn smooth_shows_who_pays() {
+    let output = sluice(&["explain", "smooth 10/s"], "");
+    assert_eq!(
+        stdout(&output),
+        "\
+"
+    );
+}
+
 /// Every algorithm, the extremes of the bounds included: something is said under each heading, and the timeline ends.
 #[test]
 fn every_limit_is_explained() {
@@ -55,6 +65,12 @@ fn every_limit_is_explained() {
         "min-interval 3650d",
         "pacer 10/s queue=20",
         "pacer 3/s queue=0",
+        "smooth 10/s",
+        "smooth 1/m",
+        "smooth 10/s burst=20 initial=5",
+        "smooth 10/s warmup=4s cold=2.5",
+        "smooth 1/3650d burst=10",
+        "smooth 1000000000/us burst=1000000000",
     ] {
         let output = sluice(&["explain", limit], "");
         let text = stdout(&output);

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod changes;
+mod guava;
 mod library;
 mod properties;
 mod receipts;

@@ -10,6 +10,7 @@ mod receipts_of_buckets;
 mod receipts_of_windows;
 mod sliding_log;
 mod sliding_window;
+mod smooth;
 
 use sluicegate_model::{Answer, Model, ReceiptId, RetryAfter, Rule, Windows};
 

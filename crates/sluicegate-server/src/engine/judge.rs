@@ -47,6 +47,19 @@ impl Judge {
         }
     }
 
+    pub(super) async fn check_within(
+        &self,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Told, Mistake> {
+        match self {
+            Judge::Memory(limiter) => Ok(limiter.check_within_at(key, cost, max_wait, now)?.into()),
+            Judge::Shared(limiter) => limiter.check_within(key, cost, max_wait, now).await,
+        }
+    }
+
     pub(super) async fn take(&self, key: &[u8], up_to: u32, now: Time) -> Result<(Told, u32), Mistake> {
         match self {
             Judge::Memory(limiter) => {

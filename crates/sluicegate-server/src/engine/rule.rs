@@ -4,7 +4,7 @@ use super::Mistake;
 use super::home::{Home, WhenAway};
 use super::judge::{Judge, Told};
 use super::verdict::Verdict;
-use sluicegate::{Key, KeyWriter, Limit, Spec, Time, WindowSpec};
+use sluicegate::{Key, KeyWriter, Limit, Span, Spec, Time, WindowSpec};
 use sluicegate_redis::OnStoreFailure;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,6 +79,8 @@ pub(super) enum Applies<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Check,
+    /// A check that may be told to wait so long.
+    CheckWithin(Span),
     Peek,
     Refund,
 }

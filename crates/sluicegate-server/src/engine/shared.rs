@@ -365,6 +365,17 @@ impl SharedLimiter {
         Ok((told, reservation.receipt.map(|receipt| receipt.to_string())))
     }
 
+    /// A reservation whose receipt nobody keeps: it is forgotten in its time.
+    pub(super) async fn check_within(
+        &self,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Told, Mistake> {
+        self.reserve(key, cost, max_wait, now).await.map(|(told, _)| told)
+    }
+
     pub(super) async fn cancel(&self, receipt: &Receipt, now: Time) -> Result<bool, Mistake> {
         self.of.asked(Box::pin(self.limiter.cancel(receipt, self.of.time(now))), |_| Source::Store).await
     }

@@ -291,7 +291,7 @@ fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
     let (engine, _) = engine(vec![rule("reply", &["sliding-log 2/60s"])]);
     let mut recent = Recent::default();
     let ask = |recent: &mut Recent| {
-        let prepared = engine.prepare(recent, on("reply", "Harry"), 1).unwrap();
+        let prepared = engine.prepare(recent, on("reply", "Harry"), 1, None).unwrap();
         at_once(engine.decide(&prepared, engine.now())).unwrap()
     };
     assert_eq!([1, 2, 3].map(|_| ask(&mut recent).allowed), [true, true, false]);

@@ -207,6 +207,21 @@ fn a_reservation_gives_a_receipt_that_can_be_cancelled_once() {
 }
 
 #[test]
+fn a_check_may_be_told_to_wait() {
+    let serving = Serving::with_rules(&[("mail", "smooth 10/s"), REPLY]);
+    let first = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"Harry","cost":20}"#);
+    assert_eq!((&first["allowed"], &first["delay_ms"]), (&json!(true), &json!(0)));
+    let denied = serving.post("/v1/check", r#"{"rule":"mail","key":"Harry","max_wait_ms":1500}"#);
+    assert_eq!((&denied.json()["allowed"], &denied.json()["retry_after_ms"]), (&json!(false), &json!(500)));
+    let waits = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"Harry","max_wait_ms":2000}"#);
+    assert_eq!((&waits["allowed"], &waits["delay_ms"]), (&json!(true), &json!(2000)));
+    let refunded = ok(&serving, "/v1/refund", r#"{"rule":"mail","key":"Harry","cost":3}"#);
+    assert_eq!(refunded["remaining"], 3);
+    let several = r#"{"checks":[{"rule":"reply","key":"Harry"}],"max_wait_ms":1}"#;
+    assert_eq!(serving.post("/v1/check", several).status, 400);
+}
+
+#[test]
 fn settling_gives_back_what_was_not_used() {
     let serving = Serving::with_rules(&[REPLY]);
     let reserved = ok(&serving, "/v1/reserve", r#"{"rule":"reply","key":"Harry","cost":5}"#);

@@ -73,6 +73,64 @@ fn checks_and_peeks() {
 }
 
 #[test]
+fn a_check_may_be_told_to_wait() {
+    check(&[
+        ("RL.CHECK third x", "*7|:1|:1|:0|:-1|:334|:0|$-1|", Some("*7|:1|:1|:0|:-1|:334|:0|_|")),
+        ("RL.CHECK third x MAXWAIT 333", "*7|:0|:1|:0|:1|:334|:0|$24|token-bucket 3/s burst=1|", None),
+        (
+            "RL.CHECK third x maxwait 334 cost 1",
+            "*7|:1|:1|:0|:-1|:667|:334|$-1|",
+            Some("*7|:1|:1|:0|:-1|:667|:334|_|"),
+        ),
+        // A pacer's call is told its slot in any case, unless that is too late.
+        ("RL.CHECK queue x", "*7|:1|:3|:2|:-1|:100|:0|$-1|", Some("*7|:1|:3|:2|:-1|:100|:0|_|")),
+        ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$16|pacer 10/s queue=2|", None),
+        ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
+        (
+            "RL.CHECK \"sliding-log 5/m count=all\" x MAXWAIT 1",
+            "-ERR a longest wait is not offered with count=all, where even a denied call counts; use check without it|",
+            None,
+        ),
+    ]);
+}
+
+#[test]
+fn smooth_lets_callers_wait_and_the_next_one_pay() {
+    check(&[
+        (
+            "RL.CHECK \"smooth 10/s\" x COST 25",
+            "*7|:1|:10|:0|:-1|:3500|:0|$-1|",
+            Some("*7|:1|:10|:0|:-1|:3500|:0|_|"),
+        ),
+        (
+            "RL.CHECK \"smooth 10/s\" x MAXWAIT 2500",
+            "*7|:1|:10|:0|:-1|:3600|:2500|$-1|",
+            Some("*7|:1|:10|:0|:-1|:3600|:2500|_|"),
+        ),
+        (
+            "RL.REFUND \"smooth 10/s\" x COST 4",
+            "*7|:1|:10|:4|:-1|:3200|:0|$-1|",
+            Some("*7|:1|:10|:4|:-1|:3200|:0|_|"),
+        ),
+        (
+            "RL.CHECK \"smooth 10/s warmup=4s\" x",
+            "*7|:1|:40|:39|:-1|:395|:0|$-1|",
+            Some("*7|:1|:40|:39|:-1|:395|:0|_|"),
+        ),
+        (
+            "RL.TAKE \"smooth 10/s\" x 1",
+            "-ERR take is not offered by smooth, where any cost passes when its time has come; use check|",
+            None,
+        ),
+        (
+            "RL.CHECKALL \"smooth 10/s\" x 1 reply x 1",
+            "-ERR smooth 10/s: smooth does not go with other calls; check it alone|",
+            None,
+        ),
+    ]);
+}
+
+#[test]
 fn exceptions_and_shadow_rules() {
     check(&[
         (
@@ -301,7 +359,7 @@ fn every_mistake_is_one_helpful_line() {
         ("RL.CHECK reply", "-ERR wrong number of arguments for 'rl.check' command|", None),
         ("RL.CHECK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.check' command|", None),
         ("RL.CHECK reply k COST", "-ERR COST needs a number after it, as in COST 1|", None),
-        ("RL.CHECK reply k PRICE 2", "-ERR unknown option \"PRICE\"; use COST|", None),
+        ("RL.CHECK reply k PRICE 2", "-ERR unknown option \"PRICE\"; use COST or MAXWAIT|", None),
         (
             "RL.CHECK reply k COST -1",
             "-ERR the cost \"-1\" is not a whole number from 0 on; write digits alone|",
@@ -366,7 +424,10 @@ fn nothing_that_a_client_sends_comes_back_raw() {
             vec![b"RL.CHECK", b"\xff\r\n", b"k"],
             "-ERR the rule is not UTF-8: \"\\xff\\r\\n\"; write it in UTF-8|",
         ),
-        (vec![b"RL.CHECK", b"reply", b"k", b"\r\n", b"1"], "-ERR unknown option \"\\r\\n\"; use COST|"),
+        (
+            vec![b"RL.CHECK", b"reply", b"k", b"\r\n", b"1"],
+            "-ERR unknown option \"\\r\\n\"; use COST or MAXWAIT|",
+        ),
         (
             vec![b"CLIENT", b"\r\n"],
             "-ERR unknown subcommand '\\r\\n' of CLIENT; there are ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",

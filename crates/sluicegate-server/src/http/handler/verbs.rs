@@ -53,7 +53,7 @@ impl Verb {
     /// The fields of its body.
     pub(super) const fn takes(self) -> &'static [&'static str] {
         match self {
-            Verb::Check => &["rule", "limit", "key", "key_base64", "cost", "checks"],
+            Verb::Check => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms", "checks"],
             Verb::Peek | Verb::Take | Verb::Refund => &["rule", "limit", "key", "key_base64", "cost"],
             Verb::Reserve => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
             Verb::Cancel => &["receipt"],
@@ -89,7 +89,7 @@ impl Verb {
             }
             Verb::Check => match &asked.checks {
                 Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
-                None => check(engine, &asked.call, now, enforce).await,
+                None => check(engine, &asked, now, enforce).await,
             },
             Verb::Peek | Verb::Take | Verb::Reserve | Verb::Refund => {
                 let called = Called::of(engine, &asked.call)?;
@@ -148,11 +148,12 @@ impl Called {
     }
 }
 
-async fn check(engine: &Engine, call: &Call, now: Time, enforce: bool) -> Result<Response, Refusal> {
-    let caller = call.caller()?;
+async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
+    let caller = asked.call.caller()?;
     let target = caller.target();
-    let cost = engine.cost(call.cost.unwrap_or(1))?;
-    let prepared = engine.prepare(&mut Recent::default(), target, cost)?;
+    let cost = engine.cost(asked.call.cost.unwrap_or(1))?;
+    let max_wait = asked.max_wait_ms.map(span_of_millis);
+    let prepared = engine.prepare(&mut Recent::default(), target, cost, max_wait)?;
     let verdict = engine.decide(&prepared, now).await?;
     let each = Decided { rule: prepared.rule(), key: target.key, verdict: &verdict };
     Ok(decided(&verdict, Besides::Nothing {}, &[each], enforce))

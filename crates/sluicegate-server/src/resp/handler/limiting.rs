@@ -5,7 +5,7 @@ use super::arguments::{integer, options, target, text, whole};
 use super::refusal::Refusal;
 use crate::engine::{Engine, Part, Prepared, Recent, RuleSpec, Target, Throttle, Throttled, Verdict};
 use crate::wire;
-use sluicegate::{RetryAfter, Time};
+use sluicegate::{RetryAfter, Span, Time};
 
 /// How many items a decision has.
 const DECISION: usize = 7;
@@ -23,7 +23,8 @@ pub(super) fn prepare_check<'a>(
     recent: &mut Recent,
 ) -> Result<Prepared<'a>, Refusal> {
     let target = target(command)?;
-    Ok(engine.prepare(recent, target, cost(command, engine)?)?)
+    let (cost, max_wait) = cost_and_max_wait(command, engine)?;
+    Ok(engine.prepare(recent, target, cost, max_wait)?)
 }
 
 /// The answer to a check.
@@ -98,11 +99,9 @@ pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Ref
 
 pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
-    let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
-    let max_wait_ms = max_wait.map_or(Ok(0), |wait| whole(wait, "longest wait in milliseconds"))?;
-    let max_wait = wire::span_of_millis(max_wait_ms);
-    let (verdict, receipt) = engine.reserve(target(command)?, engine.cost(cost)?, max_wait, now).await?;
+    let (cost, max_wait) = cost_and_max_wait(command, engine)?;
+    let max_wait = max_wait.unwrap_or(Span::ZERO);
+    let (verdict, receipt) = engine.reserve(target(command)?, cost, max_wait, now).await?;
     decision(&verdict, DECISION + 1, replies);
     match receipt {
         Some(receipt) => replies.bulk(receipt.as_bytes()),
@@ -171,6 +170,17 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Refusal> {
     let [cost] = options(command, 3, ["COST"])?;
     let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
     Ok(engine.cost(cost)?)
+}
+
+/// `[COST n] [MAXWAIT ms]` after rule and key; a cost of 1 unless said.
+fn cost_and_max_wait(command: Command<'_>, engine: &Engine) -> Result<(u32, Option<Span>), Refusal> {
+    if command.len() == 3 {
+        return Ok((1, None));
+    }
+    let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
+    let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
+    let max_wait_ms = max_wait.map(|wait| whole(wait, "longest wait in milliseconds")).transpose()?;
+    Ok((engine.cost(cost)?, max_wait_ms.map(wire::span_of_millis)))
 }
 
 fn receipt(command: Command<'_>) -> Result<&str, Refusal> {

@@ -1,0 +1,139 @@
+//! `smooth` beside Guava itself: random calls that Guava's own limiters have answered, as `guava/README.md` describes them.
+
+use crate::compare::{Mismatch, Report};
+use sluicegate::Limit;
+use sluicegate::core::pile::Times;
+use sluicegate::core::verbs::Verbs as _;
+use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Span, Time};
+use std::io::BufRead;
+
+/// The header of a file.
+const HEADER: &str = "call,at_us,limit,permits,max_wait_us,allowed,wait_us,next_us,stored_bits";
+
+/// The files in the repository.
+pub const FILES: [(&str, &str); 2] = [
+    ("bursty", include_str!("../guava/bursty.csv")),
+    ("warming_up", include_str!("../guava/warming_up.csv")),
+];
+
+/// Plays what Guava was asked, and compares each answer and the whole state after it.
+///
+/// # Errors
+/// At the first row that differs, or that is none.
+pub fn play(rows: impl BufRead) -> Result<Report, Mismatch> {
+    let mut report = Report::default();
+    let mut current: Option<(AnyLimit, AnyState)> = None;
+    let mut trace = String::new();
+    for (place, line) in rows.lines().enumerate() {
+        let line = line.unwrap_or_else(|error| error.to_string());
+        let mismatch = |trace: &str, expected: String, answered: String| Mismatch {
+            case: format!("line {}", place + 1),
+            trace: format!("{HEADER}\n{trace}"),
+            expected,
+            answered,
+        };
+        if place == 0 {
+            if line == HEADER {
+                continue;
+            }
+            return Err(mismatch("", HEADER.to_owned(), line));
+        }
+        if line.starts_with("make") {
+            trace.clear();
+            report.cases += 1;
+        }
+        trace.push_str(&line);
+        trace.push('\n');
+        let row = Row::read(&line).ok_or_else(|| mismatch(&trace, "a row".to_owned(), line.clone()))?;
+        let answered =
+            row.ask(&mut current).ok_or_else(|| mismatch(&trace, "a case".to_owned(), line.clone()))?;
+        let state = current.as_ref().map(|(_, state)| state);
+        if answered != row.answer || state != Some(&row.state) {
+            let told = |answer: Answer, state: &AnyState| format!("{answer:?} and {state:?}");
+            let (expected, ours) =
+                (told(row.answer, &row.state), told(answered, state.unwrap_or(&row.state)));
+            return Err(mismatch(&trace, expected, ours));
+        }
+        report.checks += u64::from(row.answer != Answer::Nothing);
+        report.denied += u64::from(row.answer == Answer::Refused);
+    }
+    Ok(report)
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// The caller sleeps so long.
+    Waits(Span),
+    /// It would have to sleep for too long.
+    Refused,
+    /// It was no call for permits.
+    Nothing,
+}
+
+struct Row<'a> {
+    call: &'a str,
+    at: Time,
+    limit: &'a str,
+    permits: u32,
+    max_wait: Span,
+    answer: Answer,
+    /// Guava's own, as we would write it.
+    state: AnyState,
+}
+
+impl<'a> Row<'a> {
+    fn read(line: &'a str) -> Option<Row<'a>> {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [call, at, limit, permits, max_wait, allowed, wait, next, stored] = fields[..] else {
+            return None;
+        };
+        let micros = |text: &str| text.parse().ok().map(Span::from_micros);
+        let answer = match allowed {
+            "" => Answer::Nothing,
+            "0" => Answer::Refused,
+            _ => Answer::Waits(micros(wait)?),
+        };
+        let stored = u64::from_str_radix(stored, 16).ok()?;
+        let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).ok();
+        let state = Cell { at: next.parse::<u64>().ok()? + 1, a: half(stored)?, b: half(stored >> 32)? };
+        Some(Row {
+            call,
+            at: Time::from_micros(at.parse().ok()?)?,
+            limit,
+            permits: permits.parse().unwrap_or(0),
+            max_wait: micros(max_wait).unwrap_or(Span::MAX),
+            answer,
+            state: AnyState::Cell(state),
+        })
+    }
+
+    /// Asks our limiter the same; `None` if that cannot be asked.
+    fn ask(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Answer> {
+        let made = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start) {
+            limit @ AnyLimit::Cell(CellLimit::Smooth(_)) => Some(limit),
+            _ => None,
+        };
+        match (self.call, current) {
+            ("make", current) => {
+                let (limit, mut state) = (made(self.at)?, AnyState::default());
+                // Guava has a state from the start; ours has one from the first charge on, be it of nothing.
+                limit.charge(&mut state, self.at, 0);
+                *current = Some((limit, state));
+                Some(Answer::Nothing)
+            }
+            ("rate", Some((limit, state))) => {
+                let changed = made(self.at)?;
+                changed.adopt(limit, state, Times { now: self.at, latest: self.at });
+                *limit = changed;
+                Some(Answer::Nothing)
+            }
+            ("acquire" | "try", Some((limit, state))) => {
+                let decision = limit.check_within(state, self.at, self.permits, self.max_wait);
+                let waits = Answer::Waits(decision.delay());
+                Some(if decision.allowed() { waits } else { Answer::Refused })
+            }
+            _ => None,
+        }
+    }
+}
