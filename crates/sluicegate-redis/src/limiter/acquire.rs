@@ -82,8 +82,7 @@ impl Inner {
     ) -> Result<Turn, StoreFailure> {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
-        let is_lent =
-            self.made.iter().all(|limit| matches!(limit.waiting(), Waiting::Borrow | Waiting::Ticket));
+        let is_lent = self.made.iter().all(|limit| limit.waiting() != Waiting::Retry);
         // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
         let stands_in_line = cost > 0 && !(is_lent && self.lines.are_empty(key));
         let mut place = None;
