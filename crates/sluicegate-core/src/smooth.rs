@@ -418,12 +418,9 @@ impl Algorithm for Smooth {
 
     /// Guava's `setRate`, called with the key's next call: what has come in by then came in at the old rate, the permits
     /// stored keep their share of the most that can be, and the wait of whoever comes next stays. The same if one of
-    /// the two warms up and the other does not. (No maximum is 0 or infinite here, which Guava looks at.) The same numbers
-    /// change nothing.
+    /// the two warms up and the other does not. (No maximum is 0 or infinite here, which Guava looks at.)
     fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) {
-        if let Some(held) = read(state)
-            && *self != old.starting_at(self.start)
-        {
+        if let Some(held) = read(state) {
             let held = old.resync(held, now);
             // In Guava's order, and as there perhaps above the new maximum by the last bit.
             *state = written(Held { stored: held.stored * self.max / old.max, ..held });

@@ -195,36 +195,45 @@ fn sliding_window(rate: Rate) -> Words {
 fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u32>) -> Words {
     let most = limit.made_at(Time::EPOCH).limit();
     let stored = match most {
-        0 => "Less than one permit".to_owned(),
-        most => format!("Up to {}", units(most, "permit")),
+        0 => "Less than one permit is stored".to_owned(),
+        1 => "One permit is stored".to_owned(),
+        most => format!("Up to {} permits are stored", count(most.into())),
     };
-    let (what_they_are, starts) = match warm_up {
-        None => ("is stored while nobody calls, and taken first: for free".to_owned(), "none stored"),
+    let (what_they_are, starts, at_once) = match warm_up {
+        None => (
+            "which later calls take first, for free".to_owned(),
+            "with nothing stored",
+            format!(" Of calls that cost 1, {} at once.", count(u64::from(most) + 1)),
+        ),
         Some(WarmUp { period, cold }) => {
-            let what = format!(
-                "is stored while nobody calls, and means that it has gone cold: the first then takes {cold} times as \
-                 long, and the full rate is there after {} of load",
+            let what_they_are = format!(
+                "which means that it goes cold: the first then takes {cold} times as long, and the full rate is there \
+                 after {} of load",
                 span(period)
             );
-            (what, "all of it cold")
+            (what_they_are, "cold", String::new())
         }
     };
     let starts =
-        initial.map_or_else(|| starts.to_owned(), |stored| format!("{} stored", count(stored.into())));
-    let at_once = match warm_up {
-        None => format!(" Of calls that cost 1, {} at once.", count(u64::from(most) + 1)),
-        Some(_) => String::new(),
-    };
+        initial.map_or_else(|| starts.to_owned(), |stored| format!("with {} stored", count(stored.into())));
     Words {
         does: format!(
             "Guava's RateLimiter: {}. A call goes when what was taken before it is paid for, whatever its own cost, which \
-             the next one waits for. {stored} {what_they_are}. A key starts with {starts} when the limiter is made.",
+             the next one waits for. {stored} while nobody calls, {what_they_are}. A key starts {starts} when the \
+             limiter is made.",
             refill(rate, "permits come in", "permit comes in")
         ),
-        promise: format!(
-            "After an allowed call the next is allowed when that one's cost has come in, {}, less what was stored.",
-            each(rate)
-        ),
+        promise: match warm_up {
+            None => format!(
+                "After an allowed call the next is allowed when that one's cost, less what was stored, has come in, {}.",
+                each(rate)
+            ),
+            Some(_) => format!(
+                "After an allowed call the next is allowed when that one's cost has come in, {}, and later while it is \
+                 cold.",
+                each(rate)
+            ),
+        },
         worst: format!("One call of any cost at once, and then none until it is paid for.{at_once}"),
         clock: "A step back keeps the moment of the next call where it is: waits grow by the step.",
         memory: CELL.to_owned(),

@@ -38,6 +38,29 @@ fn smooth_shows_who_pays() {
     assert_eq!(
         stdout(&output),
         "\
+smooth 10/s
+
+What it does   Guava's RateLimiter: 10 permits come in every 1 s, one each 100 ms. A call goes
+               when what was taken before it is paid for, whatever its own cost, which the next
+               one waits for. Up to 10 permits are stored while nobody calls, which later calls
+               take first, for free. A key starts with nothing stored when the limiter is made.
+Promise        After an allowed call the next is allowed when that one's cost, less what was
+               stored, has come in, one each 100 ms.
+Worst case     One call of any cost at once, and then none until it is paid for. Of calls that
+               cost 1, 11 at once.
+Clock          A step back keeps the moment of the next call where it is: waits grow by the
+               step.
+Memory a key   16 bytes of state, however many calls.
+Instead        To deny what is too large use token-bucket; for callers in line, with nothing
+               stored, use pacer.
+
+                 at           cost  answer  remaining             and then
+                0 s              1  yes     ░░░░░░░░░░░░░░░░ 0
+                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 100 ms
+                0 s              1  yes     ░░░░░░░░░░░░░░░░ 0  waits, and leaves in 100 ms
+         1 s 200 ms              -          ████████████████ 10  as good as new
+         1 s 200 ms             12  yes     ░░░░░░░░░░░░░░░░ 0
+         1 s 200 ms              1  no      ░░░░░░░░░░░░░░░░ 0  again in 200 ms
 "
     );
 }

@@ -3,6 +3,7 @@
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::core::pile::Times;
+use sluicegate::core::verbs::Verbs as _;
 use sluicegate::core::{Account, Algorithm as _, AnyState, RetryAfter, Span, Time};
 use sluicegate_conformance::random;
 
@@ -100,7 +101,14 @@ fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
             let _ = old_made.check(&mut state, call.at, call.cost);
             let mut same = state.clone();
             old_made.adopt(&old_made, &mut same, still(call.at));
-            assert_eq!(same, state, "{old}");
+            if algorithm == "smooth" {
+                // As Guava does, it stores what has come in by then: the same wait, and as much stored but for the last bit.
+                let [before, after] = [&state, &same].map(|state| old_made.peek(state, call.at, 1));
+                assert_eq!(after.retry_after(), before.retry_after(), "{old}");
+                assert!(after.remaining().abs_diff(before.remaining()) <= 1, "{old}");
+            } else {
+                assert_eq!(same, state, "{old}");
+            }
             let mut changed = state.clone();
             new_made.adopt(&old_made, &mut changed, still(call.at));
             assert!(new_made.remaining(&changed, call.at) <= new_made.limit(), "{old} to {new}");

@@ -67,7 +67,7 @@ const fn spec(
 /// The most frequent ones first, as it is searched from the top.
 #[rustfmt::skip]
 pub(super) const COMMANDS: [Spec; 23] = [
-    spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "May the key act now, or after a wait? If so it is charged."),
+    spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "May the key act now? If so it is charged. With MAXWAIT it may also act after its delay."),
     spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "redis-cell's command and reply."),
     spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Would the key be allowed? Nothing is charged."),
     spec(Verb::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "May all of these happen now? All are charged, or none."),

@@ -84,7 +84,7 @@ fn a_check_may_be_told_to_wait() {
         ),
         // A pacer's call is told its slot in any case, unless that is too late.
         ("RL.CHECK queue x", "*7|:1|:3|:2|:-1|:100|:0|$-1|", Some("*7|:1|:3|:2|:-1|:100|:0|_|")),
-        ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$16|pacer 10/s queue=2|", None),
+        ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
         ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
         (
             "RL.CHECK \"sliding-log 5/m count=all\" x MAXWAIT 1",
@@ -357,7 +357,12 @@ fn every_mistake_is_one_helpful_line() {
         ),
         ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST names those there are|", None),
         ("RL.CHECK reply", "-ERR wrong number of arguments for 'rl.check' command|", None),
-        ("RL.CHECK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.check' command|", None),
+        ("RL.PEEK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.peek' command|", None),
+        (
+            "RL.CHECK reply k COST 1 MAXWAIT 1 x",
+            "-ERR wrong number of arguments for 'rl.check' command|",
+            None,
+        ),
         ("RL.CHECK reply k COST", "-ERR COST needs a number after it, as in COST 1|", None),
         ("RL.CHECK reply k PRICE 2", "-ERR unknown option \"PRICE\"; use COST or MAXWAIT|", None),
         (
