@@ -285,16 +285,16 @@ fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kin
     (format!("{VERSION}{name} "), Kind::FixedWindow { count, windows })
 }
 
-/// Guava's limiter: the numbers of a state are the limit's text, but for the start, which is not part of them.
+/// Guava's limiter: the numbers that a state is written in are the limit's text.
 fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
     let AnyLimit::Cell(CellLimit::Smooth(smooth)) = made else { return None };
     let text = limit.to_string();
-    let words: Vec<&str> = text.split(' ').skip(1).filter(|word| !word.starts_with("start=")).collect();
+    let numbers = text.strip_prefix("smooth ")?;
     let Numbers { stable, max, cool_down, warm_up, initial, start } = smooth.numbers();
     let (threshold, slope) = warm_up.unwrap_or((-1.0, 0.0));
     let packed = Packed::new().double(stable).double(max).double(cool_down).double(initial);
     let packed = packed.f64(start.as_micros()).double(threshold).double(slope);
-    Some((format!("{VERSION}{} ", words.join(" ")), Kind::Smooth { numbers: packed.0 }))
+    Some((format!("{VERSION}{numbers} "), Kind::Smooth { numbers: packed.0 }))
 }
 
 impl Kind {
