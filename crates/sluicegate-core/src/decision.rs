@@ -102,14 +102,14 @@ impl Decision {
         if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
     }
 
-    /// The same denial, told when so much time has passed since: there is less to wait, but at least one tick while it holds.
+    /// The same answer, told when so much time has passed since: there is less to wait, but at least one tick while a denial holds.
     /// What remained is not known anew.
     pub const fn told_later(self, passed: Span) -> Decision {
         let standing = Standing { reset_after: self.standing.reset_after.less(passed), ..self.standing };
         let wait = match self.verdict {
             Verdict::Denied if self.wait.as_micros() <= passed.as_micros() => Span::from_micros(1),
-            Verdict::Denied => self.wait.less(passed),
-            Verdict::Allowed | Verdict::Never => self.wait,
+            Verdict::Denied | Verdict::Allowed => self.wait.less(passed),
+            Verdict::Never => self.wait,
         };
         Decision { standing, wait, ..self }
     }

@@ -134,6 +134,23 @@ impl fmt::Display for ColdFactor {
     }
 }
 
+/// All numbers of a limiter, for scripts that decide elsewhere. Times are in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Numbers {
+    /// How long a fresh permit takes.
+    pub stable: f64,
+    /// The most permits that are stored.
+    pub max: f64,
+    /// How long a permit takes to be stored.
+    pub cool_down: f64,
+    /// With a warm-up: the threshold, and the slope above it.
+    pub warm_up: Option<(f64, f64)>,
+    /// What a key holds at the start.
+    pub initial: f64,
+    /// When the limiter was made.
+    pub start: Time,
+}
+
 /// What a key holds at a moment.
 #[derive(Clone, Copy)]
 struct Held {
@@ -196,6 +213,23 @@ impl Smooth {
     #[must_use]
     pub const fn starting_at(self, start: Time) -> Smooth {
         Smooth { start, ..self }
+    }
+
+    /// All of its numbers.
+    pub fn numbers(&self) -> Numbers {
+        let Smooth { stable, max, cool_down, warm_up, initial, start, .. } = *self;
+        let warm_up = warm_up.map(|Slope { threshold, slope }| (threshold, slope));
+        Numbers { stable, max, cool_down, warm_up, initial, start }
+    }
+
+    /// The state of a key whose next call may go at a moment, and that has so many permits stored.
+    pub fn state_of(next: Time, stored: f64) -> Cell {
+        written(Held { next: next.as_micros(), stored })
+    }
+
+    /// When the next call of a key may go, in microseconds, and the permits that it has stored; `None` if it has never called.
+    pub fn next_and_stored(state: &Cell) -> Option<(u64, f64)> {
+        read(state).map(|Held { next, stored }| (next, stored))
     }
 
     /// What a key holds that has never called, and that is made at a moment.

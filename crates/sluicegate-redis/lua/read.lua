@@ -9,6 +9,7 @@ local algorithms = {
   f = { read = fixed_window_read, told = raw },
   s = { read = sliding_window_read, told = raw },
   l = { read = sliding_log_read, told = told_of_log },
+  o = { read = smooth_read, told = raw },
 }
 
 local told = { 1, now }

@@ -1,10 +1,10 @@
 -- Every verb that changes something, under several limits and on several keys: all or nothing.
 --
 -- KEYS      a state for each limit; then, for a verb with receipts, where those of the key are
--- ARGV[2]   check, take, reserve, refund, cancel or settle
+-- ARGV[2]   check, take, reserve, wait, within, refund, cancel or settle
 --     3     how many limits
---     4     take: up to how much; reserve: the longest wait; refund: how much; settle: what was used
---     5     reserve, cancel, settle: the receipt
+--     4     take: up to how much; reserve, wait, within: the longest wait; refund: how much; settle: what was used
+--     5     reserve, wait, cancel, settle: the receipt
 --     6     with receipts: the limits, as text
 --     7...  for each limit 15: a letter, and the algorithm's arguments
 -- Reply     1 or 0, the time, and each state as it was (after a refund: as it is now)
@@ -41,6 +41,10 @@ local algorithms = {
     refund = sliding_log_refund, record = sliding_log_record, give_back = sliding_log_give_back,
     close_gap = pile_close_gap, lower_to = sliding_log_lower_to, counts_until = sliding_log_counts_until,
     cost = 1, is_written = true,
+  },
+  -- It has no receipts, and is not in lists; checks have a script of their own.
+  o = {
+    read = smooth_read, write = smooth_write, told = raw, refund = smooth_refund, cost = 1,
   },
 }
 
@@ -116,23 +120,26 @@ local function counts_until(receipt)
   return latest
 end
 
-if verb == 'reserve' then
-  local waits = {}
+if verb == 'reserve' or verb == 'wait' or verb == 'within' then
+  local waits, longest = {}, 0
   for i = 1, limits do
     local part = parts[i]
-    local lends, waited = true, false
+    local lends, waited, delay = true, false, 0
     if part.cost > 0 then
-      lends, waited = part.rules.lends(part.s, part.a, number)
+      lends, waited, delay = part.rules.lends(part.s, part.a, number)
     end
     if not lends then
       return denied()
     end
     waits[i] = waited or ARGV[part.a + 13] == 'paced'
+    longest = math.max(longest, delay or 0)
   end
-  if not receipts_have_room(receipts, written_in, counts_until) then
+  -- Whoever waits for a turn needs a receipt while waiting, and whoever need not wait needs none.
+  local receipt = { made = verb == 'wait' and now - HOUR or now }
+  local is_kept = verb == 'reserve' or verb == 'wait' and longest > 0
+  if is_kept and not receipts_have_room(receipts, written_in, counts_until) then
     return { 'full', now }
   end
-  local receipt = { made = now }
   for i = 1, limits do
     local part = parts[i]
     if part.cost > 0 then
@@ -142,7 +149,9 @@ if verb == 'reserve' then
     local pile, height, part_of = part.rules.record(part.s, part.a)
     receipt[i] = { cost = part.cost, pile = pile, height = height, part = part_of, waited = waits[i] }
   end
-  receipts_add(receipts, written_in, name, receipt, counts_until(receipt))
+  if is_kept then
+    receipts_add(receipts, written_in, name, receipt, counts_until(receipt))
+  end
   return told
 end
 

@@ -15,7 +15,8 @@ pub struct Answer {
 pub enum Source {
     /// The store: it counts for everybody.
     Store,
-    /// A denial of a moment ago, which still holds: see [`remember_denials`](crate::RedisStoreBuilder::remember_denials).
+    /// A denial of a moment ago, which still holds: see [`remember_denials`](crate::RedisStoreBuilder::remember_denials), and for
+    /// those who wait in line what the first of them was told.
     Remembered,
     /// This process's memory, with a share of the limit: the store is away.
     Local,
@@ -46,6 +47,10 @@ impl Source {
 impl Answer {
     pub(crate) const fn new(decision: Decision, source: Source) -> Answer {
         Answer { decision, source }
+    }
+
+    pub(crate) const fn told_later(self, passed: Span) -> Answer {
+        Answer { decision: self.decision.told_later(passed), source: self.source }
     }
 
     /// The decision.

@@ -4,7 +4,7 @@ use crate::names::Names;
 use crate::script::Trip;
 use crate::shape::Shape;
 use redis::Arg;
-use sluicegate::Limit;
+use sluicegate::{Limit, Span};
 
 /// A script call in its parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub fn check(limit: &Limit, key: &[u8], cost: u32) -> Option<Sent> {
     let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, shape.letter, key);
     let mut trip = Trip::new(shape.check(), &[&name]);
     trip.arg("");
-    shape.add_check(&mut trip, cost, None);
+    shape.add_check(&mut trip, cost, Span::ZERO, None);
     // EVALSHA, the script's name, how many keys, and the key.
     let arguments = trip.command.args_iter().skip(4).filter_map(|argument| match argument {
         Arg::Simple(bytes) => Some(bytes.to_vec()),

@@ -24,6 +24,7 @@ mod script;
 mod scripts;
 mod shape;
 mod store;
+mod turn;
 
 pub use answer::{Answer, Source};
 pub use failure::{ConnectError, OnStoreFailure, StoreFailure};
@@ -34,6 +35,8 @@ pub use limiter::{
 pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
 pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
+pub use sluicegate::Refusal;
 pub use store::{
     DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,
 };
+pub use turn::Turn;

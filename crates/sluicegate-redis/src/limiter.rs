@@ -1,13 +1,16 @@
 //! Limiters whose keys are in a store that many processes share.
 //!
 //! Here are the verbs; `builder.rs` makes a limiter, `ask.rs` asks the store, `without.rs` answers when it cannot, `together.rs`
-//! charges several keys all or nothing. `denials.rs` and `trips.rs` spare the store trips, where that is wanted.
+//! charges several keys all or nothing, `acquire.rs` waits for a turn, with `line.rs` and `held.rs`. `denials.rs` and `trips.rs` spare the store trips, where that is wanted.
 
+mod acquire;
 mod ask;
 mod builder;
 mod denials;
 mod each;
 mod error;
+mod held;
+mod line;
 mod together;
 mod trips;
 mod without;
@@ -24,7 +27,7 @@ use crate::receipt::Receipt;
 use crate::reply::Reply;
 use crate::shape::{Shape, Told};
 use crate::store::RedisStore;
-use sluicegate::core::receipts::{Ask, Receipt as Name, Receipts};
+use line::Lines;
 use sluicegate::core::several::{check_list, next_window_list, peek_list, take_list};
 use sluicegate::core::verbs::{NotOffered, Verbs as _};
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, algorithm::Verb};
@@ -72,6 +75,8 @@ pub(crate) struct Inner {
     remembers: Option<Arc<str>>,
     /// Those under way, if they are shared.
     trips: Option<Trips>,
+    /// Those who wait for a turn under limits that do not lend.
+    lines: Lines,
 }
 
 /// The answer to a reservation, and its receipt if it was charged.
@@ -154,7 +159,7 @@ impl RedisLimiter {
     /// cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    /// When the limit does not offer this (`count=all`, `smooth`), or the store gives no answer.
     pub async fn take(
         &self,
         key: impl AsRef<[u8]>,
@@ -180,7 +185,7 @@ impl RedisLimiter {
     /// Gives cost back: what was charged for something that did not happen after all. The answer is the decision for cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this (a pacer), or the store gives no answer.
+    /// When the limit does not offer this (a pacer, `smooth` with a warm-up), or the store gives no answer.
     pub async fn refund(
         &self,
         key: impl AsRef<[u8]>,
@@ -201,7 +206,7 @@ impl RedisLimiter {
     /// then; other limits answer as to a check.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), the key has too many open receipts, or the store gives no answer.
+    /// When the limit does not offer this (`count=all`, `smooth`), the key has too many open receipts, or the store gives no answer.
     pub async fn reserve(
         &self,
         key: impl AsRef<[u8]>,
@@ -213,18 +218,9 @@ impl RedisLimiter {
         inner.require(Verb::Reserve)?;
         let _forgets = inner.forgets(key);
         let receipt = Receipt::new(&inner.scope, key);
-        let decision = match inner.ask_reserve(key, cost, max_wait, &receipt, now).await {
-            Ok(None) => return Err(AskError::TooManyReceipts),
-            Ok(Some((yes, now, mut states))) => {
-                let ask = Ask { cost, max_wait, receipt: Name(0) };
-                let reserved = Receipts::default().reserve(&inner.made, &mut states, now, ask);
-                let decision = reserved.unwrap_or_else(|_| unreachable_verb());
-                same(yes, decision.allowed()).map(|()| decision)
-            }
-            Err(failure) => Err(failure),
-        };
-        match decision {
-            Ok(decision) => {
+        match inner.ask_reserve("reserve", (key, cost, max_wait), &receipt, now).await {
+            Ok(None) => Err(AskError::TooManyReceipts),
+            Ok(Some(decision)) => {
                 let answer = Answer::new(decision, Source::Store);
                 Ok(Reservation { answer, receipt: decision.allowed().then_some(receipt) })
             }
@@ -234,6 +230,25 @@ impl RedisLimiter {
                 Ok(Reservation { answer, receipt: None })
             }
         }
+    }
+
+    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt. Under
+    /// `smooth` this is how callers wait.
+    ///
+    /// # Errors
+    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    pub async fn check_within(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: u32,
+        max_wait: Span,
+        now: Option<Time>,
+    ) -> Result<Answer, AskError> {
+        let (inner, key) = (&*self.inner, key.as_ref());
+        inner.require(Verb::CheckWithin)?;
+        let _forgets = inner.forgets(key);
+        let asked = inner.ask_within(key, cost, max_wait, now).await;
+        Ok(inner.answered(asked, |fallback| fallback.check_within(key, cost, max_wait))?)
     }
 
     /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used, unknown or worth

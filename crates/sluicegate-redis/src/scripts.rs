@@ -8,6 +8,7 @@ const GCRA: &str = include_str!("../lua/gcra.lua");
 const FIXED_WINDOW: &str = include_str!("../lua/fixed_window.lua");
 const SLIDING_WINDOW: &str = include_str!("../lua/sliding_window.lua");
 const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
+const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
 const TOLD: &str = include_str!("../lua/told.lua");
 
@@ -27,6 +28,12 @@ pub(crate) static CHECK_FIXED_WINDOW: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) static CHECK_SLIDING_WINDOW: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/sliding_window.lua");
     Script::new([PRELUDE, SLIDING_WINDOW, check].concat())
+});
+
+/// A check under the smooth limiter, at once or within a longest wait.
+pub(crate) static CHECK_SMOOTH: LazyLock<Script> = LazyLock::new(|| {
+    let check = include_str!("../lua/check/smooth.lua");
+    Script::new([PRELUDE, SMOOTH, check].concat())
 });
 
 /// A check under one sliding log.
@@ -51,7 +58,7 @@ pub(crate) static CHECK_SLIDING_LOG_ALL: LazyLock<Script> = LazyLock::new(|| {
 /// What is known, under any limits.
 pub(crate) static READ: LazyLock<Script> = LazyLock::new(|| {
     let read = include_str!("../lua/read.lua");
-    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, TOLD, read].concat())
+    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, TOLD, read].concat())
 });
 
 /// Every verb, under any limits.
@@ -63,12 +70,14 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             FIXED_WINDOW,
             SLIDING_WINDOW,
             SLIDING_LOG,
+            SMOOTH,
             TOLD,
             include_str!("../lua/returns/gcra.lua"),
             include_str!("../lua/returns/piles.lua"),
             include_str!("../lua/returns/fixed_window.lua"),
             include_str!("../lua/returns/sliding_window.lua"),
             include_str!("../lua/returns/sliding_log.lua"),
+            include_str!("../lua/returns/smooth.lua"),
             include_str!("../lua/returns/receipts.lua"),
             include_str!("../lua/verbs.lua"),
         ]
@@ -78,6 +87,10 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
 
 pub(crate) static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
+
+/// Forgets one receipt.
+pub(crate) static FORGET: LazyLock<Script> =
+    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/forget.lua")].concat()));
 
 pub(crate) static RESET: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/reset.lua")].concat()));

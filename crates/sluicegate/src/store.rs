@@ -205,6 +205,12 @@ impl<S: Shape> Store<S> {
         cost: u32,
         now: Time,
     ) -> Decision {
+        if cost == 0 {
+            // It changes nothing, not even the numbers that a state is written in.
+            let decision = Self::look_in(place, key, now, |limits, states| peek_list(limits, states, now, 0));
+            place.guarded.counts.decided(&decision);
+            return decision;
+        }
         place.bring_up_to_date(slot, key, now, &self.vacant);
         let Guarded { rules, ledger, counts, aside, .. } = &mut *place.guarded;
         let found = place.table.slot(slot);
@@ -213,7 +219,6 @@ impl<S: Shape> Store<S> {
         counts.decided(&decision);
         if let Some(ledger) = ledger
             && decision.allowed()
-            && cost > 0
         {
             ledger.charged(key, now);
         }
@@ -288,7 +293,15 @@ impl<S: Shape> Store<S> {
         now: Time,
         look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        let mut place = self.lock(self.place_of(key));
+        Self::look_in(&mut self.lock(self.place_of(key)), key, now, look)
+    }
+
+    fn look_in<R>(
+        place: &mut Locked<'_, S>,
+        key: Fingerprint,
+        now: Time,
+        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+    ) -> R {
         let rules = Arc::clone(&place.guarded.rules);
         let tag = rules.tag_for(key);
         if let Some(slot) = place.find(key)

@@ -148,7 +148,7 @@ fn replayed_on_both(url: &str, limits: &[&str], trace: &str) -> std::process::Ou
 fn a_shared_store_gives_the_bytes_of_memory_and_keeps_nothing() {
     let server = Server::start(&Options::redis());
     let trace = long_trace();
-    let lists: [&[&str]; 11] = [
+    let lists: [&[&str]; 14] = [
         &["token-bucket 2/s burst=5"],
         &["token-bucket 2/s burst=50 initial=3"],
         &["leaky-bucket 2/s capacity=5"],
@@ -159,6 +159,9 @@ fn a_shared_store_gives_the_bytes_of_memory_and_keeps_nothing() {
         &["sliding-log 20/10s count=all"],
         &["min-interval 500ms"],
         &["pacer 3/s"],
+        &["smooth 7/s"],
+        &["smooth 7/s burst=3 initial=2"],
+        &["smooth 9/s warmup=5s cold=2.5"],
         &["token-bucket 2/s burst=50", "sliding-log 20/10s", "fixed-window 200/day tz=Europe/Berlin"],
     ];
     for algorithm in Limit::ALGORITHMS {

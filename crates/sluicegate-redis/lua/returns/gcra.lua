@@ -70,7 +70,7 @@ local function gcra_charge(s, a, units)
   s.at, s.part = now + whole, part
 end
 
--- Whether a reservation may be made, and whether it has to wait.
+-- Whether a reservation may be made, whether it has to wait, and for how long.
 local function gcra_lends(s, a, max_wait)
   local count, cost = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 11])
   if cost > tonumber(ARGV[a + 12]) then
@@ -89,9 +89,9 @@ local function gcra_lends(s, a, max_wait)
     if part > 0 then
       delay = delay + 1
     end
-    return wait == 0 and delay <= max_wait, true
+    return wait == 0 and delay <= max_wait, true, delay
   end
-  return wait <= max_wait, wait > 0
+  return wait <= max_wait, wait > 0, wait
 end
 
 local function gcra_bring_nearer(s, by, by_part, count)

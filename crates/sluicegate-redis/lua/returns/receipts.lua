@@ -48,9 +48,9 @@ local function receipts_write(key, name, receipt)
   call('HSET', key, name, table.concat(text, ' '))
 end
 
--- A receipt is remembered until its cost no longer counts, and for an hour at least.
+-- A receipt is remembered until its cost no longer counts, and for an hour after it was made at least.
 local function receipts_add(key, limits, name, receipt, counts_until)
-  local expiry = math.floor((math.max(counts_until, now + HOUR) - now) / 1000) + slack
+  local expiry = math.floor((math.max(counts_until, receipt.made + HOUR) - now) / 1000) + slack
   call('HSET', key, '#', limits)
   receipts_write(key, name, receipt)
   call('PEXPIRE', key, math.max(expiry, call('PTTL', key)))

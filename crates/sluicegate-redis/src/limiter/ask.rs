@@ -1,6 +1,6 @@
 //! Asking the store: one trip a decision, and another one only when the first has changed nothing.
 
-use super::{Inner, not_understood, unreadable};
+use super::{Inner, Shape, not_understood, same, unreachable_verb, unreadable};
 use crate::failure::StoreFailure;
 use crate::receipt::Receipt;
 use crate::reply::Reply;
@@ -8,6 +8,9 @@ use crate::script::Trip;
 use crate::scripts;
 use redis::Value;
 use sluicegate::core::AnyState;
+use sluicegate::core::bounds::CENTURY;
+use sluicegate::core::receipts::{Ask, Receipt as Name, Receipts as Kept};
+use sluicegate::core::several::check_within_list;
 use sluicegate::{Decision, Span, Time};
 use tokio::time::Instant;
 
@@ -34,14 +37,38 @@ impl Inner {
         match self.shapes.as_slice() {
             // What costs nothing is always allowed and changes nothing.
             _ if cost == 0 => self.read_trip(key, 0, now),
-            [shape] => {
-                let mut trip = Trip::new(shape.check(), &[self.names.state(0, shape.letter, key)]);
-                add_time(&mut trip, now);
-                shape.add_check(&mut trip, cost, now);
-                trip
-            }
+            [shape] => self.alone_trip(shape, key, cost, Span::ZERO, now),
             _ => self.verb_trip("check", key, cost, Receipts::Untouched, 0, now),
         }
+    }
+
+    /// A check under the only limit.
+    fn alone_trip(&self, shape: &Shape, key: &[u8], cost: u32, max_wait: Span, now: Option<Time>) -> Trip {
+        let mut trip = Trip::new(shape.check(), &[self.names.state(0, shape.letter, key)]);
+        add_time(&mut trip, now);
+        shape.add_check(&mut trip, cost, max_wait, now);
+        trip
+    }
+
+    /// Charges now, to act within the longest wait.
+    pub(super) async fn ask_within(
+        &self,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+        now: Option<Time>,
+    ) -> Result<Decision, StoreFailure> {
+        let longest = max_wait.min(CENTURY);
+        let trip = || match self.shapes.as_slice() {
+            _ if cost == 0 => self.read_trip(key, 0, now),
+            [shape] if shape.check_waits() => self.alone_trip(shape, key, cost, longest, now),
+            _ => self.verb_trip("within", key, cost, Receipts::Untouched, longest.as_micros(), now),
+        };
+        let (yes, now, mut states) = self.done(self.ask(key, now, trip).await?)?;
+        let decided = check_within_list(&self.made, &mut states, now, cost, max_wait);
+        let decision = decided.unwrap_or_else(|_| unreachable_verb());
+        same(yes, decision.allowed())?;
+        Ok(decision)
     }
 
     /// How a key stands under each limit, as far as it matters to a call of this cost.
@@ -90,21 +117,34 @@ impl Inner {
         Ok((now, states))
     }
 
-    /// `None` if the key has too many open receipts.
+    /// What a reservation came to; `None` if the key has too many open receipts. As `wait` the receipt is good only while its
+    /// caller waits, and there is none if there is nothing to wait for.
     pub(super) async fn ask_reserve(
         &self,
-        key: &[u8],
-        cost: u32,
-        max_wait: Span,
+        verb: &str,
+        (key, cost, max_wait): (&[u8], u32, Span),
         receipt: &Receipt,
         now: Option<Time>,
-    ) -> Result<Option<(bool, Time, Vec<AnyState>)>, StoreFailure> {
-        let max_wait = max_wait.min(sluicegate::core::bounds::CENTURY).as_micros();
-        let trip = || self.verb_trip("reserve", key, cost, Receipts::One(receipt), max_wait, now);
-        match self.ask(key, now, trip).await? {
-            Reply::Full => Ok(None),
-            reply => self.done(reply).map(Some),
-        }
+    ) -> Result<Option<Decision>, StoreFailure> {
+        let longest = max_wait.min(CENTURY).as_micros();
+        let trip = || self.verb_trip(verb, key, cost, Receipts::One(receipt), longest, now);
+        let (yes, now, mut states) = match self.ask(key, now, trip).await? {
+            Reply::Full => return Ok(None),
+            reply => self.done(reply)?,
+        };
+        let ask = Ask { cost, max_wait, receipt: Name(0) };
+        let reserved = Kept::default().reserve(&self.made, &mut states, now, ask);
+        let decision = reserved.unwrap_or_else(|_| unreachable_verb());
+        same(yes, decision.allowed())?;
+        Ok(Some(decision))
+    }
+
+    /// Forgets a receipt whose caller has acted.
+    pub(super) async fn ask_forget(&self, receipt: &Receipt) -> Result<(), StoreFailure> {
+        let mut trip = Trip::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]);
+        add_time(&mut trip, None);
+        trip.arg(&receipt.name[..]);
+        self.store.inner.go(&trip, self.until()).await.map(|_| ())
     }
 
     /// Cancels or settles. A receipt of another scope is unknown here.

@@ -1,6 +1,7 @@
 //! Making a limiter.
 
 use super::error::BuildError;
+use super::line::Lines;
 use super::trips::Trips;
 use super::without::Fallback;
 use super::{Inner, RedisLimiter};
@@ -8,7 +9,7 @@ use crate::failure::OnStoreFailure;
 use crate::names::Names;
 use crate::shape::Shape;
 use crate::store::RedisStore;
-use sluicegate::{Limit, LimitError, ListError, Time};
+use sluicegate::{Limit, LimitError, ListError, MAX_LINE_DEFAULT, Time};
 use std::sync::Arc;
 
 /// Settings of a limiter. Made by [`RedisLimiter::builder`].
@@ -21,6 +22,7 @@ pub struct RedisLimiterBuilder {
     local_share: u32,
     start: Option<Time>,
     keeps_time: bool,
+    max_line: usize,
 }
 
 impl RedisLimiterBuilder {
@@ -32,6 +34,7 @@ impl RedisLimiterBuilder {
             local_share: 100,
             start: None,
             keeps_time: false,
+            max_line: MAX_LINE_DEFAULT,
         }
     }
 
@@ -68,6 +71,14 @@ impl RedisLimiterBuilder {
         self
     }
 
+    /// The most callers of this process that may wait in line under one key ([`RedisLimiter::acquire`]), beside the one whose turn
+    /// is next: [`MAX_LINE_DEFAULT`] unless said. Further ones are refused at once. Where limits lend, the line is in the
+    /// store, and 1024 callers of all processes may wait under one key of buckets; under a pacer as many as its queue has room for.
+    pub fn max_line(mut self, most: usize) -> RedisLimiterBuilder {
+        self.max_line = most;
+        self
+    }
+
     /// Makes the limiter.
     ///
     /// # Errors
@@ -93,8 +104,21 @@ impl RedisLimiterBuilder {
         let keeps_time = self.keeps_time;
         let remembers = super::denials::owner(&store, &limits, &shapes, self.start);
         let trips = store.inner.settings.share_trips.then(Trips::default);
-        let inner =
-            Inner { store, scope, names, limits, shapes, made, tags, keeps_time, fallback, remembers, trips };
+        let lines = Lines::new(self.max_line);
+        let inner = Inner {
+            store,
+            scope,
+            names,
+            limits,
+            shapes,
+            made,
+            tags,
+            keeps_time,
+            fallback,
+            remembers,
+            trips,
+            lines,
+        };
         Ok(RedisLimiter { inner: Arc::new(inner) })
     }
 }

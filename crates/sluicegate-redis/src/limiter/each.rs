@@ -14,11 +14,14 @@ use tokio::time::Instant;
 /// Makes independent checks in one trip, all in one store; an answer for each. On one key they are decided in this order: where
 /// one key comes under limits that have changed in between, what follows takes a trip of its own.
 pub async fn check_each(calls: &[Call<'_>]) -> Vec<Result<Answer, StoreFailure>> {
+    let Some(first) = calls.first() else { return Vec::new() };
+    // One deadline for all, however many trips it takes.
+    let until = first.limiter.inner.until();
     let mut answers = Vec::with_capacity(calls.len());
     let mut left = calls;
     while !left.is_empty() {
         let (along, rest) = left.split_at(go_along(left));
-        answers.extend(check_along(along).await);
+        answers.extend(check_along(along, until).await);
         left = rest;
     }
     answers
@@ -42,10 +45,10 @@ fn go_along(calls: &[Call<'_>]) -> usize {
     calls.len()
 }
 
-async fn check_along(calls: &[Call<'_>]) -> Vec<Result<Answer, StoreFailure>> {
+async fn check_along(calls: &[Call<'_>], until: Instant) -> Vec<Result<Answer, StoreFailure>> {
     let Some(first) = calls.first() else { return Vec::new() };
     let store = &first.limiter.inner.store;
-    let (began, until) = (Instant::now(), first.limiter.inner.until());
+    let began = Instant::now();
     // What is elsewhere is asked in its turn.
     let goes_along = |call: &Call<'_>| {
         let inner = &call.limiter.inner;
@@ -70,7 +73,7 @@ async fn check_along(calls: &[Call<'_>]) -> Vec<Result<Answer, StoreFailure>> {
         for (place, reply) in left.drain(..).zip(replies) {
             let call = &calls[place];
             let asked = match reply.and_then(Reply::read) {
-                Ok(reply) => match again.unless_done(call, place, reply) {
+                Ok(reply) => match again.unless_done(calls, place, reply) {
                     Some(done) => call.limiter.inner.decided(done, call.cost),
                     None => continue,
                 },
@@ -123,7 +126,8 @@ struct Other {
 
 impl Again {
     /// The reply if it is a decision. Otherwise the call is noted.
-    fn unless_done(&mut self, call: &Call<'_>, at: usize, reply: Reply) -> Option<Reply> {
+    fn unless_done(&mut self, calls: &[Call<'_>], at: usize, reply: Reply) -> Option<Reply> {
+        let call = &calls[at];
         match reply {
             Reply::Ask { now } => {
                 for shape in &call.limiter.inner.shapes {
@@ -131,6 +135,9 @@ impl Again {
                 }
             }
             Reply::Other { now, state, place } => self.others.push((at, Other { now, state, place })),
+            // What costs nothing reads a state in any numbers, so it has overtaken a call of its key that came back. It has
+            // changed nothing and can be asked again.
+            _ if call.cost == 0 && self.places.iter().any(|before| calls[*before].is_same_key(call)) => {}
             done => return Some(done),
         }
         self.places.push(at);

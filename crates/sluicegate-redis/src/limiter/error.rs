@@ -109,6 +109,8 @@ pub enum TogetherError {
     TooMany(usize),
     /// One of the limits counts denied calls.
     CountsDenied(String),
+    /// One of the limits is `smooth`, which lets the next caller pay.
+    Smooth(String),
     /// The keys of two calls are in different slots of a cluster.
     SlotsDiffer(String, String),
     /// Their limiters are in different stores.
@@ -125,6 +127,9 @@ impl fmt::Display for TogetherError {
                 f,
                 "{limit} counts denied calls, so it cannot be charged all or nothing with others; leave out count=all, or check it alone"
             ),
+            TogetherError::Smooth(limit) => {
+                write!(f, "{limit}: smooth does not go with other calls; check it alone")
+            }
             TogetherError::SlotsDiffer(one, other) => write!(
                 f,
                 "the keys {one} and {other} are in different slots of the cluster, so they cannot be charged as one; give both the same hash tag, such as {{acme}}:Harry and {{acme}}:site"

@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
 /// The same key of one scope named twice is one key with both costs.
 ///
 /// # Errors
-/// With too many calls, with one under `count=all`, when keys are in different slots of a cluster, or when the store gives no
+/// With too many calls, with one under `count=all` or `smooth`, when keys are in different slots of a cluster, or when the store gives no
 /// answer. Then none is charged, unless the failure says that it may have been. (A limiter's `on_store_failure` is not asked:
 /// calls that belong together may differ in it.)
 pub async fn check_all(
@@ -85,8 +85,14 @@ pub async fn check_all(
         if !Arc::ptr_eq(&inner.store.inner, &store.inner) {
             return Err(TogetherError::StoresDiffer);
         }
-        if let Some(shape) = inner.shapes.iter().position(super::Shape::counts_denied) {
-            return Err(TogetherError::CountsDenied(inner.limits[shape].to_string()));
+        if let Some(limit) = inner.limits.iter().find(|limit| !limit.fits_in_a_list()) {
+            let text = limit.to_string();
+            let is_smooth = limit.algorithm() == "smooth";
+            return Err(if is_smooth {
+                TogetherError::Smooth(text)
+            } else {
+                TogetherError::CountsDenied(text)
+            });
         }
         names.extend(inner.states(call.key));
     }

@@ -18,8 +18,9 @@
 use super::{Inner, not_understood, same};
 use crate::failure::StoreFailure;
 use crate::script::Trip;
-use sluicegate::core::AnyLimit;
+use sluicegate::core::algorithm::Verb;
 use sluicegate::core::several::check_list;
+use sluicegate::core::{Algorithm as _, AnyLimit};
 use sluicegate::{Decision, Time};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -159,8 +160,9 @@ impl Inner {
     async fn ask_together(&self, key: &[u8], waiting: Vec<Waiting>) {
         // Each has its own deadline as well.
         let until = waiting.iter().map(|waiting| waiting.until).max().unwrap_or_else(|| self.until());
-        // A log tells only as much of itself as one decision needs.
-        let are_cells = self.made.iter().all(|limit| matches!(limit, AnyLimit::Cell(_)));
+        // A log tells only as much of itself as one decision needs, and of `smooth` nobody takes units.
+        let are_cells =
+            self.made.iter().all(|limit| matches!(limit, AnyLimit::Cell(_)) && limit.offers(Verb::Take));
         if are_cells && waiting.len() >= AT_ONCE_MIN && waiting.iter().all(|waiting| waiting.cost == 1) {
             self.ask_at_once(key, waiting, until).await;
         } else {

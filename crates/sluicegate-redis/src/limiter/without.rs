@@ -9,7 +9,7 @@ use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span, Time};
 use std::time::Duration;
 
 /// A call that is denied because the store is away is told to come back after this.
-const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
+pub(super) const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
 
 /// What to answer.
 pub(super) enum Fallback {
@@ -74,6 +74,11 @@ impl Fallback {
     pub(super) fn reserve(&self, key: &[u8], cost: u32, max_wait: Span) -> Option<(Decision, Source)> {
         let max_wait = Duration::from_micros(max_wait.as_micros());
         self.decide(|limiter| limiter.reserve(key, cost, max_wait).ok().map(|reserved| reserved.decision()))
+    }
+
+    pub(super) fn check_within(&self, key: &[u8], cost: u32, max_wait: Span) -> Option<(Decision, Source)> {
+        let max_wait = Duration::from_micros(max_wait.as_micros());
+        self.decide(|limiter| limiter.check_within(key, cost, max_wait).ok())
     }
 
     pub(super) fn take(

@@ -162,6 +162,10 @@ impl Node {
 
     /// The connection and its epoch, or why there is none.
     async fn way(&self, until: Instant) -> Result<(Channel, u64), StoreFailure> {
+        // What cannot be answered in time is not sent: it would be charged for nothing.
+        if Instant::now() >= until {
+            return Err(self.shared.away_failure("no time was left to ask it"));
+        }
         if let Some(way) = self.shared.way_now() {
             return way;
         }

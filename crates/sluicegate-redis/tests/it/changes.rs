@@ -7,6 +7,8 @@ use sluicegate_redis::{AskError, RedisLimiter, TogetherError, check_all};
 use sluicegate_servers::{Cluster, Options, Server};
 
 const KEY: &str = "Harry";
+/// A second after `at(0)`.
+const START: &str = "2025-11-16T10:46:41Z";
 
 fn at(micros: u64) -> Time {
     Time::from_micros(1_763_290_000 * SECOND + micros).unwrap()
@@ -48,6 +50,65 @@ fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
             }
         }
     }
+}
+
+#[test]
+fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let numbers = [
+        "10/s",
+        "40/s",
+        "7/3s burst=15",
+        "7/3s burst=15 initial=4",
+        "10/s warmup=4s",
+        "10/s warmup=4s cold=2.5",
+        "333/9s warmup=50ms start=1970-01-01T00:00:01Z",
+    ];
+    let mut rng = fastrand::Rng::with_seed(5);
+    let memory = SharedStore::builder().max_keys(16).build().unwrap();
+    let mut now = 10 * SECOND;
+    for turn in 0..400 {
+        let limit = format!("smooth {}", numbers[rng.usize(..numbers.len())]);
+        let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, "smooth");
+        let shared = shared.start(at(SECOND)).build().unwrap();
+        // It is made at the same moment, as a limit that says when.
+        let own = if limit.contains("start=") { limit.clone() } else { format!("{limit} start={START}") };
+        let own = Limiter::builder(own.as_str()).in_store(&memory, "smooth").build().unwrap();
+        for _ in 0..rng.u8(1..4) {
+            now += rng.u64(..SECOND);
+            let (cost, max_wait) = (rng.u32(..6), Span::from_micros(rng.u64(..SECOND)));
+            let context = format!("{limit}, turn {turn}, cost {cost}");
+            let peeked = connected.runtime.block_on(shared.peek(KEY, cost, Some(at(now)))).unwrap();
+            assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{context}: peek");
+            if rng.bool() {
+                let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
+                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{context}");
+            } else if cost > 0 {
+                let asked = shared.check_within(KEY, cost, max_wait, Some(at(now)));
+                let checked = connected.runtime.block_on(asked).unwrap().decision();
+                assert_eq!(Ok(checked), own.check_within_at(KEY, cost, max_wait, at(now)), "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn smooth_stays_until_all_is_stored_and_unseen_keys_have_as_much() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let stays_for = |limit: &str, scope: &str, cost| {
+        let smooth = limiter(&connected, limit, scope);
+        assert!(connected.runtime.block_on(smooth.check_cost(KEY, cost)).unwrap().allowed());
+        stays(&server, &format!("sluice:{scope}:0o|{{Harry}}")) / 1000
+    };
+    // Ten seconds until the next call, and one until all is stored. The key is as old as the limiter, which has stored nothing.
+    let bursty = stays_for("smooth 10/s", "bursty", 100);
+    assert!((10..=12).contains(&bursty), "{bursty} s");
+    let warming = stays_for("smooth 10/s warmup=1h", "warming", 1);
+    assert!((1..=2).contains(&warming), "{warming} s");
+    let unseen = stays_for("smooth 10/s burst=1000000 start=2200-01-01T00:00:00Z", "unseen", 1);
+    assert!(unseen > 5_000_000_000, "{unseen} s");
 }
 
 #[test]

@@ -104,6 +104,11 @@ impl OneKey for InRedis {
         Ok((reserved.answer.decision(), place))
     }
 
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+        let checked = self.runtime.block_on(self.limiter.check_within(KEY, cost, max_wait, Some(now)));
+        offered(checked).map(|answer| answer.decision())
+    }
+
     fn cancel(&mut self, now: Time, receipt: usize) -> bool {
         self.runtime.block_on(self.limiter.cancel(&self.receipts[receipt], Some(now))).unwrap()
     }

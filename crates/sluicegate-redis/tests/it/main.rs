@@ -4,6 +4,7 @@
 
 mod atomic;
 mod changes;
+mod damaged;
 mod faults;
 mod fewer_trips;
 mod in_redis;
@@ -12,3 +13,4 @@ mod order;
 mod parity;
 mod permissions;
 mod support;
+mod waiting;

@@ -1,7 +1,8 @@
 //! Calls that are sent together are decided in their order, also where the store does not know every script yet.
 
 use crate::in_redis::Connected;
-use sluicegate::{Limiter, ManualClock, Span, Time};
+use fastrand::Rng;
+use sluicegate::{Limiter, ManualClock, SharedStore, Span, Time};
 use sluicegate_redis::{RedisLimiter, check_each};
 use sluicegate_servers::{Options, Server};
 
@@ -37,5 +38,44 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
             }
         }
         assert!(denied > 50, "{limits:?}: {denied} denied");
+    }
+}
+
+#[test]
+fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let limits = ["15/3s burst=16", "1/30s burst=16", "30/1s burst=16", "7/9s burst=5"];
+    let mut rng = Rng::with_seed(2);
+    // As redis-cell does, and as a rule whose numbers change.
+    for keeps_time in [true, false] {
+        let scope = format!("keeps {keeps_time}");
+        let memory = SharedStore::builder().max_keys(16).build().unwrap();
+        let pairs: Vec<(RedisLimiter, Limiter)> = limits
+            .iter()
+            .map(|numbers| {
+                let limit = format!("token-bucket {numbers}");
+                let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, &scope);
+                let own = Limiter::builder(limit.as_str()).in_store(&memory, scope.clone());
+                let (shared, own) =
+                    if keeps_time { (shared.keeps_time(), own.keeps_time()) } else { (shared, own) };
+                (shared.build().unwrap(), own.build().unwrap())
+            })
+            .collect();
+        let mut now = Time::from_micros(1_763_290_000_000_000).unwrap();
+        for batch in 0..60 {
+            now = now.after(Span::from_micros(rng.u64(..3_000_000)));
+            let rows: Vec<(usize, u32)> =
+                (0..rng.usize(2..20)).map(|_| (rng.usize(..limits.len()), rng.u32(..4))).collect();
+            let calls: Vec<_> =
+                rows.iter().map(|(place, cost)| pairs[*place].0.on(b"Harry", *cost).at(now)).collect();
+            let answers = connected.runtime.block_on(check_each(&calls));
+            for (call, (answer, (place, cost))) in answers.into_iter().zip(&rows).enumerate() {
+                let expected = pairs[*place].1.check_at("Harry", *cost, now);
+                let context =
+                    format!("keeps_time {keeps_time}, batch {batch}, call {call}: {}", limits[*place]);
+                assert_eq!(answer.unwrap().decision(), expected, "{context}, cost {cost}");
+            }
+        }
     }
 }

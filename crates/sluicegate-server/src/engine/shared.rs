@@ -365,7 +365,6 @@ impl SharedLimiter {
         Ok((told, reservation.receipt.map(|receipt| receipt.to_string())))
     }
 
-    /// A reservation whose receipt nobody keeps: it is forgotten in its time.
     pub(super) async fn check_within(
         &self,
         key: &[u8],
@@ -373,7 +372,9 @@ impl SharedLimiter {
         max_wait: Span,
         now: Time,
     ) -> Result<Told, Mistake> {
-        self.reserve(key, cost, max_wait, now).await.map(|(told, _)| told)
+        let trip = Box::pin(self.limiter.check_within(key, cost, max_wait, self.of.time(now)));
+        let answer = self.of.asked(trip, sluicegate_redis::Answer::source).await?;
+        Ok(Told::by(answer.decision(), answer.source()))
     }
 
     pub(super) async fn cancel(&self, receipt: &Receipt, now: Time) -> Result<bool, Mistake> {

@@ -54,6 +54,7 @@ fn everything() -> Config {
         rule("log", &["sliding-log 5/60s"]),
         RuleSpec { shadow: true, ..rule("trial", &["sliding-window 4/10s"]) },
         rule("paced", &["pacer 10/s queue=3"]),
+        rule("smooth", &["smooth 5/s burst=4 start=2023-01-01T00:00:00Z"]),
     ];
     Config { rules, ..config() }
 }
@@ -82,7 +83,17 @@ fn a_pipeline_gets_the_same_replies_from_redis_as_from_memory() {
 }
 
 fn command(dice: &mut fastrand::Rng) -> String {
-    let rules = ["api", "log", "trial", "paced", "\"fixed-window 7/60s\"", "\"token-bucket 3/s\"", "nobody"];
+    let rules = [
+        "api",
+        "log",
+        "trial",
+        "paced",
+        "smooth",
+        "\"fixed-window 7/60s\"",
+        "\"token-bucket 3/s\"",
+        "\"smooth 3/s warmup=2s start=2023-01-01T00:00:00Z\"",
+        "nobody",
+    ];
     let keys = ["Harry", "Ron", "{acme}:Hermione", "partner", "good", "bad"];
     let mut rule = || rules[dice.usize(..rules.len())];
     let (one, two) = (rule(), rule());
@@ -90,7 +101,8 @@ fn command(dice: &mut fastrand::Rng) -> String {
     let (key, other) = (key(), key());
     let cost = dice.u32(0..4);
     match dice.u32(0..100) {
-        0..50 => format!("RL.CHECK {one} {key}\r\n"),
+        0..40 => format!("RL.CHECK {one} {key}\r\n"),
+        40..50 => format!("RL.CHECK {one} {key} COST {cost} MAXWAIT 300\r\n"),
         50..60 => format!("RL.CHECK {one} {key} COST {cost}\r\n"),
         60..70 => format!("CL.THROTTLE {key} 4 30 60 {}\r\n", i64::from(cost) - 1),
         70..75 => format!("RL.PEEK {one} {key} COST {cost}\r\n"),

@@ -1,0 +1,212 @@
+//! Waiting for a turn.
+//!
+//! In plain words: where limits lend, the store is asked once. It charges the call, says how long to wait, and the caller waits
+//! that long: whoever comes later is charged later, so the order is the store's, for all processes. Where they do not, callers of a
+//! process stand in line; the first asks, and if it is denied asks again when it was told to.
+//!
+//! ```text
+//! lend:   ask ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
+//!                                      └ dropped ──▶ cancel
+//! others: in line ──▶ first: ask ──▶ charged ──▶ act
+//!                             ▲ └ denied ──▶ sleep ┐
+//!                             └── for retry_after ─┘
+//! ```
+
+use super::held::Held;
+use super::line::{NotFirst, Place};
+use super::without::COME_BACK_AFTER;
+use super::{Inner, RedisLimiter, Shape};
+use crate::answer::{Answer, Source};
+use crate::failure::StoreFailure;
+use crate::turn::Turn;
+use sluicegate::core::algorithm::Waiting;
+use sluicegate::core::{Algorithm as _, AnyLimit};
+use sluicegate::{Decision, Refusal, RetryAfter, Span};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+impl RedisLimiter {
+    /// Waits until the key may act at this cost, and charges it. Only a cost above the limit, or too long a line, is refused.
+    ///
+    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and says when to act, so that
+    /// callers of all processes go first come, first served, and a large cost is not overtaken by small ones. (Who finds the queue
+    /// of a `pacer` full is refused.) Under windows and logs, and in lists that have one, callers of this limiter and its clones go
+    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is
+    /// room again gets it. So between processes there is no order then, and one that asks for much can be overtaken by others that
+    /// ask for little. A process asks again only after the wait that it was told.
+    ///
+    /// **Dropped while it waits**, it gives back what it was charged, by a task on the runtime that it was polled on, once and
+    /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
+    /// bucket or a `pacer` nothing is given back if a later caller was charged meanwhile, who has been told a time already: then
+    /// the place stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
+    /// have acted at once, stays charged, as with a check. Under `smooth`, where the next caller pays, nothing is given back.
+    ///
+    /// **When the store fails**, the limiter answers as for the other verbs. Whoever was charged and waits does not need the
+    /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and ask again.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::check`].
+    pub async fn acquire(&self, key: impl AsRef<[u8]>, cost: u32) -> Result<Turn, StoreFailure> {
+        self.inner.acquire(key.as_ref(), cost, None).await
+    }
+
+    /// The same for at most so long. Who cannot make it is told as soon as that is known: under buckets and `pacer` at once, and
+    /// under others when the time until the next try is too long.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::check`].
+    pub async fn acquire_within(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: u32,
+        max_wait: Duration,
+    ) -> Result<Turn, StoreFailure> {
+        self.inner.acquire(key.as_ref(), cost, Some(max_wait)).await
+    }
+}
+
+/// What came of asking for a turn.
+enum Asked {
+    Answer(Answer, Option<Held>),
+    /// So many wait in the store already.
+    Full,
+}
+
+impl Inner {
+    async fn acquire(
+        self: &Arc<Inner>,
+        key: &[u8],
+        cost: u32,
+        max_wait: Option<Duration>,
+    ) -> Result<Turn, StoreFailure> {
+        let began = Instant::now();
+        let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
+        let is_lent = self.made.iter().all(|limit| limit.waiting() != Waiting::Retry);
+        // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
+        let stands_in_line = cost > 0 && !(is_lent && self.lines.are_empty(key));
+        let mut place = None;
+        if stands_in_line {
+            match Place::first(self, key, until).await {
+                Ok(first) => place = Some(first),
+                Err(not) => return Ok(self.not_first(not, began)),
+            }
+        }
+        loop {
+            let left =
+                until.map_or(Span::MAX, |until| until.saturating_duration_since(Instant::now()).into());
+            let (answer, held) = match self.ask_turn(key, cost, left).await? {
+                Asked::Answer(answer, held) => (answer, held),
+                Asked::Full => return Ok(self.not_first(NotFirst::Full, began)),
+            };
+            let told = Instant::now();
+            if answer.allowed() {
+                // The next one may ask while this one waits for what it was promised.
+                drop(place);
+                let delay = answer.delay();
+                if delay > Span::ZERO {
+                    sleep_until(told + Duration::from(delay)).await;
+                }
+                if let Some(held) = held {
+                    held.act();
+                }
+                return Ok(Turn::come(answer.told_later(delay), began.elapsed()));
+            }
+            let retry_after = match self.refusal(&answer, cost, left) {
+                Ok(retry_after) => retry_after,
+                Err((refusal, answer)) => return Ok(Turn::refused(refusal, answer, began.elapsed())),
+            };
+            let first = match place.take() {
+                Some(first) => first,
+                None => match Place::first(self, key, until).await {
+                    Ok(first) => first,
+                    Err(not) => return Ok(self.not_first(not, began)),
+                },
+            };
+            let asks_at = told + Duration::from(retry_after);
+            first.asks_again(told, asks_at, answer.decision());
+            sleep_until(asks_at).await;
+            place = Some(first);
+        }
+    }
+
+    /// Asks the store, or whoever answers in its stead.
+    async fn ask_turn(
+        self: &Arc<Inner>,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<Asked, StoreFailure> {
+        // Where denied calls count there are no reservations, and what costs nothing needs none.
+        if cost == 0 || self.shapes.iter().any(Shape::counts_denied) {
+            let asked = self.ask_check(key, cost, None).await;
+            let answer = self.answered(asked, |fallback| fallback.check(key, cost))?;
+            return Ok(Asked::Answer(answer, None));
+        }
+        let _forgets = self.forgets(key);
+        // Under `smooth` the next one pays, so there is nothing to be given back.
+        if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
+            let asked = self.ask_within(key, cost, max_wait, None).await;
+            let answer = self.answered(asked, |fallback| fallback.check_within(key, cost, max_wait))?;
+            return Ok(Asked::Answer(answer, None));
+        }
+        let held = Held::new(self, key);
+        match self.ask_reserve("wait", (key, cost, max_wait), held.receipt(), None).await {
+            Ok(None) => {
+                held.release();
+                Ok(Asked::Full)
+            }
+            Ok(Some(decision)) => {
+                let answer = Answer::new(decision, Source::Store);
+                if decision.delay() > Span::ZERO {
+                    return Ok(Asked::Answer(answer, Some(held)));
+                }
+                held.release();
+                Ok(Asked::Answer(answer, None))
+            }
+            Err(failure) => {
+                if !failure.may_have_charged() {
+                    held.release();
+                }
+                let answer =
+                    self.answered(Err(failure), |fallback| fallback.check_within(key, cost, max_wait))?;
+                Ok(Asked::Answer(answer, None))
+            }
+        }
+    }
+
+    /// After which wait to ask again, or why not to.
+    fn refusal(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Refusal, Answer)> {
+        let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
+            return Err((Refusal::Never, *denied));
+        };
+        let decision = denied.decision();
+        let by = decision.denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
+        match by.map(AnyLimit::waiting) {
+            Some(Waiting::Queue) if decision.remaining() < cost => Err((Refusal::LineFull, *denied)),
+            // It has lent whatever comes in until then, and says itself what is missing.
+            Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
+                Err((Refusal::TooLong, *denied))
+            }
+            _ if retry_after > left => {
+                // Who comes back then and is as patient again will do.
+                let missing = decision.denied_for(retry_after.less(left));
+                Err((Refusal::TooLong, Answer::new(missing, denied.source())))
+            }
+            _ => Ok(retry_after),
+        }
+    }
+
+    fn not_first(&self, not: NotFirst, began: Instant) -> Turn {
+        let (refusal, denied) = match not {
+            NotFirst::Full => (Refusal::LineFull, None),
+            NotFirst::TooLong(denied) => (Refusal::TooLong, denied),
+        };
+        let denied = denied.unwrap_or_else(|| {
+            let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
+            let nobody_knows = RetryAfter::After(COME_BACK_AFTER);
+            Decision::no_room(limit, nobody_knows)
+        });
+        Turn::refused(refusal, Answer::new(denied, Source::Remembered), began.elapsed())
+    }
+}

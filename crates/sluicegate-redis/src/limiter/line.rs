@@ -1,0 +1,220 @@
+//! Who waits for a key in this process, where the store itself has no line: under windows and logs.
+//!
+//! In plain words: the first in line asks the store, and asks again when it was told to; all others wait behind. So of each
+//! key one caller of a process asks at a time, and they go in the order in which they came. A line is there only while somebody
+//! is in it.
+
+use super::Inner;
+use sluicegate::{Decision, Span};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// The lines of a limiter.
+pub(super) struct Lines {
+    most: usize,
+    lines: Mutex<ByKey>,
+}
+
+#[derive(Default)]
+struct ByKey {
+    /// Never given out twice, so that nobody takes another one's place for their own.
+    next_ticket: u64,
+    lines: HashMap<Arc<[u8]>, Line>,
+}
+
+struct Line {
+    /// Who asks the store.
+    first: u64,
+    /// All others, in order.
+    behind: BTreeMap<u64, Behind>,
+    /// What the first one was told, unless it is asking.
+    denied: Option<Denied>,
+}
+
+struct Behind {
+    until: Option<Instant>,
+    tell: oneshot::Sender<Result<(), Decision>>,
+}
+
+/// A denial, when it was told, and when the first one asks again.
+#[derive(Clone, Copy)]
+struct Denied {
+    told: Instant,
+    asks_at: Instant,
+    decision: Decision,
+}
+
+impl Denied {
+    /// As it is now.
+    fn now(&self) -> Decision {
+        let passed = u64::try_from(self.told.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.decision.told_later(Span::from_micros(passed))
+    }
+}
+
+/// A place in line, left when it is dropped.
+pub(super) struct Place {
+    inner: Arc<Inner>,
+    key: Arc<[u8]>,
+    ticket: u64,
+}
+
+/// Why somebody does not come to be the first.
+#[derive(Clone, Copy)]
+pub(super) enum NotFirst {
+    /// So many wait already.
+    Full,
+    /// Their time would be over. With the last denial, if one is known.
+    TooLong(Option<Decision>),
+}
+
+impl Lines {
+    pub(super) fn new(most: usize) -> Lines {
+        Lines { most, lines: Mutex::default() }
+    }
+
+    /// Whether nobody waits for the key here.
+    pub(super) fn are_empty(&self, key: &[u8]) -> bool {
+        !self.lock().lines.contains_key(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByKey> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Told = oneshot::Receiver<Result<(), Decision>>;
+
+impl Place {
+    /// Joins the line of a key, and waits to be its first until then, if that can be.
+    pub(super) async fn first(
+        inner: &Arc<Inner>,
+        key: &[u8],
+        until: Option<Instant>,
+    ) -> Result<Place, NotFirst> {
+        let (place, told) = Place::join(inner, key, until)?;
+        let told = match (told, until) {
+            (None, _) => return Ok(place),
+            (Some(told), None) => told.await,
+            (Some(told), Some(until)) => match timeout_at(until, told).await {
+                Ok(told) => told,
+                Err(_) => return Err(NotFirst::TooLong(place.last_denial())),
+            },
+        };
+        match told {
+            Ok(Ok(())) => Ok(place),
+            Ok(Err(denied)) => Err(NotFirst::TooLong(Some(denied))),
+            // Whoever leaves tells the next one, so this cannot be.
+            Err(_) => Err(NotFirst::TooLong(None)),
+        }
+    }
+
+    /// A place, and where to hear when it is the first, unless it is.
+    fn join(
+        inner: &Arc<Inner>,
+        key: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(Place, Option<Told>), NotFirst> {
+        let key: Arc<[u8]> = key.into();
+        let mut lines = inner.lines.lock();
+        let ticket = lines.next_ticket;
+        let told = match lines.lines.get_mut(&key) {
+            None => {
+                let line = Line { first: ticket, behind: BTreeMap::new(), denied: None };
+                lines.lines.insert(Arc::clone(&key), line);
+                None
+            }
+            Some(line) => {
+                if let (Some(until), Some(denied)) = (until, line.denied)
+                    && until < denied.asks_at
+                {
+                    return Err(NotFirst::TooLong(Some(denied.now())));
+                }
+                if line.behind.len() >= inner.lines.most {
+                    return Err(NotFirst::Full);
+                }
+                let (tell, told) = oneshot::channel();
+                line.behind.insert(ticket, Behind { until, tell });
+                Some(told)
+            }
+        };
+        lines.next_ticket += 1;
+        Ok((Place { inner: Arc::clone(inner), key, ticket }, told))
+    }
+
+    /// Says when the first one asks again. Whoever has no time until then is told so now.
+    pub(super) fn asks_again(&self, told: Instant, asks_at: Instant, decision: Decision) {
+        let mut lines = self.inner.lines.lock();
+        let Some(line) = lines.lines.get_mut(&self.key) else { return };
+        line.denied = Some(Denied { told, asks_at, decision });
+        let is_late = |behind: &Behind| behind.until.is_some_and(|until| until < asks_at);
+        let late: Vec<u64> =
+            line.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(ticket, _)| *ticket).collect();
+        for ticket in late {
+            if let Some(behind) = line.behind.remove(&ticket) {
+                let _ = behind.tell.send(Err(decision));
+            }
+        }
+    }
+
+    fn last_denial(&self) -> Option<Decision> {
+        let lines = self.inner.lines.lock();
+        lines.lines.get(&self.key).and_then(|line| line.denied).map(|denied| denied.now())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = self.inner.lines.lock();
+        let Some(line) = lines.lines.get_mut(&self.key) else { return };
+        if line.first != self.ticket {
+            line.behind.remove(&self.ticket);
+            return;
+        }
+        line.denied = None;
+        while let Some((ticket, next)) = line.behind.pop_first() {
+            line.first = ticket;
+            // Who has gone meanwhile does not hear it; who goes after hearing it leaves the first place, as here.
+            if next.tell.send(Ok(())).is_ok() {
+                return;
+            }
+        }
+        lines.lines.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{RedisLimiter, RedisStore};
+    use sluicegate_servers::{Options, Server};
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn no_line_stays_behind_whoever_is_dropped() {
+        let server = Server::start(&Options::redis());
+        let store =
+            RedisStore::builder(&server.url()).deadline(Duration::from_secs(10)).connect().await.unwrap();
+        let limiter = RedisLimiter::builder("sliding-log 20/10ms").in_store(&store, "api").build().unwrap();
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut came = 0;
+        for _ in 0..100 {
+            let callers: Vec<_> = (0..random.usize(1..30))
+                .map(|_| {
+                    let (limiter, patience) = (limiter.clone(), Duration::from_micros(random.u64(..40_000)));
+                    tokio::spawn(async move {
+                        let turn = timeout(patience, limiter.acquire("Harry", 7)).await;
+                        turn.is_ok_and(|turn| turn.unwrap().allowed())
+                    })
+                })
+                .collect();
+            for caller in callers {
+                came += u32::from(caller.await.unwrap());
+            }
+            assert!(limiter.inner.lines.are_empty(b"Harry"));
+        }
+        assert!(came > 100, "{came} turns came");
+    }
+}

@@ -1,0 +1,52 @@
+//! The windows of a calendar. A script does not know the time zones, so it is told the windows around a time.
+
+use super::{Kind, Shape, Windows};
+use sluicegate::core::time::YEAR;
+use sluicegate::core::{Algorithm as _, AnyState};
+use sluicegate::{CalendarUnit, Time};
+use std::sync::PoisonError;
+
+/// The windows of a calendar around some time: when one began, when it ends, and when the next one ends.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bounds(pub(super) [u64; 3]);
+
+impl Shape {
+    /// Learns the windows of the calendar around a time of the store's.
+    pub(crate) fn learn_windows(&self, now: Time) {
+        if let Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. } = &self.kind {
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = self.bounds_at(now);
+        }
+    }
+
+    /// The windows around the caller's time, or those that were learned last.
+    pub(super) fn bounds(&self, now: Option<Time>) -> Bounds {
+        match (now, &self.kind) {
+            (Some(now), _) => self.bounds_at(now),
+            (None, Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. }) => {
+                *known.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            (None, _) => Bounds::default(),
+        }
+    }
+
+    fn bounds_at(&self, now: Time) -> Bounds {
+        const DAY: u64 = YEAR / 365;
+        let Kind::FixedWindow { windows: Windows::Calendar { unit, .. }, .. } = &self.kind else {
+            return Bounds::default();
+        };
+        // A window of the calendar is never longer than this.
+        let longest = match unit {
+            CalendarUnit::Day => 2 * DAY,
+            CalendarUnit::Week => 9 * DAY,
+            CalendarUnit::Month => 33 * DAY,
+            CalendarUnit::Year => 368 * DAY,
+        };
+        let end_after = |time: Time| self.limit.next_window(&AnyState::default(), time);
+        let mut began = Time::saturating_from_micros(now.as_micros().saturating_sub(longest));
+        while end_after(began) <= now && end_after(began) > began {
+            began = end_after(began);
+        }
+        let ends = end_after(now);
+        Bounds([began.as_micros(), ends.as_micros(), end_after(ends).as_micros()])
+    }
+}

@@ -1,0 +1,151 @@
+//! What scripts tell of a key, read; and a state in other numbers, written in a limit's own.
+
+use super::packed::{Packed, Unpacked};
+use super::{Kind, Shape, VERSION, time_for};
+use sluicegate::core::leaky_bucket::LeakyBucket;
+use sluicegate::core::min_interval::MinInterval;
+use sluicegate::core::pacer::Pacer;
+use sluicegate::core::pile::Times;
+use sluicegate::core::sliding_log::Log;
+use sluicegate::core::smooth::Smooth;
+use sluicegate::core::token_bucket::TokenBucket;
+use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
+use sluicegate::{Limit, Span, Time};
+
+/// How long a bucket's state is without its tag.
+const BUCKET: usize = 20;
+
+/// The same of `smooth`.
+const SMOOTH: usize = 16;
+
+/// What a script tells of one state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    /// The key has never called, or has been forgotten.
+    Nothing,
+    /// A state as it is written; of a log, what matters of it.
+    State(Vec<u8>),
+}
+
+impl Shape {
+    /// The state that a script tells of.
+    pub(crate) fn read(&self, told: &Told, now: Time, keeps_time: bool) -> Option<AnyState> {
+        match (&self.kind, told) {
+            (Kind::SlidingLog { .. }, Told::State(text)) => log(text),
+            (Kind::SlidingLog { .. }, Told::Nothing) => Some(AnyState::default()),
+            (_, Told::Nothing) => Some(AnyState::Cell(Cell::UNSEEN)),
+            (_, Told::State(state)) => match state.strip_suffix(self.tag.as_bytes()) {
+                Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
+                // Only a peek sees one: what would charge has it written anew first.
+                None => Some(AnyState::Cell(self.adopted(state, now, keeps_time)?.0)),
+            },
+        }
+    }
+
+    /// The cell in a state without its tag, and of a bucket when it last changed. A bucket may have been written at another rate.
+    fn cell(&self, packed: &[u8], written_at: Option<Rate>) -> Option<(Cell, u64)> {
+        let mut packed = Unpacked(packed);
+        let at = packed.f64()?;
+        let cell = match self.kind {
+            Kind::Bucket { rate, .. } => {
+                let latest = packed.f64()?;
+                let part = packed.u32().filter(|part| *part < written_at.unwrap_or(rate).count())?;
+                (Cell { at, a: part, b: 1 }, latest)
+            }
+            Kind::FixedWindow { .. } => (Cell { at, a: packed.u32()?, b: 0 }, 0),
+            Kind::SlidingWindow { .. } => (Cell { at, a: packed.u32()?, b: packed.u32()? }, 0),
+            Kind::Smooth { .. } => (Smooth::state_of(Time::from_micros(at)?, packed.permits()?), 0),
+            Kind::SlidingLog { .. } => return None,
+        };
+        packed.0.is_empty().then_some(cell)
+    }
+
+    /// What a state in other numbers says in these, and of a bucket when it last changed. `None` if it cannot be read: it was
+    /// written by a version that is newer, or by nobody of ours.
+    fn adopted(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Cell, u64)> {
+        let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH } else { BUCKET })?;
+        let numbers = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
+        let (before, written_at) = if self.is_smooth() {
+            (format!("smooth {numbers}").parse::<Limit>().ok()?.made_at(Time::EPOCH), None)
+        } else {
+            let (count, period) = numbers.split_once('/')?;
+            let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;
+            (self.with_rate(rate)?, Some(rate))
+        };
+        let (cell, latest) = self.cell(packed, written_at)?;
+        let mut state = AnyState::Cell(cell);
+        if keeps_time {
+            self.limit.adopt_time(&before, &mut state);
+        } else {
+            self.limit.adopt(&before, &mut state, Times { now, latest: Time::from_micros(latest)? });
+        }
+        match state {
+            AnyState::Cell(cell) => Some((cell, latest)),
+            AnyState::Log(_) => None,
+        }
+    }
+
+    /// A state in other numbers written in these, and when it has recovered.
+    pub(crate) fn reread(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Vec<u8>, u64)> {
+        let (cell, latest) = self.adopted(old, now, keeps_time)?;
+        let packed = match Smooth::next_and_stored(&cell) {
+            Some((next, stored)) if self.is_smooth() => Packed::new().f64(next).double(stored),
+            _ => Packed::new().f64(cell.at).f64(latest).u32(cell.a),
+        };
+        // While unseen keys are still filling, one that has called is not forgotten.
+        let filled = match &self.kind {
+            Kind::Bucket { rate, initial: Some((start, missing)), .. } => {
+                start.as_micros() + time_for(*rate, *missing).whole
+            }
+            Kind::Smooth { .. } => {
+                let is_full_at = |cell| now.after(self.limit.reset_after(&AnyState::Cell(cell), now));
+                is_full_at(cell).max(is_full_at(Cell::UNSEEN)).as_micros()
+            }
+            _ => 0,
+        };
+        Some(([&packed.0, self.tag.as_bytes()].concat(), cell.at.max(filled)))
+    }
+
+    fn is_smooth(&self) -> bool {
+        matches!(self.kind, Kind::Smooth { .. })
+    }
+
+    /// The same kind of bucket at another rate. How much it holds does not matter to what is read.
+    fn with_rate(&self, rate: Rate) -> Option<AnyLimit> {
+        let AnyLimit::Cell(limit) = &self.limit else { return None };
+        Some(AnyLimit::Cell(match limit {
+            CellLimit::TokenBucket(_) => CellLimit::TokenBucket(TokenBucket::new(rate, 1).ok()?),
+            CellLimit::LeakyBucket(_) => CellLimit::LeakyBucket(LeakyBucket::new(rate, 1).ok()?),
+            CellLimit::MinInterval(_) => CellLimit::MinInterval(MinInterval::new(rate.period()).ok()?),
+            CellLimit::Pacer(_) => CellLimit::Pacer(Pacer::new(rate, 0).ok()?),
+            CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => return None,
+        }))
+    }
+}
+
+/// A log of which only what matters is told, in slots: the one before the oldest call that counts, the last one, and those that
+/// an answer rests on.
+fn log(slots: &[u8]) -> Option<AnyState> {
+    const SLOT: usize = 13;
+    let read = |slot: &[u8]| {
+        let (at, total) = slot.split_at_checked(7)?;
+        Some((little_endian(at), little_endian(total)))
+    };
+    let mut slots = slots.chunks(SLOT).map(|slot| read(slot).filter(|_| slot.len() == SLOT));
+    let ((_, base), (latest, total)) = (slots.next()??, slots.next()??);
+    let entry = |slot: Option<(u64, u64)>| {
+        let (at, total) = slot?;
+        Some((Time::from_micros(at)?, total.checked_sub(base)?))
+    };
+    let mut entries: Vec<(Time, u64)> = slots.map(entry).collect::<Option<_>>()?;
+    // The last one is the newest, unless it was given back and so counts nothing.
+    let (latest, used) = entry(Some((latest, total)))?;
+    if entries.last().map_or(0, |(_, total)| *total) < used {
+        entries.push((latest, used));
+    }
+    Some(AnyState::Log(Box::new(Log::of(latest, entries))))
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
