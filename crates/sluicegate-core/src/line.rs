@@ -74,6 +74,11 @@ pub fn turn_at<A: Algorithm>(limits: &[A], states: &[A::State], from: Time, cost
     None
 }
 
+/// Whether one of the limits has a queue of its own, which says how many may wait.
+pub fn paces<A: Algorithm>(limits: &[A]) -> bool {
+    limits.iter().any(|limit| limit.waiting() == Waiting::Queue)
+}
+
 /// The moment as of which a turn is charged; `None` if the turn has not come.
 ///
 /// A turn comes with a whole microsecond, what a bucket waits for mostly a part of one sooner. So where all limits would lend what is
@@ -179,13 +184,13 @@ impl<A: Algorithm, W> Line<A, W> {
     /// # Errors
     /// When there is no room: how long until there is.
     pub fn room_for(&mut self, now: Time, ask: &Ask, key: &impl Now<A>) -> Result<(), Span> {
-        let paces = |limit: &&A| limit.waiting() == Waiting::Queue;
-        if !key.limits().iter().any(|limit| paces(&limit)) {
+        if !paces(key.limits()) {
             return Ok(());
         }
         let Some(tail) = self.tail(ask.priority, now, key) else { return Ok(()) };
         // Those who wait are in the tail's state, which for a bucket is the same seen from now.
-        let both = key.limits().iter().zip(&tail.states).filter(|(limit, _)| paces(limit));
+        let both =
+            key.limits().iter().zip(&tail.states).filter(|(limit, _)| limit.waiting() == Waiting::Queue);
         let waits = both.filter(|(limit, state)| limit.remaining(state, now) < ask.cost);
         match waits.map(|(limit, state)| limit.retry_after(state, now, ask.cost)).max() {
             Some(wait) => Err(wait),

@@ -7,8 +7,7 @@ use super::Store;
 use super::rules::Rulings as _;
 use super::shape::Shape;
 use crate::key::Fingerprint;
-use sluicegate_core::algorithm::{Algorithm as _, Waiting};
-use sluicegate_core::line::{charged_as_of, turn_at};
+use sluicegate_core::line::{charged_as_of, paces, turn_at};
 use sluicegate_core::pile::Charges;
 use sluicegate_core::several::{check_list, peek_list};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
@@ -49,7 +48,7 @@ impl<S: Shape> Store<S> {
         if let Some(mut place) = self.try_lock(self.place_of(key))
             && let Some(slot) = place.table.find_at_once(key)
             // The short way would take the slot of a call that has to wait for it.
-            && !paces::<S>(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
+            && !paces(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
             && let Some(charged) = place.try_charge(slot, key, cost, now)
         {
             return Ok(charged.into());
@@ -76,10 +75,6 @@ impl<S: Shape> Store<S> {
         }
         taken
     }
-}
-
-fn paces<S: Shape>(limits: &[S::Limit]) -> bool {
-    limits.iter().any(|limit| limit.waiting() == Waiting::Queue)
 }
 
 /// What lines ask of a store of any shape.

@@ -8,7 +8,7 @@ use super::seats::{Outcome, Seat, SeatId, Seats};
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, Turns};
 use crate::sync::MutexGuard;
-use sluicegate_core::line::{Ask, Line, Now};
+use sluicegate_core::line::{Ask, Line, Now, paces};
 use sluicegate_core::pile::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Span, Time};
 use std::cell::OnceCell;
@@ -49,7 +49,7 @@ pub(super) struct KeyLine {
     turn: Option<Time>,
     /// Those who were called and have not looked yet.
     called: Unseen,
-    /// A cost that is known not to be above the limits.
+    /// A cost that is known not to be above the limits, and to wait for no queue of theirs.
     fits: u32,
 }
 
@@ -406,13 +406,15 @@ impl KeyLine {
             if by_itself.retry_after() == Some(RetryAfter::Never) {
                 return Some((Refusal::Never, by_itself));
             }
-            self.fits = cost;
+            self.fits = if paces(key.limits()) { 0 } else { cost };
         }
         let until_room = if full {
             // When the head has its turn there is a place.
             Some(self.turn.map_or(TICK, |turn| turn.since(now).max(TICK)))
-        } else {
+        } else if cost > self.fits {
             self.line.room_for(now, ask, key).err()
+        } else {
+            None
         };
         let (refusal, wait) = match (until_room, ask.until) {
             (Some(wait), _) => (Refusal::LineFull, wait),
