@@ -39,16 +39,8 @@ pub(crate) fn run() -> Result<(), String> {
 /// The store's synchronisation under a model checker, in every order in which threads can meet. The locks are
 /// replaced when it is compiled, so it has a target folder of its own.
 pub(crate) fn loom() -> Result<Tests, String> {
-    const ARGUMENTS: [&str; 8] = [
-        "test",
-        "--locked",
-        "--release",
-        "--package",
-        "sluicegate",
-        "--test",
-        "loom",
-        "--target-dir=target/loom",
-    ];
+    const ARGUMENTS: [&str; 7] =
+        ["test", "--locked", "--package", "sluicegate", "--test", "loom", "--target-dir=target/loom"];
     println!("==> loom: RUSTFLAGS='--cfg loom' cargo {}", ARGUMENTS.join(" "));
     let began = Instant::now();
     let mut command = command(&ARGUMENTS);
