@@ -71,7 +71,8 @@ pub fn turn_at<A: Algorithm>(limits: &[A], states: &[A::State], from: Time, cost
         }
         at = at.after(wait);
     }
-    None
+    // Not before then, in any case. Whoever has the turn then is told if it is later still.
+    Some(at)
 }
 
 /// Whether one of the limits has a queue of its own, which says how many may wait.
@@ -105,6 +106,8 @@ pub struct Line<A: Algorithm, W> {
     tails: [Option<Tail<A>>; PRIORITIES],
     len: usize,
     with_deadline: usize,
+    /// What all of them cost.
+    waiting_cost: u64,
     next_number: u64,
 }
 
@@ -145,8 +148,10 @@ struct Tail<A: Algorithm> {
 pub trait Now<A: Algorithm> {
     /// The limits.
     fn limits(&self) -> &[A];
-    /// A copy of the states. It is asked for only where a tail has to be worked out anew.
+    /// A copy of the states, one for each limit. It is asked for only where a tail has to be worked out anew.
     fn states(&self) -> Vec<A::State>;
+    /// The time it is.
+    fn now(&self) -> Time;
 }
 
 impl<A: Algorithm, W> Default for Line<A, W> {
@@ -156,6 +161,7 @@ impl<A: Algorithm, W> Default for Line<A, W> {
             tails: [const { None }; PRIORITIES],
             len: 0,
             with_deadline: 0,
+            waiting_cost: 0,
             next_number: 0,
         }
     }
@@ -178,24 +184,26 @@ impl<A: Algorithm, W> Line<A, W> {
         turn_at(key.limits(), &tail.states, tail.at.max(now), ask.cost)
     }
 
-    /// Whether the limits' own queues have room for somebody who joined now: a pacer says how many may wait. If not, when
-    /// they would.
+    /// Whether the limits' own queues have room for somebody who joined now: a pacer says how many may wait.
     ///
     /// # Errors
-    /// When there is no room: how long until there is.
-    pub fn room_for(&mut self, now: Time, ask: &Ask, key: &impl Now<A>) -> Result<(), Span> {
-        if !paces(key.limits()) {
+    /// When there is no room: how long until there is, if that limit alone says it.
+    pub fn room_for(&mut self, now: Time, ask: &Ask, key: &impl Now<A>) -> Result<(), Option<Span>> {
+        let states = key.states();
+        let waiting = self.waiting_cost.saturating_add(u64::from(ask.cost));
+        let mut both = key.limits().iter().zip(&states);
+        // Whoever waits is not charged yet, so their costs come to what is.
+        let is_full = both.any(|(limit, state)| {
+            limit.waiting() == Waiting::Queue && u64::from(limit.remaining(state, now)) < waiting
+        });
+        if !is_full {
             return Ok(());
         }
-        let Some(tail) = self.tail(ask.priority, now, key) else { return Ok(()) };
-        // Those who wait are in the tail's state, which for a bucket is the same seen from now.
-        let both =
-            key.limits().iter().zip(&tail.states).filter(|(limit, _)| limit.waiting() == Waiting::Queue);
-        let waits = both.filter(|(limit, state)| limit.remaining(state, now) < ask.cost);
-        match waits.map(|(limit, state)| limit.retry_after(state, now, ask.cost)).max() {
-            Some(wait) => Err(wait),
-            None => Ok(()),
-        }
+        // A bucket's state seen from now says when those before it have left, if nothing else makes them wait.
+        let ([limit], Some(tail)) = (key.limits(), self.tail(ask.priority, now, key)) else {
+            return Err(None);
+        };
+        Err(tail.states.first().map(|state| limit.retry_after(state, now, ask.cost)))
     }
 
     /// Whether somebody of a lower priority waits, who would have to stand back.
@@ -218,6 +226,7 @@ impl<A: Algorithm, W> Line<A, W> {
         }
         self.len += 1;
         self.with_deadline += usize::from(ask.until.is_some());
+        self.waiting_cost += u64::from(ask.cost);
         Ticket { priority: ask.priority, number }
     }
 
@@ -227,9 +236,8 @@ impl<A: Algorithm, W> Line<A, W> {
         let line = self.waiting.get_mut(rank)?;
         let index = line.binary_search_by_key(&ticket.number, |place| place.number).ok()?;
         let place = line.get_mut(index)?;
-        let who = place.who.take()?;
-        let had_deadline = place.ask.until.is_some();
-        self.left(rank, had_deadline);
+        let (who, ask) = (place.who.take()?, place.ask);
+        self.left(rank, &ask);
         self.forget_tails_from(rank);
         Some(who)
     }
@@ -250,7 +258,9 @@ impl<A: Algorithm, W> Line<A, W> {
     pub fn call(&mut self) -> Option<W> {
         let rank = self.waiting.iter().position(|line| !line.is_empty())?;
         let place = self.waiting.get_mut(rank)?.pop_front()?;
-        self.left(rank, place.ask.until.is_some());
+        self.left(rank, &place.ask);
+        // It was not planned for among those of higher priorities, of whom none waits.
+        self.tails.iter_mut().take(rank).for_each(|tail| *tail = None);
         place.who
     }
 
@@ -283,6 +293,7 @@ impl<A: Algorithm, W> Line<A, W> {
             };
             gone += 1;
             self.with_deadline -= usize::from(place.ask.until.is_some());
+            self.waiting_cost -= u64::from(place.ask.cost);
             late.extend(place.who.take().map(|who| (who, by)));
         }
         self.len -= gone;
@@ -298,11 +309,12 @@ impl<A: Algorithm, W> Line<A, W> {
         self.waiting.iter().flatten().filter_map(|place| place.who.as_ref())
     }
 
-    /// The answer to somebody who does not wait, while others do: when the line is through, and the call allowed after it.
-    pub fn denial(&mut self, now: Time, cost: u32, key: &impl Now<A>) -> Option<Decision> {
-        let tail = self.tail(Priority::Low, now, key)?;
-        let at = tail.at.max(now);
-        Some(peek_list(key.limits(), &tail.states, at, cost).told_before(at.since(now)))
+    /// The answer to somebody who does not wait and asks at a time, while others do: when the line is through, and the call allowed
+    /// after it.
+    pub fn denial(&mut self, key: &impl Now<A>, cost: u32, told_at: Time) -> Option<Decision> {
+        let tail = self.tail(Priority::Low, key.now(), key)?;
+        let at = tail.at.max(told_at);
+        Some(peek_list(key.limits(), &tail.states, at, cost).told_before(at.since(told_at)))
     }
 
     /// What will be after all up to a priority.
@@ -333,9 +345,10 @@ impl<A: Algorithm, W> Line<A, W> {
     }
 
     /// One of a priority has left.
-    fn left(&mut self, rank: usize, had_deadline: bool) {
+    fn left(&mut self, rank: usize, ask: &Ask) {
         self.len -= 1;
-        self.with_deadline -= usize::from(had_deadline);
+        self.with_deadline -= usize::from(ask.until.is_some());
+        self.waiting_cost -= u64::from(ask.cost);
         let held = self.len;
         if let Some(line) = self.waiting.get_mut(rank) {
             drop_empty_places(line, held);
@@ -348,7 +361,7 @@ impl<A: Algorithm, W> Line<A, W> {
     }
 }
 
-/// The first place of a line is never empty, and not more than half of its places are.
+/// The first place of a line is never empty, and of its places not many more than wait in all are.
 fn drop_empty_places<W>(line: &mut VecDeque<Place<W>>, held: usize) {
     /// So few empty places are not worth moving anybody for.
     const FEW: usize = 32;

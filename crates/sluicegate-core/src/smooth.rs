@@ -405,18 +405,25 @@ impl Algorithm for Smooth {
         Charge::on_pile(cost, 0, 0)
     }
 
-    /// A call that waited in line and is gone: as long as nobody went after it, all is as before. Whoever did has waited until
-    /// its time was over, so there is nothing left of it.
+    /// A call that waited in line and is gone: as long as nobody went after it, all is as before. Of what others went on with
+    /// it gives back the permits that it took, if they went at the same moment; whoever went later has waited for what it cost.
     fn give_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u32) -> Option<Cut> {
         let stored = f64::from_bits(charge.pile);
         let take = stored.min(f64::from(charge.cost));
         let fresh = f64::from(charge.cost) - take;
         let wait = self.time_of(stored, take).saturating_add(truncated(fresh * self.stable));
-        if state.at != charge.height.whole || state.at <= wait {
+        let next = charge.height.whole.checked_sub(1)?;
+        let is_last = *state == written(Held { next, stored: stored - take });
+        // A debt that was cut to a century does not say what was before it.
+        if is_last && wait < CENTURY.as_micros() {
+            *state = written(Held { next: next.checked_sub(wait)?, stored });
+        } else if state.at == charge.height.whole && wait == 0 {
+            // Others went at the same moment. What has come in since then is not in the state yet, so it is not given twice.
+            let now = read(state)?;
+            *state = written(Held { stored: self.max.min(now.stored + take), ..now });
+        } else {
             return None;
         }
-        // After a debt that was cut to a century this is earlier than it was by a little, and resync makes up for it.
-        *state = written(Held { next: state.at - 1 - wait, stored });
         Some(Cut { pile: charge.pile, top: charge.height, bottom: charge.height })
     }
 

@@ -25,13 +25,14 @@ use std::sync::Arc;
 
 /// A clock. It may step back: see "When the clock steps back" in the guide.
 pub trait Clock: Debug + Send + Sync {
-    /// The time it is.
+    /// The time it is. It may be asked while a limiter's locks are held, so it neither waits nor calls a limiter.
     fn now(&self) -> Time;
 
     /// Rings the alarm when the clock shows this time or later. It is asked for only while somebody waits in line.
     ///
     /// Unless said otherwise the process's timer does so, which takes it that this clock goes as fast as the system's. A clock that
-    /// does not, as one of a test, keeps the alarm and rings it itself. Ringing too early or more than once does no harm.
+    /// does not, as one of a test, keeps the alarm and rings it itself. Ringing too early does no harm; no lock that
+    /// `now` needs may be held meanwhile.
     fn ring_at(&self, time: Time, alarm: Alarm) {
         timer::ring_in(time.since(self.now()), alarm);
     }

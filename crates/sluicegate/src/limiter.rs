@@ -30,8 +30,9 @@ use crate::shared::{Kind, Place, SharedStore, Tag};
 use crate::store::{NotTaken, Turns};
 use crate::wait::{Host, Lines};
 use engine::{Engine, on_store};
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::several::{next_window_list, peek_list};
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::{NotOffered, Verbs as _};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -188,7 +189,7 @@ impl Limiter {
     pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), NotOffered> {
         let key = self.fingerprint(key);
         if let Some(denial) = self.denied_by_the_line(key, up_to.min(1), now) {
-            return Ok((denial, 0));
+            return self.offered(Verb::Take).map(|()| (denial, 0));
         }
         let taken = on_store!(&self.inner.engine, store => store.take(key, now, up_to));
         if let Ok((decision, _)) = &taken {
@@ -232,7 +233,7 @@ impl Limiter {
     ) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
         if let Some(denial) = self.denied_by_the_line(key, cost, now) {
-            return Ok(denial);
+            return self.offered(Verb::CheckWithin).map(|()| denial);
         }
         let decision = on_store!(&self.inner.engine, store => store.check_within(key, now, cost, max_wait))?;
         self.observe(&decision);
@@ -435,6 +436,11 @@ impl Limiter {
             return None;
         }
         self.lines().denial(self.host(), key, cost, now)
+    }
+
+    /// Whether its limits offer a verb: what they do not is an error, also while others wait.
+    fn offered(&self, verb: Verb) -> Result<(), NotOffered> {
+        self.limits().iter().try_for_each(|limit| limit.made_at(self.inner.start).require(verb))
     }
 
     /// The same, counted and observed.

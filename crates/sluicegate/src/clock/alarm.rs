@@ -1,15 +1,16 @@
 //! What a clock rings when a turn has come.
 
+use sluicegate_core::Time;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Who is to be told.
 pub(crate) trait Rings: Send + Sync {
-    /// It is time.
-    fn ring(self: Arc<Self>);
+    /// It is time: the alarm that was set for `at` rings.
+    fn ring(self: Arc<Self>, at: Time);
 
-    /// The alarm was thrown away and will never ring, as when a runtime ends: somebody has to set another.
-    fn lost(self: Arc<Self>);
+    /// The alarm for `at` was thrown away and will never ring, as when a runtime ends: somebody has to set another.
+    fn lost(self: Arc<Self>, at: Time);
 }
 
 /// Wakes those whose turn has come. A [`Clock`](super::Clock) is given one with the time to ring it.
@@ -17,17 +18,18 @@ pub(crate) trait Rings: Send + Sync {
 pub struct Alarm {
     /// `None` once it has rung.
     wakes: Option<Weak<dyn Rings>>,
+    at: Time,
 }
 
 impl Alarm {
-    pub(crate) fn new(wakes: Weak<dyn Rings>) -> Alarm {
-        Alarm { wakes: Some(wakes) }
+    pub(crate) fn new(wakes: Weak<dyn Rings>, at: Time) -> Alarm {
+        Alarm { wakes: Some(wakes), at }
     }
 
     /// Rings it. Those whose turn has come by the limiter's clock are woken; nobody else is.
     pub fn ring(mut self) {
         if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
-            wakes.ring();
+            wakes.ring(self.at);
         }
     }
 }
@@ -35,7 +37,7 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
-            wakes.lost();
+            wakes.lost(self.at);
         }
     }
 }

@@ -48,7 +48,7 @@ impl Future for Delay {
         }
         let weak: Weak<dyn Rings> = Arc::downgrade(&bell) as Weak<dyn Rings>;
         // No lock is held: a clock may ring at once, and then this is polled again.
-        self.clock.ring_at(self.until, Alarm::new(weak));
+        self.clock.ring_at(self.until, Alarm::new(weak, self.until));
         Poll::Pending
     }
 }
@@ -75,11 +75,11 @@ impl Bell {
 }
 
 impl Rings for Bell {
-    fn ring(self: Arc<Self>) {
+    fn ring(self: Arc<Self>, _at: Time) {
         self.wake();
     }
 
-    fn lost(self: Arc<Self>) {
+    fn lost(self: Arc<Self>, _at: Time) {
         self.wake();
     }
 }

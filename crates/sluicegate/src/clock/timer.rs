@@ -7,6 +7,7 @@ use super::Alarm;
 use sluicegate_core::Span;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,8 @@ impl Timer {
                     // Ringing calls whoever waits, and may set the next alarm.
                     drop(alarms);
                     if let Some(Reverse(Set { alarm, .. })) = due {
-                        alarm.ring();
+                        // A waker that panics has had its say on standard error; others still have to be woken.
+                        let _ = catch_unwind(AssertUnwindSafe(|| alarm.ring()));
                     }
                     self.lock()
                 }

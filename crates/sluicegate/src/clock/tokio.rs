@@ -1,6 +1,6 @@
 //! Tokio's clock, which a test can pause.
 
-use super::{Alarm, Clock, SystemClock};
+use super::{Alarm, Clock, SystemClock, timer};
 use sluicegate_core::{Span, Time};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -23,7 +23,8 @@ use tokio::time::Instant;
 /// ```
 ///
 /// It starts with the system's time, and from then on goes as the runtime's does: steps of the system's clock are not taken up.
-/// Tokio's timer counts milliseconds, so that turns come up to one later than with the system's clock.
+/// Tokio's timer counts milliseconds, so that turns come up to one later than with the system's clock. The runtime in which somebody
+/// first waited rings, so it has to run (and have its time enabled) while others wait.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     began: Instant,
@@ -51,15 +52,18 @@ impl Clock for TokioClock {
         self.at.after(Span::from_micros(micros))
     }
 
-    /// By a task of the runtime that asks. When that ends before, or there is none, the alarm is lost, and set anew by those who
-    /// wait in another.
+    /// By a task of the runtime that asks. When that ends before, the alarm is lost, and set anew by those who wait in another.
+    /// Without a runtime it is as with any other clock.
     fn ring_at(&self, time: Time, alarm: Alarm) {
         let until = self.began + Duration::from(time.since(self.at));
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move {
-                tokio::time::sleep_until(until).await;
-                alarm.ring();
-            });
+        match Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    tokio::time::sleep_until(until).await;
+                    alarm.ring();
+                });
+            }
+            Err(_) => timer::ring_in(time.since(self.now()), alarm),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::error::ReserveError;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{Shape, Store};
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -79,6 +80,7 @@ impl Limiter {
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_the_line(key, cost, now) {
+            self.offered(Verb::Reserve).map_err(ReserveError::NotOffered)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);

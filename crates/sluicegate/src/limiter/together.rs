@@ -24,10 +24,6 @@ impl<'a> Call<'a> {
         Call { limiter, key, cost }
     }
 
-    fn peek(&self, now: Time) -> Decision {
-        self.limiter.peek_fingerprint(self.key, self.cost, now)
-    }
-
     fn in_store(&self) -> store::Call<'a> {
         store::Call { store: self.limiter.inner.engine.any(), key: self.key, cost: self.cost }
     }
@@ -64,10 +60,8 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherError> {
-    let decision = match behind_a_line(calls, now) {
-        Some(denial) => denial,
-        None => in_stores(calls, |in_stores| store::check_all(in_stores, now))?,
-    };
+    let behind = |calls| longest(&behind_lines(calls, now));
+    let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
     for call in calls {
         call.limiter.observe(&decision);
     }
@@ -80,28 +74,36 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherE
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), TogetherError> {
-    let (decision, each) = match behind_a_line(calls, now) {
-        Some(denial) => (denial, calls.iter().map(|call| call.peek(now)).collect()),
-        None => in_stores(calls, |in_stores| store::check_all_each(in_stores, now))?,
-    };
+    let (decision, each) = in_stores(calls, |in_stores| {
+        let behind = behind_lines(calls, now);
+        let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
+        let each = each.into_iter().zip(behind).map(|(by_itself, behind)| behind.unwrap_or(by_itself));
+        Ok((decision, each.collect()))
+    })?;
     for call in calls {
         call.limiter.observe(&decision);
     }
     Ok((decision, each))
 }
 
-/// Where callers wait in line under one of the keys nobody overtakes them: the denial of the line that takes longest.
-fn behind_a_line(calls: &[Call<'_>], now: Time) -> Option<Decision> {
+/// Where callers wait in line under one of the keys nobody overtakes them: for each call the denial of its line.
+fn behind_lines(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
     if !calls.iter().any(|call| call.limiter.lines().may_wait(call.key)) {
-        return None;
+        return vec![None; calls.len()];
     }
     let mut before = 0;
-    let denials = calls.iter().filter_map(|call| {
+    let behind = calls.iter().map(|call| {
         let denial = call.limiter.behind_the_line(call.key, call.cost, now);
         let denial = denial.map(|denial| denial.after_others(before));
         before += u32::try_from(call.limiter.limits().len()).unwrap_or(u32::MAX);
         denial
     });
+    behind.collect()
+}
+
+/// The denial of the line that takes longest.
+fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
+    let denials = behind.iter().copied().flatten();
     denials.reduce(|longest, next| if next.retry_after() > longest.retry_after() { next } else { longest })
 }
 

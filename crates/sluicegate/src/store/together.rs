@@ -79,12 +79,17 @@ impl Lent {
     }
 }
 
-/// Charges all calls or none. The same key twice is one key with both costs.
+/// Charges all calls or none. The same key twice is one key with both costs. If others wait in line before one of the calls, the
+/// denial of that line is the answer.
 ///
 /// # Errors
 /// When a call's limit does not go with others: which call. Then none was decided on.
-pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, Call<'a>> {
-    decide_all(&merged(calls), now, |_, _| ())
+pub(crate) fn check_all<'a>(
+    calls: &[Call<'a>],
+    now: Time,
+    behind: Option<Decision>,
+) -> Result<Decision, Call<'a>> {
+    decide_all(&merged(calls), now, behind, |_, _| ())
 }
 
 /// The same, and how each call stands: after the charge if all were allowed, or else whether it would be by itself.
@@ -94,10 +99,11 @@ pub(crate) fn check_all<'a>(calls: &[Call<'a>], now: Time) -> Result<Decision, C
 pub(crate) fn check_all_each<'a>(
     calls: &[Call<'a>],
     now: Time,
+    behind: Option<Decision>,
 ) -> Result<(Decision, Vec<Decision>), Call<'a>> {
     let merged = merged(calls);
     let mut each = Vec::with_capacity(merged.len());
-    let decision = decide_all(&merged, now, |decision, mut parts| {
+    let decision = decide_all(&merged, now, behind, |decision, mut parts| {
         if decision.allowed() {
             // It is charged: what is left to tell is how the key stands.
             for part in &mut parts {
@@ -113,6 +119,7 @@ pub(crate) fn check_all_each<'a>(
 fn decide_all<'a>(
     calls: &[Call<'a>],
     now: Time,
+    behind: Option<Decision>,
     mut tell: impl FnMut(&Decision, Vec<Part<'_, AnyLimit>>),
 ) -> Result<Decision, Call<'a>> {
     let mut order: Vec<(Whereabouts, &dyn AnyStore)> =
@@ -132,6 +139,7 @@ fn decide_all<'a>(
     let peeked = peek_all(&parts(calls, &mut lent), now);
     let decided = match stands_alone {
         Some(index) => Err(calls[index]),
+        None if behind.is_some() => Ok(behind.unwrap_or(peeked)),
         None if peeked.allowed() => {
             let room = make_room(calls, &mut lent, &mut places, &place_of, now);
             Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(calls, &mut lent), now)))

@@ -70,7 +70,7 @@ impl<S: Shape> Store<S> {
             Ok(check_list(limits, states, now, cost))
         });
         let taken = taken.unwrap_or_else(|full| Err(NotTaken::NoRoom(place.denial(full, key))));
-        if let Ok(decision) = &taken {
+        if let Ok(decision) | Err(NotTaken::NoRoom(decision)) = &taken {
             place.guarded.counts.decided(decision);
         }
         taken

@@ -123,10 +123,12 @@ impl<'a> Acquire<'a> {
     }
 
     /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
+    #[doc(hidden)]
     #[inline]
     pub fn at_once(&mut self, now: Time) -> Option<Turn> {
         let Acquire { key, cost, .. } = *self;
-        if cost > 0 && self.limiter.lines().may_wait(key) {
+        let is_late = matches!(self.patience, Patience::Until(deadline) if deadline < now);
+        if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
             return None;
         }
         let turn = match self.limiter.try_turn(key, cost, now) {
@@ -146,7 +148,7 @@ impl<'a> Acquire<'a> {
         };
         let Acquire { key, cost, priority, .. } = *self;
         let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
-        match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker) {
+        match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
             Joined::Taken(decision) => Poll::Ready(self.done(Turn::taken(decision))),
             Joined::Refused(refusal, decision) => {
                 Poll::Ready(self.done(Turn::refused(refusal, decision, Span::ZERO)))

@@ -3,7 +3,7 @@
 //! A [`Desk`] is the book, open at one moment; what callers have to be told is done when it has been closed.
 
 use super::Refusal;
-use super::lines::{Host, Joined, Lines, Waiter};
+use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, Turns};
@@ -35,8 +35,8 @@ pub(super) struct Book {
     seats: Seats,
     /// The turn of each line's head, where it is known.
     due: BTreeSet<(Time, Fingerprint)>,
-    /// When the clock is going to ring. If it is not, and somebody waits, it has to be asked.
-    rings_at: Option<Time>,
+    /// When the clock is going to ring, the soonest last: each was set because it was sooner than all before it.
+    rings_at: Vec<Time>,
 }
 
 /// Those who wait under a key.
@@ -51,6 +51,8 @@ pub(super) struct KeyLine {
     called: Unseen,
     /// A cost that is known not to be above the limits, and to wait for no queue of theirs.
     fits: u32,
+    /// The limits that it was planned with, as far as it was.
+    limits: Option<Arc<[AnyLimit]>>,
 }
 
 /// Those of a line who were called and have not looked yet: until then their turns can be given back.
@@ -99,18 +101,23 @@ impl<'a> Desk<'a> {
     pub(super) fn close(self) {
         let Desk { mut book, lines, host, wake, .. } = self;
         let next = book.due.first().map(|(time, _)| *time);
-        let ring_at = next.filter(|next| book.rings_at.is_none_or(|rings_at| *next < rings_at));
-        book.rings_at = ring_at.or(book.rings_at);
+        let ring_at = next.filter(|next| book.rings_at.last().is_none_or(|rings_at| next < rings_at));
+        book.rings_at.extend(ring_at);
         drop(book);
-        wake.into_iter().for_each(Waker::wake);
         if let Some(time) = ring_at {
-            host.clock().ring_at(time, lines.alarm());
+            host.clock().ring_at(time, lines.alarm(time));
         }
+        wake_all(wake);
     }
 
-    pub(super) fn join(&mut self, waiter: &Waiter, waker: &Waker) -> Joined {
+    pub(super) fn join(&mut self, waiter: &Waiter, waker: Waker) -> Joined {
         let Waiter { key, scope, cost, until, priority } = *waiter;
-        let store = self.host.store();
+        let (store, now) = (self.host.store(), self.now());
+        if let Some(until) = until.filter(|until| *until < now) {
+            let denial = store.peek(key, now, cost).denied_for(now.since(until));
+            store.count(key, &denial);
+            return Joined::Refused(Refusal::TooLong, denial);
+        }
         if self.line(key).is_none_or(|line| line.line.is_empty()) {
             match store.try_turn(key, cost, self.now()) {
                 Ok(decision) => return Joined::Taken(decision),
@@ -118,18 +125,23 @@ impl<'a> Desk<'a> {
                 Err(NotTaken::Wait) => {}
             }
         }
-        let (now, key_now) = (self.now(), self.key_now(key));
-        let Book { lines, seats, .. } = &mut *self.book;
+        let key_now = self.key_now(key);
+        let Book { lines, seats, due, .. } = &mut *self.book;
         let line = lines.entry(id(key)).or_insert_with(|| KeyLine::new(key, scope));
-        if line.key != key {
-            // A limiter of the same scope with other limits: the last one's hold.
+        let other_limits = line.key != key;
+        if other_limits || line.line.is_empty() {
+            // A limiter of the same scope with other limits: the last one's hold. And while nobody waited others may have called.
             line.key = key;
             line.plan_anew();
         }
         let ask = Ask { cost, until, priority };
-        let full = line.line.len() >= self.lines.bounds.under_a_key
-            || self.lines.waiting() >= self.lines.bounds.in_all;
-        if let Some((refusal, denial)) = line.refuses(&key_now, &ask, full) {
+        let bounds = self.lines.bounds;
+        let is_full = line.line.len() >= bounds.under_a_key || self.lines.waiting() >= bounds.in_all;
+        // When the head has its turn there is a place, or when that of any other line has. If none is ever let wait, when it need
+        // not.
+        let place_at = line.turn.or_else(|| due.first().map(|(turn, _)| *turn));
+        let place_at = place_at.filter(|_| bounds.under_a_key > 0);
+        if let Some((refusal, denial)) = line.refuses(&key_now, &ask, is_full, place_at) {
             self.forget_if_unused(key);
             store.count(key, &denial);
             return Joined::Refused(refusal, denial);
@@ -138,19 +150,24 @@ impl<'a> Desk<'a> {
         let overtakes = line.line.has_lower(priority);
         let ticket = line.line.join(ask, seat, &key_now, now);
         let is_head = line.line.head().is_some_and(|(head, _)| *head == seat);
-        seats.put(seat, Seat::Waiting { key, ticket, waker: waker.clone() });
+        seats.put(seat, Seat::Waiting { key, ticket, waker });
         self.lines.one_more(key);
         if overtakes {
             self.refuse_the_late(&key_now);
         }
-        if is_head {
+        if is_head || other_limits {
             self.forget_turn(key);
             self.go_on(key, now);
+            self.forget_if_unused(key);
         }
         Joined::Seated(seat)
     }
 
     pub(super) fn look(&mut self, seat: SeatId, waker: &Waker) -> Option<Outcome> {
+        if self.book.seats.waits(seat) && self.is_due() {
+            // Whoever looks helps itself, should the clock not have rung.
+            self.call_due();
+        }
         if self.book.seats.waits(seat) {
             self.drop = self.book.seats.wake_by(seat, waker);
             return None;
@@ -171,14 +188,16 @@ impl<'a> Desk<'a> {
 
     pub(super) fn leave(&mut self, seat: SeatId) {
         match self.book.seats.give_up(seat) {
-            Seat::Free | Seat::Refused { .. } => {}
+            Seat::Free | Seat::Refused(_) => {}
             Seat::Called { key, place } => {
                 let now = self.now();
                 let Some((_, charges)) = self.one_less_called(key, place) else { return };
                 if let Some(line) = self.book.lines.get_mut(&id(key)) {
                     // What those who were called after it have charged lies on top of it, and those behind may have their turns
-                    // sooner.
-                    self.host.store().gone(key, now, &charges, &mut line.called.charges);
+                    // sooner. The key is judged by the limits of now.
+                    if !charges.each().is_empty() {
+                        self.host.store().gone(line.key, now, &charges, &mut line.called.charges);
+                    }
                     line.plan_anew();
                 }
                 self.forget_turn(key);
@@ -199,10 +218,11 @@ impl<'a> Desk<'a> {
         }
     }
 
-    pub(super) fn denial(&mut self, key: Fingerprint, cost: u32) -> Option<Decision> {
-        let (now, key_now) = (self.now(), self.key_now(key));
-        let line = self.book.lines.get_mut(&id(key)).filter(|line| !line.line.is_empty())?;
-        line.line.denial(now, cost, &key_now)
+    pub(super) fn denial(&mut self, key: Fingerprint, cost: u32, told_at: Time) -> Option<Decision> {
+        let key = self.line(key).filter(|line| !line.line.is_empty())?.key;
+        let key_now = self.key_now(key);
+        let line = self.book.lines.get_mut(&id(key))?;
+        line.planned_with(&key_now).denial(&key_now, cost, told_at)
     }
 
     /// What these lines had planned no longer holds.
@@ -230,9 +250,18 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// The alarm for a time rings.
+    pub(super) fn ring(&mut self, at: Time) {
+        self.book.forget_alarm(at);
+        self.call_due();
+    }
+
+    fn is_due(&self) -> bool {
+        self.book.due.first().is_some_and(|(turn, _)| *turn <= self.now())
+    }
+
     /// Calls everybody whose turn has come.
-    pub(super) fn ring(&mut self) {
-        self.book.rings_at = None;
+    fn call_due(&mut self) {
         while let Some(first) = self.book.due.first().copied().filter(|(turn, _)| *turn <= self.now()) {
             self.book.due.remove(&first);
             let (_, key) = first;
@@ -247,13 +276,14 @@ impl<'a> Desk<'a> {
         // How often somebody who does not wait was faster. That ends, but not while the lock is held.
         let mut in_vain = 0;
         while let Some(line) = self.book.lines.get_mut(&id(key))
-            && let Some((&seat, &Ask { cost, .. })) = line.line.head()
+            && let Some((&seat, &Ask { cost, until, .. })) = line.line.head()
         {
             let key = line.key;
             let Some(turn) = line.turn.take().or_else(|| store.turn_at(key, now, from, cost)) else {
                 line.line.call();
+                line.plan_anew();
                 self.lines.fewer(key, 1);
-                self.refuse(seat, Refusal::Never, store.peek(key, now, cost));
+                self.refuse(key, seat, Refusal::Never, store.peek(key, now, cost).denied_for_ever());
                 continue;
             };
             if turn > now {
@@ -262,10 +292,19 @@ impl<'a> Desk<'a> {
                 return;
             }
             if line.called.seats.len() >= UNSEEN_MAX {
-                // It goes on when one of those has looked.
+                // It goes on when one of those has looked, later than was planned.
+                line.plan_anew();
                 return;
             }
             let at = turn.max(now.before(MADE_UP_MAX));
+            if let Some(until) = until.filter(|until| *until < at) {
+                // The machine slept, or the clock was set.
+                line.line.call();
+                line.plan_anew();
+                self.lines.fewer(key, 1);
+                self.refuse(key, seat, Refusal::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
+                continue;
+            }
             match store.call(key, at, cost, line.line.second().map(|ask| ask.cost)) {
                 Called::Charged { decision, charges, next } => {
                     line.line.call();
@@ -282,8 +321,9 @@ impl<'a> Desk<'a> {
                 }
                 Called::NoRoom(denial) => {
                     line.line.call();
+                    line.plan_anew();
                     self.lines.fewer(key, 1);
-                    self.refuse(seat, Refusal::NoRoom, denial);
+                    self.refuse(key, seat, Refusal::NoRoom, denial);
                 }
                 Called::NotYet => {
                     line.plan_anew();
@@ -299,19 +339,20 @@ impl<'a> Desk<'a> {
     fn refuse_the_late(&mut self, key_now: &KeyNow<'_>) {
         let (store, key, now) = (self.host.store(), key_now.key, self.now());
         let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
-        let late = line.line.too_late(now, key_now);
+        let late = line.planned_with(key_now).too_late(now, key_now);
         self.lines.fewer(key, late.len());
         for (seat, by) in late {
             let standing = store.peek(key, now, 0);
             match by {
-                Some(by) => self.refuse(seat, Refusal::TooLong, standing.denied_for(by)),
-                None => self.refuse(seat, Refusal::Never, standing.denied_for_ever()),
+                Some(by) => self.refuse(key, seat, Refusal::TooLong, standing.denied_for(by)),
+                None => self.refuse(key, seat, Refusal::Never, standing.denied_for_ever()),
             }
         }
     }
 
-    fn refuse(&mut self, seat: SeatId, refusal: Refusal, decision: Decision) {
+    fn refuse(&mut self, key: Fingerprint, seat: SeatId, refusal: Refusal, decision: Decision) {
         let now = self.now();
+        self.host.store().count(key, &decision);
         self.tell(seat, Seat::Refused(Box::new((refusal, decision, now))));
     }
 
@@ -372,16 +413,40 @@ impl<'a> Desk<'a> {
 }
 
 impl Book {
-    /// The clock will not ring. How to wake everybody.
-    pub(super) fn alarm_is_lost(&mut self) -> Vec<Waker> {
-        self.rings_at = None;
+    /// The clock will not ring at a time. How to wake everybody.
+    pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
+        self.forget_alarm(at);
         self.seats.wakers()
+    }
+
+    fn forget_alarm(&mut self, at: Time) {
+        if let Some(place) = self.rings_at.iter().rposition(|rings_at| *rings_at == at) {
+            self.rings_at.remove(place);
+        }
     }
 }
 
 impl KeyLine {
     fn new(key: Fingerprint, scope: Option<Fingerprint>) -> KeyLine {
-        KeyLine { line: Line::default(), key, scope, turn: None, called: Unseen::default(), fits: 0 }
+        KeyLine {
+            line: Line::default(),
+            key,
+            scope,
+            turn: None,
+            called: Unseen::default(),
+            fits: 0,
+            limits: None,
+        }
+    }
+
+    /// The line, planned with these limits: they may have changed a moment ago.
+    fn planned_with(&mut self, key: &KeyNow<'_>) -> &mut Line<AnyLimit, SeatId> {
+        let limits = key.all_limits();
+        if !self.limits.as_ref().is_some_and(|known| Arc::ptr_eq(known, limits)) {
+            self.plan_anew();
+            self.limits = Some(Arc::clone(limits));
+        }
+        &mut self.line
     }
 
     /// What was planned no longer holds.
@@ -398,46 +463,73 @@ impl KeyLine {
         self.scope == scope
     }
 
-    /// Why somebody cannot join, if so, and when it is worth asking again.
-    fn refuses(&mut self, key: &KeyNow<'_>, ask: &Ask, full: bool) -> Option<(Refusal, Decision)> {
+    /// Why somebody cannot join, if so, and when it is worth asking again. If the line is full, there is a place at `place_at`, as far
+    /// as known.
+    fn refuses(
+        &mut self,
+        key: &KeyNow<'_>,
+        ask: &Ask,
+        is_full: bool,
+        place_at: Option<Time>,
+    ) -> Option<(Refusal, Decision)> {
         let (now, cost) = (key.now, ask.cost);
+        let by_itself = || key.store.peek(key.key, now, cost);
         if cost > self.fits {
-            let by_itself = key.store.peek(key.key, now, cost);
+            let by_itself = by_itself();
             if by_itself.retry_after() == Some(RetryAfter::Never) {
                 return Some((Refusal::Never, by_itself));
             }
             self.fits = if paces(key.limits()) { 0 } else { cost };
         }
-        let until_room = if full {
-            // When the head has its turn there is a place.
-            Some(self.turn.map_or(TICK, |turn| turn.since(now).max(TICK)))
-        } else if cost > self.fits {
-            self.line.room_for(now, ask, key).err()
-        } else {
-            None
-        };
-        let (refusal, wait) = match (until_room, ask.until) {
-            (Some(wait), _) => (Refusal::LineFull, wait),
-            (None, None) => return None,
-            (None, Some(until)) => match self.line.turn_of(now, ask, key) {
-                Some(turn) if turn <= until => return None,
-                Some(turn) => (Refusal::TooLong, turn.since(until)),
-                None => return Some((Refusal::Never, key.store.peek(key.key, now, cost).denied_for_ever())),
-            },
-        };
-        let denial = self.line.denial(now, cost, key);
-        let denial = denial.unwrap_or_else(|| key.store.peek(key.key, now, cost));
-        Some((refusal, denial.denied_for(wait)))
+        if is_full {
+            let until_allowed = || match by_itself().retry_after() {
+                Some(RetryAfter::After(wait)) => wait,
+                _ => TICK,
+            };
+            let wait = place_at.map_or_else(until_allowed, |at| at.since(now)).max(TICK);
+            return Some((Refusal::LineFull, self.denial(key, cost).denied_for(wait)));
+        }
+        if cost > self.fits
+            && let Err(wait) = self.planned_with(key).room_for(now, ask, key)
+        {
+            let wait = wait.or(self.turn.map(|turn| turn.since(now))).unwrap_or(TICK).max(TICK);
+            return Some((Refusal::LineFull, self.denial(key, cost).denied_for(wait)));
+        }
+        let until = ask.until?;
+        match self.planned_with(key).turn_of(now, ask, key) {
+            Some(turn) if turn <= until => None,
+            Some(turn) => Some((Refusal::TooLong, self.denial(key, cost).denied_for(turn.since(until)))),
+            None => Some((Refusal::Never, by_itself().denied_for_ever())),
+        }
+    }
+
+    /// How a call stands that does not wait.
+    fn denial(&mut self, key: &KeyNow<'_>, cost: u32) -> Decision {
+        let denial = self.planned_with(key).denial(key, cost, key.now);
+        denial.unwrap_or_else(|| key.store.peek(key.key, key.now, cost))
+    }
+}
+
+impl KeyNow<'_> {
+    fn all_limits(&self) -> &Arc<[AnyLimit]> {
+        self.limits.get_or_init(|| self.store.limits_of(self.key))
     }
 }
 
 impl Now<AnyLimit> for KeyNow<'_> {
     fn limits(&self) -> &[AnyLimit] {
-        self.limits.get_or_init(|| self.store.limits_of(self.key))
+        self.all_limits()
     }
 
     fn states(&self) -> Vec<AnyState> {
-        self.store.states_of(self.key, self.now)
+        let mut states = self.store.states_of(self.key, self.now);
+        // If the limits have changed in between, the line is going to be planned anew.
+        states.resize_with(self.limits().len(), AnyState::default);
+        states
+    }
+
+    fn now(&self) -> Time {
+        self.now
     }
 }
 

@@ -20,6 +20,7 @@ use crate::store::Turns;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use sluicegate_core::line::Priority;
 use sluicegate_core::{Decision, Time};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
@@ -95,7 +96,7 @@ impl Lines {
         host: &dyn Host,
         waiter: &Waiter,
         now: Time,
-        waker: &Waker,
+        waker: Waker,
     ) -> Joined {
         let mut desk = self.open(host, Some(now));
         let joined = desk.join(waiter, waker);
@@ -127,7 +128,8 @@ impl Lines {
         cost: u32,
         now: Time,
     ) -> Option<Decision> {
-        self.open(host, Some(now)).denial(key, cost)
+        // The line is planned by the clock; for a call at another time only the distance differs.
+        self.open(host, None).denial(key, cost, now)
     }
 
     /// What a key has used was changed by somebody who does not wait: a refund, a receipt, a key that was forgotten.
@@ -141,11 +143,10 @@ impl Lines {
 
     /// The limits of a scope's keys have changed: they are judged by those of this tag now.
     pub(crate) fn limits_changed(self: &Arc<Lines>, host: &dyn Host, scope: Option<Fingerprint>, tag: u16) {
-        if self.waiting() > 0 {
-            let mut desk = self.open(host, None);
-            desk.plan_anew(|line| line.is_in(scope), Some(tag));
-            desk.close();
-        }
+        // Also where nobody waits: those who were called have charged by the old ones.
+        let mut desk = self.open(host, None);
+        desk.plan_anew(|line| line.is_in(scope), Some(tag));
+        desk.close();
     }
 
     /// One more waits.
@@ -171,9 +172,9 @@ impl Lines {
     }
 
     /// An alarm that rings here.
-    pub(super) fn alarm(self: &Arc<Lines>) -> Alarm {
+    pub(super) fn alarm(self: &Arc<Lines>, at: Time) -> Alarm {
         let lines: Weak<Lines> = Arc::downgrade(self);
-        Alarm::new(lines)
+        Alarm::new(lines, at)
     }
 
     /// Opens the book. The time is asked for when it is needed, unless it is known.
@@ -183,6 +184,19 @@ impl Lines {
 
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes them, whatever one of them does.
+pub(super) fn wake_all(wakers: Vec<Waker>) {
+    let mut panicked = None;
+    for waker in wakers {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            panicked = Some(panic);
+        }
+    }
+    if let Some(panic) = panicked {
+        resume_unwind(panic);
     }
 }
 
@@ -199,17 +213,17 @@ fn group(key: Fingerprint) -> usize {
 
 impl Rings for Lines {
     /// Calls everybody whose turn has come.
-    fn ring(self: Arc<Self>) {
+    fn ring(self: Arc<Self>, at: Time) {
         if let Some(host) = self.host.upgrade() {
             let mut desk = self.open(&*host, None);
-            desk.ring();
+            desk.ring(at);
             desk.close();
         }
     }
 
     /// Whoever waits looks again, and so sets another alarm.
-    fn lost(self: Arc<Self>) {
-        let wakers = self.lock().alarm_is_lost();
-        wakers.into_iter().for_each(Waker::wake);
+    fn lost(self: Arc<Self>, at: Time) {
+        let wakers = self.lock().alarm_is_lost(at);
+        wake_all(wakers);
     }
 }

@@ -1,6 +1,7 @@
 //! Waiting in line, in virtual time.
 
 mod bounds;
+mod corners;
 mod dropped;
 mod events;
 mod line_up;

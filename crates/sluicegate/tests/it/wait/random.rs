@@ -92,6 +92,7 @@ impl Run<'_> {
             0..=4 => self.join(number),
             5 | 6 => self.leave(),
             7 => self.look(),
+            8 => self.check(number),
             _ => {
                 for _ in 0..self.random.below(300) {
                     self.clock.advance(Duration::from_millis(10));
@@ -121,6 +122,20 @@ impl Run<'_> {
         }
         // Of a high priority it may have been called at once, before others who wait.
         self.note_called();
+    }
+
+    /// Somebody who does not wait.
+    fn check(&mut self, number: usize) {
+        let decision = self.limiter.check("k");
+        if decision.allowed() && decision.delay().as_micros() == 0 {
+            let alone = self.waiting.iter().all(|other| other.called.is_some());
+            assert!(alone, "{}: a check overtook", self.name);
+            self.charged.push((self.limiter.now(), number, 1));
+        } else if decision.allowed() {
+            // A pacer's slot that is still to come: from here on turns are told apart from it no longer.
+            self.left_late = true;
+            self.charged.push((self.limiter.now(), number, 1));
+        }
     }
 
     /// Somebody leaves, wherever they stand, called or not.

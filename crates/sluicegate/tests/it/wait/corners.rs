@@ -1,0 +1,259 @@
+//! Where two things happen at once: lines and changes, resets, other limiters, clocks and wakers of all kinds.
+
+use super::line_up::Caller;
+use sluicegate::{
+    Alarm, Clock, Limiter, ManualClock, Priority, Refusal, RetryAfter, SharedStore, Span, Time,
+    TogetherError, TokioClock, check_all,
+};
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter(limit: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// Counts how often it is asked to ring.
+#[derive(Clone, Debug)]
+struct Counting {
+    clock: ManualClock,
+    alarms: Arc<AtomicUsize>,
+}
+
+impl Clock for Counting {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn ring_at(&self, time: Time, alarm: Alarm) {
+        self.alarms.fetch_add(1, Ordering::Relaxed);
+        self.clock.ring_at(time, alarm);
+    }
+}
+
+/// One waits for long under a key, and a thousand for a second each under others: an alarm each, and not one more for each
+/// that has rung.
+#[test]
+fn an_alarm_is_set_once_for_each_turn() {
+    let (clock, alarms) = (ManualClock::default(), Arc::new(AtomicUsize::new(0)));
+    let counting = Counting { clock: clock.clone(), alarms: Arc::clone(&alarms) };
+    let limiter = Limiter::builder("min-interval 1h").clock(counting.clone()).build().unwrap();
+    let store = SharedStore::builder().clock(counting).build().unwrap();
+    drop(limiter);
+    let in_store =
+        |limit: &str, scope: &'static str| Limiter::builder(limit).in_store(&store, scope).build().unwrap();
+    let (slow, fast) = (in_store("min-interval 1h", "slow"), in_store("min-interval 1s", "fast"));
+    assert!(slow.check("k").allowed());
+    let mut long = Caller::new(slow.acquire("k", 1));
+    for key in 0..1_000 {
+        assert!(fast.check(key).allowed());
+        let mut short = Caller::new(fast.acquire(key, 1));
+        clock.advance(SECOND);
+        assert!(short.poll().is_some());
+    }
+    assert_eq!(alarms.load(Ordering::Relaxed), 1_001);
+    clock.advance(3_600 * SECOND);
+    assert!(long.poll().is_some());
+    assert_eq!(alarms.load(Ordering::Relaxed), 1_001);
+}
+
+#[test]
+fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
+    let clock = ManualClock::default();
+    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let old = Limiter::builder("token-bucket 1/s burst=1").in_store(&store, "api").build().unwrap();
+    let limits = ["token-bucket 1/s burst=1", "fixed-window 10/m"];
+    let new = Limiter::builder(limits).in_store(&store, "api").build().unwrap();
+    assert!(old.check("k").allowed());
+    let mut waits = Caller::new(old.acquire_within("k", 1, 10 * SECOND));
+    assert!(!new.check("k").allowed() && !old.check("k").allowed());
+    let mut behind = Caller::new(new.acquire_within("k", 1, 10 * SECOND));
+    assert!(waits.waits() && behind.waits());
+    clock.advance(2 * SECOND);
+    assert!(waits.poll().is_some() && behind.poll().is_some());
+}
+
+/// Ten have stored permits and are called at one moment. The one that is gone gives back its own, not those of all.
+#[test]
+fn under_smooth_one_gives_back_one() {
+    let (limiter, clock) = limiter("smooth 10/s");
+    clock.advance(3_600 * SECOND);
+    while limiter.check("k").allowed() {}
+    let mut callers: Vec<Caller<'_>> = (0..10).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
+    limiter.reset("k");
+    drop(callers.remove(0));
+    assert!(callers.iter_mut().all(|caller| caller.poll().is_some()));
+    let more = (0..20).filter(|_| limiter.check("k").allowed()).count();
+    assert_eq!(more, 2, "the one given back, and the one that the next caller pays");
+}
+
+#[test]
+fn a_tokio_clock_works_without_a_runtime() {
+    let limiter = Limiter::builder("min-interval 30ms").clock(TokioClock::new()).build().unwrap();
+    assert!(limiter.check("k").allowed());
+    let turn = limiter.acquire("k", 1).blocking();
+    assert!(turn.allowed() && turn.waited() <= SECOND * 20);
+}
+
+/// Those who were called have not looked yet, and somebody who did not wait has called since: what was planned before that is not
+/// believed.
+#[test]
+fn a_deadline_is_judged_by_what_is_now() {
+    let (limiter, clock) = limiter("min-interval 1s");
+    assert!(limiter.check("k").allowed());
+    let called = Caller::new(limiter.acquire_within("k", 1, 10 * SECOND));
+    clock.advance(SECOND);
+    assert_eq!(called.woken(), 1);
+    clock.advance(SECOND);
+    assert!(limiter.check("k").allowed());
+    clock.advance(Duration::from_millis(100));
+    let hasty = Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(500)));
+    assert_eq!(hasty.turn().unwrap().refusal(), Some(Refusal::TooLong));
+    assert!(Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(900))).waits());
+}
+
+#[test]
+fn a_high_priority_is_told_of_lower_ones_that_were_just_called() {
+    let (limiter, clock) = limiter("min-interval 1s");
+    assert!(limiter.check("k").allowed());
+    let within = |millis| limiter.acquire_within("k", 1, Duration::from_millis(millis));
+    drop(Caller::new(within(1_000).priority(Priority::High)));
+    let mut low = Caller::new(limiter.acquire("k", 1).priority(Priority::Low));
+    clock.advance(SECOND);
+    assert!(low.poll().is_some());
+    let mut other = Caller::new(limiter.acquire("k", 1).priority(Priority::Low));
+    let high = Caller::new(within(999).priority(Priority::High));
+    assert_eq!(high.turn().unwrap().refusal(), Some(Refusal::TooLong));
+    assert!(other.poll().is_none());
+}
+
+/// The machine slept through somebody's deadline: the turn is not taken for one in time.
+#[test]
+fn a_turn_after_its_deadline_is_refused() {
+    let (limiter, clock) = limiter("min-interval 1s");
+    assert!(limiter.check("k").allowed());
+    let mut waits = Caller::new(limiter.acquire_within("k", 1, SECOND));
+    let start = limiter.now();
+    clock.set(start.after(Span::from(3_600 * SECOND)));
+    assert_eq!(waits.poll().unwrap().refusal(), Some(Refusal::TooLong));
+    assert!(limiter.check("k").allowed(), "it was not charged");
+    let past = limiter.acquire_until("free", 1, start).blocking();
+    assert_eq!(past.refusal(), Some(Refusal::TooLong));
+}
+
+/// The limits change while one has been called and has not looked: what it gives back is not in the old numbers.
+#[test]
+fn a_change_voids_what_those_who_were_called_could_give_back() {
+    let (limiter, clock) = limiter("token-bucket 1/h burst=1");
+    assert!(limiter.check("k").allowed());
+    let called = Caller::new(limiter.acquire("k", 1));
+    clock.advance(3_600 * SECOND);
+    assert_eq!(called.woken(), 1);
+    limiter.change("token-bucket 1/s burst=1").unwrap();
+    clock.advance(5 * SECOND);
+    assert!(limiter.check("k").allowed());
+    drop(called);
+    assert!(!limiter.check("k").allowed());
+}
+
+#[test]
+fn in_a_shared_store_too() {
+    let clock = ManualClock::default();
+    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder("fixed-window 5/60s start=first").in_store(&store, "a").build().unwrap();
+    assert!(limiter.check_cost("k", 5).allowed());
+    let called = Caller::new(limiter.acquire("k", 1));
+    clock.advance(60 * SECOND);
+    assert_eq!(called.woken(), 1);
+    limiter.change("fixed-window 5/30s start=first").unwrap();
+    assert!(limiter.check_cost("k", 5).allowed(), "another period starts afresh");
+    let kept = limiter.reserve("other", 1, Duration::ZERO).unwrap().keep().unwrap();
+    drop(called);
+    assert!(!limiter.check("k").allowed());
+    assert!(limiter.cancel(kept));
+}
+
+#[test]
+fn a_look_at_another_time_changes_no_plan() {
+    let (limiter, _clock) = limiter("min-interval 1s");
+    assert!(limiter.check("k").allowed());
+    let _waits = Caller::new(limiter.acquire("k", 1));
+    let later = limiter.now().after(Span::from(3_600 * SECOND));
+    assert!(!limiter.peek_at("k", 1, later).allowed());
+    assert_eq!(limiter.check("k").retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
+}
+
+/// A waker that panics, among others.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this is a test");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_takes_nobody_with_it() {
+    let limiter = Limiter::new("min-interval 20ms").unwrap();
+    assert!(limiter.check("k").allowed());
+    let waker = Waker::from(Arc::new(Panics));
+    let mut first = pin!(limiter.acquire("k", 1));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    // By the timer thread, which has met the panic before.
+    assert!(limiter.acquire("k", 1).blocking().allowed());
+    assert!(first.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn a_full_line_says_when_it_is_worth_asking_again() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("min-interval 1h").clock(clock.clone());
+    let limiter = builder.max_waiting(1).build().unwrap();
+    assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
+    clock.advance(1_800 * SECOND);
+    let _waits = Caller::new(limiter.acquire("a", 1));
+    let told = |turn: sluicegate::Turn| (turn.refusal(), turn.decision().retry_after());
+    let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
+    assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Refusal::LineFull), half_an_hour));
+    let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_line(0).build().unwrap();
+    assert!(none.check("a").allowed());
+    let an_hour = Some(RetryAfter::After(Span::from(3_600 * SECOND)));
+    assert_eq!(told(none.acquire("a", 1).blocking()), (Some(Refusal::LineFull), an_hour));
+    assert_eq!((none.stats().denied, limiter.stats().denied), (1, 1));
+}
+
+#[test]
+fn what_is_a_mistake_is_one_while_others_wait_too() {
+    let (limiter, clock) = limiter("smooth 1/s");
+    let other = Limiter::builder("min-interval 1s").clock(clock).build().unwrap();
+    while limiter.check("k").allowed() {}
+    let _waits = Caller::new(limiter.acquire("k", 1));
+    assert!(limiter.take("k", 1).is_err() && limiter.reserve("k", 1, SECOND).is_err());
+    assert!(!limiter.check_within("k", 1, SECOND).unwrap().allowed());
+    let together = check_all(&[other.on("k", 1), limiter.on("k", 1)]);
+    assert!(matches!(together, Err(TogetherError::Smooth(_))));
+}
+
+/// Another limit makes callers wait for an hour: they are still only so many in the pacer's queue.
+#[test]
+fn a_pacer_in_a_list_counts_those_who_wait() {
+    let clock = ManualClock::default();
+    let limits = ["pacer 10/s queue=3", "fixed-window 5/h start=first"];
+    let limiter = Limiter::builder(limits).clock(clock.clone()).build().unwrap();
+    for _ in 0..5 {
+        clock.advance(SECOND);
+        assert!(limiter.check("k").allowed());
+    }
+    clock.advance(SECOND);
+    let mut callers: Vec<Caller<'_>> = (0..5).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
+    assert_eq!(callers.iter().filter(|caller| caller.waits()).count(), 4);
+    assert_eq!(callers[4].turn().unwrap().refusal(), Some(Refusal::LineFull));
+    clock.advance(3_600 * SECOND);
+    assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+}
