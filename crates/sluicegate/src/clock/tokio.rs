@@ -2,6 +2,7 @@
 
 use super::{Alarm, Clock, SystemClock, timer};
 use sluicegate_core::{Span, Time};
+use std::panic::catch_unwind;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 ///
 /// It starts with the system's time, and from then on goes as the runtime's does: steps of the system's clock are not taken up.
 /// Tokio's timer counts milliseconds, so that turns come up to one later than with the system's clock. The runtime in which somebody
-/// first waited rings, so it has to run (and have its time enabled) while others wait.
+/// first waited rings, so it has to run while others wait.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     began: Instant,
@@ -53,17 +54,19 @@ impl Clock for TokioClock {
     }
 
     /// By a task of the runtime that asks. When that ends before, the alarm is lost, and set anew by those who wait in another.
-    /// Without a runtime it is as with any other clock.
+    /// Without a runtime, or in one without time, it is as with any other clock.
     fn ring_at(&self, time: Time, alarm: Alarm) {
         let until = self.began + Duration::from(time.since(self.at));
-        match Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move {
-                    tokio::time::sleep_until(until).await;
-                    alarm.ring();
-                });
-            }
-            Err(_) => timer::ring_in(time.since(self.now()), alarm),
-        }
+        let Ok(runtime) = Handle::try_current() else {
+            return timer::ring_in(time.since(self.now()), alarm);
+        };
+        // A runtime whose time is not enabled says so by a panic, and in no other way.
+        let Ok(sleep) = catch_unwind(|| tokio::time::sleep_until(until)) else {
+            return timer::ring_in(time.since(self.now()), alarm);
+        };
+        runtime.spawn(async move {
+            sleep.await;
+            alarm.ring();
+        });
     }
 }

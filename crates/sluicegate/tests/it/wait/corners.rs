@@ -99,6 +99,25 @@ fn a_tokio_clock_works_without_a_runtime() {
     assert!(limiter.check("k").allowed());
     let turn = limiter.acquire("k", 1).blocking();
     assert!(turn.allowed() && turn.waited() <= SECOND * 20);
+    // Nor in one whose time is not enabled.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(limiter.acquire("k", 1)).allowed());
+}
+
+/// Another limiter of the scope brings faster limits: they hold for whoever waits already.
+#[test]
+fn the_last_limits_of_a_scope_hold_for_all_in_line() {
+    let clock = ManualClock::default();
+    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let limiter = |limit: &str| Limiter::builder(limit).in_store(&store, "a").build().unwrap();
+    let (slow, fast) = (limiter("min-interval 1h"), limiter("min-interval 1s"));
+    assert!(slow.check("k").allowed());
+    let mut first = Caller::new(slow.acquire("k", 1));
+    let mut second = Caller::new(fast.acquire_within("k", 1, 10 * SECOND));
+    clock.advance(SECOND);
+    assert!(first.poll().is_some() && second.poll().is_none());
+    clock.advance(SECOND);
+    assert!(second.poll().is_some());
 }
 
 /// Those who were called have not looked yet, and somebody who did not wait has called since: what was planned before that is not
