@@ -75,6 +75,8 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
+                // The response goes by without being copied.
+                Now::Serving { inner, passage } if passage.is_free() => return inner.poll(context),
                 Now::Serving { inner, passage } => {
                     let mut result = ready!(inner.poll(context));
                     let head = result.as_ref().ok().map(|response| (response.status(), response.headers()));

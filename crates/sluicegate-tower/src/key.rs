@@ -67,6 +67,7 @@ impl<'a> RequestKey<'a> {
     pub const SHARED: RequestKey<'static> = RequestKey { first: Part::Nobody, second: None };
 
     /// An address as it is. [`peer_ip`] and its like make one of a whole network.
+    #[inline]
     pub fn address(address: IpAddr) -> RequestKey<'a> {
         Part::Address(address.to_canonical()).into()
     }
@@ -132,6 +133,7 @@ impl Part<'_> {
 }
 
 impl<'a> From<Part<'a>> for RequestKey<'a> {
+    #[inline]
     fn from(first: Part<'a>) -> RequestKey<'a> {
         RequestKey { first, second: None }
     }

@@ -146,7 +146,7 @@ impl<L: Backend, R: Clone> RateLimitLayer<L, R> {
     /// is refused at once, without waiting at all; so is one that finds the line full (`max_line` of the limiter).
     ///
     /// Together with [`RateLimitLayer::after`] a request reserves its turn: buckets and pacers let it wait, windows and logs answer
-    /// as in [`RateLimitLayer::enforce`]. The same goes for a limiter in a shared store.
+    /// as in [`RateLimitLayer::enforce`].
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.settings().mode = Mode::Wait(max_wait);

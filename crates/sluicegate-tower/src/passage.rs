@@ -1,7 +1,7 @@
 //! From an answer to what is done with the request, and from its end to what it was charged.
 
 use crate::after::Outcome;
-use crate::backend::{Answer, Backend, Step, Used};
+use crate::backend::{Answer, Backend, Decided, Step, Undecided, Used};
 use crate::fields::Fields;
 use crate::head::Head;
 use crate::key::{NoKey, RequestKey};
@@ -12,11 +12,13 @@ use http::{HeaderMap, Response};
 use sluicegate::Decision;
 use std::sync::Arc;
 
-/// A request that was admitted, until it is over.
-pub(crate) struct Passage<L: Backend, R> {
+/// A request that was admitted, until it is over. Whatever there is to do then is in a box, as it would make the future of every
+/// request larger, and axum moves those about.
+pub(crate) struct Passage<L: Backend, R>(Option<Box<ToDo<L, R>>>);
+
+struct ToDo<L: Backend, R> {
     fields: Option<Fields>,
-    /// In a box, as it would make the future of every request larger, and axum moves those about.
-    charge: Option<Box<OpenCharge<L, R>>>,
+    charge: Option<OpenCharge<L, R>>,
 }
 
 /// What a request was charged for the time being. If nobody waits for its response the outcome is just that.
@@ -60,8 +62,28 @@ impl<L: Backend, R> Shared<L, R> {
         WithoutKeyThen::Refuse(Refusal::new(reason, String::new(), *head).answer(&self.respond))
     }
 
-    /// What an answer comes to: a passage, or the response that the client gets instead.
+    /// What an answer comes to: a passage, or the response that the client gets instead. Here is only a yes that nobody is
+    /// told of, compiled in place, so that the answer is not copied.
+    #[inline]
     pub(crate) fn admit<B>(
+        self: &Arc<Self>,
+        answer: Answer<L::Held>,
+        cost: u32,
+        head: &Head<'_>,
+        key: &RequestKey<'_>,
+    ) -> Result<Passage<L, R>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        let is_told_of = self.settings.tells() || self.settings.observe.is_some();
+        match answer {
+            Ok(Decided { decision, held: None }) if decision.allowed() && !is_told_of => Ok(Passage::free()),
+            answer => self.admit_in_full(answer, cost, head, key),
+        }
+    }
+
+    #[inline(never)]
+    fn admit_in_full<B>(
         self: &Arc<Self>,
         answer: Answer<L::Held>,
         cost: u32,
@@ -74,32 +96,37 @@ impl<L: Backend, R> Shared<L, R> {
         let shadow = self.settings.mode == Mode::Shadow;
         let decided = match answer {
             Ok(decided) => decided,
-            Err(undecided) => {
-                self.observe(head, Some(key), Verdict::Undecided(&undecided));
-                if shadow {
-                    return Ok(Passage::free());
-                }
-                let refusal = Refusal::new(Reason::Undecided(undecided), String::new(), *head);
-                return Err(refusal.answer(&self.respond));
-            }
+            Err(undecided) => return self.undecided(undecided, head, key),
         };
-        let decision = decided.decision;
-        if self.settings.observe.is_some() {
-            self.observe(
-                head,
-                Some(key),
-                match (decision.allowed(), shadow) {
-                    (true, _) => Verdict::Allowed(&decision),
-                    (false, true) => Verdict::WouldDeny(&decision),
-                    (false, false) => Verdict::Denied(&decision),
-                },
-            );
-        }
+        let decision = &decided.decision;
+        let verdict = match (decision.allowed(), shadow) {
+            (true, _) => Verdict::Allowed(decision),
+            (false, true) => Verdict::WouldDeny(decision),
+            (false, false) => Verdict::Denied(decision),
+        };
+        self.observe(head, Some(key), verdict);
         if decision.allowed() || shadow {
-            let open = |held| Box::new(OpenCharge { shared: Arc::clone(self), cost, held: Some(held) });
-            return Ok(Passage { fields: self.fields(&decision), charge: decided.held.map(open) });
+            let open = |held| OpenCharge { shared: Arc::clone(self), cost, held: Some(held) };
+            return Ok(Passage::new(self.fields(decision), decided.held.map(open)));
         }
-        Err(self.denied(&decision, head))
+        Err(self.denied(decision, head))
+    }
+
+    #[cold]
+    fn undecided<B>(
+        &self,
+        undecided: Undecided,
+        head: &Head<'_>,
+        key: &RequestKey<'_>,
+    ) -> Result<Passage<L, R>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        self.observe(head, Some(key), Verdict::Undecided(&undecided));
+        if self.settings.mode == Mode::Shadow {
+            return Ok(Passage::free());
+        }
+        Err(Refusal::new(Reason::Undecided(undecided), String::new(), *head).answer(&self.respond))
     }
 
     #[cold]
@@ -138,18 +165,30 @@ pub(crate) enum WithoutKeyThen<B> {
 }
 
 impl<L: Backend, R> Passage<L, R> {
+    fn new(fields: Option<Fields>, charge: Option<OpenCharge<L, R>>) -> Passage<L, R> {
+        let is_free = fields.is_none() && charge.is_none();
+        Passage((!is_free).then(|| Box::new(ToDo { fields, charge })))
+    }
+
+    /// Whether there is nothing to do when the request is over.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Of a request that nothing is done about.
+    #[inline]
     pub(crate) fn free() -> Passage<L, R> {
-        Passage { fields: None, charge: None }
+        Passage(None)
     }
 
     /// The request is over: its head is this, or there is no response.
     #[inline]
     pub(crate) fn end(&mut self, response: Option<(http::StatusCode, &HeaderMap)>) -> Settled<L, R> {
-        let fields = self.fields.take();
-        match self.charge.take() {
-            None => Settled::Now(fields),
-            Some(charge) => charge.end(fields, response),
+        match self.0.take().map(|to_do| *to_do) {
+            None => Settled::Now(None),
+            Some(ToDo { fields, charge: None }) => Settled::Now(fields),
+            Some(ToDo { fields, charge: Some(charge) }) => charge.end(fields, response),
         }
     }
 }

@@ -10,9 +10,10 @@ use crate::Head;
 use crate::backend::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use sluicegate::http_fields::retry_after_s;
+use sluicegate::http_fields::{STORE_RETRY_S, retry_after_s};
 use sluicegate::{Decision, RetryAfter};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a request does not reach the service.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// After how many seconds the same request would be admitted; `None` if that cannot be told, or never.
+    /// After how many seconds to come back: when the same request would be admitted or, if nobody can decide just now, somebody
+    /// may again. `None` if that does not help.
     pub fn retry_after_s(&self) -> Option<u64> {
         self.retry_after().and_then(retry_after_s)
     }
@@ -71,6 +73,9 @@ impl<'a> Refusal<'a> {
     fn retry_after(&self) -> Option<RetryAfter> {
         match &self.reason {
             Reason::Denied(decision) => decision.retry_after(),
+            Reason::Undecided(undecided) if !undecided.is_set_up() => {
+                Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into()))
+            }
             _ => None,
         }
     }

@@ -54,34 +54,60 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let Shared { settings, .. } = &*self.shared;
-        let head = Head::of(&request);
-        if settings.skip.as_ref().is_some_and(|is_skipped| is_skipped(&head)) {
-            return ResponseFuture::serving(self.inner.call(request), Passage::free());
-        }
-        let key = match settings.key.extract(&head) {
-            Ok(key) => key,
-            Err(missing) => match self.shared.without_key(missing, &head) {
-                WithoutKeyThen::Share => RequestKey::SHARED,
-                WithoutKeyThen::Refuse(response) => return ResponseFuture::answered(response),
-                WithoutKeyThen::Pass => {
-                    return ResponseFuture::serving(self.inner.call(request), Passage::free());
-                }
-            },
-        };
-        let ask = settings.ask(&head);
-        match settings.limiter.ask(&key, ask) {
-            Step::Now(answer) => match self.shared.admit(answer, ask.cost, &head, &key) {
-                Ok(passage) => ResponseFuture::serving(self.inner.call(request), passage),
-                Err(response) => ResponseFuture::answered(response),
-            },
-            Step::Later(asking) => {
+        // The service is called in one place only: a request and a future are large, and are copied less often so.
+        let passage = match self.shared.decide(&Head::of(&request)) {
+            Then::Serve(passage) => passage,
+            Then::Answer(response) => return ResponseFuture::answered(response),
+            Then::Ask { asking, cost } => {
                 // The service that was ready is the one to call; its clone may not be.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
                 let shared = Arc::clone(&self.shared);
-                ResponseFuture::asking(asking, Parked { inner, request, shared, cost: ask.cost })
+                return ResponseFuture::asking(asking, Parked { inner, request, shared, cost });
             }
+        };
+        ResponseFuture::serving(self.inner.call(request), passage)
+    }
+}
+
+/// What to do with a request.
+enum Then<B, L: Backend, R> {
+    Serve(Passage<L, R>),
+    Answer(Response<B>),
+    /// The decision takes time.
+    Ask {
+        asking: L::Asking,
+        cost: u32,
+    },
+}
+
+impl<L: Backend, R> Shared<L, R> {
+    #[inline]
+    fn decide<B>(self: &Arc<Self>, head: &Head<'_>) -> Then<B, L, R>
+    where
+        R: Respond<B>,
+    {
+        let settings = &self.settings;
+        if settings.skip.as_ref().is_some_and(|is_skipped| is_skipped(head)) {
+            return Then::Serve(Passage::free());
+        }
+        // The key stays where it was written: to copy what was just written in small pieces takes longer than to write it.
+        let extracted = settings.key.extract(head);
+        let key = match &extracted {
+            Ok(key) => key,
+            Err(missing) => match self.without_key(*missing, head) {
+                WithoutKeyThen::Share => &RequestKey::SHARED,
+                WithoutKeyThen::Refuse(response) => return Then::Answer(response),
+                WithoutKeyThen::Pass => return Then::Serve(Passage::free()),
+            },
+        };
+        let ask = settings.ask(head);
+        match settings.limiter.ask(key, ask) {
+            Step::Now(answer) => match self.admit(answer, ask.cost, head, key) {
+                Ok(passage) => Then::Serve(passage),
+                Err(response) => Then::Answer(response),
+            },
+            Step::Later(asking) => Then::Ask { asking, cost: ask.cost },
         }
     }
 }

@@ -21,6 +21,8 @@ pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
 pub const RATELIMIT: &str = "ratelimit";
 /// The type of the problem (RFC 9457) that a denial is, from the draft of the fields.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// What `Retry-After` says when a shared store did not answer, in seconds: it is tried about so often.
+pub const STORE_RETRY_S: u64 = 1;
 
 const SECOND_US: u64 = 1_000_000;
 

@@ -3,7 +3,7 @@
 use super::{Answer, Ask, Backend, Decided, Step, Undecided, Used};
 use crate::key::RequestKey;
 use sluicegate::{Decision, Limit, Span};
-use sluicegate_redis::{Answer as Told, AskError, Receipt, RedisLimiter, Source};
+use sluicegate_redis::{AskError, Receipt, RedisLimiter, Source};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -20,14 +20,19 @@ impl Backend for RedisLimiter {
         Step::Later(Box::pin(async move {
             match ask {
                 Ask { cost, max_wait: None, hold: false } => {
-                    let told = limiter.check_cost(key, cost).await;
-                    let decided = decided(told.map_err(AskError::Store), None)?;
+                    let told = limiter.check_cost(key, cost).await.map_err(AskError::Store);
+                    let told = told.map_err(undecided)?;
+                    let decided = decided(told.decision(), told.source(), None)?;
                     until_due(&decided.decision).await;
                     Ok(decided)
                 }
-                Ask { cost, max_wait, hold } => {
-                    let max_wait = max_wait.map_or(Span::ZERO, Span::from);
-                    reserved(limiter, &key, cost, max_wait, hold).await
+                Ask { cost, max_wait: Some(max_wait), hold: false } => {
+                    let turn = limiter.acquire_within(key, cost, max_wait).await.map_err(AskError::Store);
+                    let turn = turn.map_err(undecided)?;
+                    decided(turn.decision(), turn.source(), None)
+                }
+                Ask { cost, max_wait, hold: true } => {
+                    held(limiter, &key, cost, max_wait.map_or(Span::ZERO, Span::from)).await
                 }
             }
         }))
@@ -59,37 +64,31 @@ impl Backend for RedisLimiter {
 
 /// The store's answer. One that the limiter gave itself because the store is away, and that says no, is no denial: nobody's
 /// limit is used up.
-fn decided(told: Result<Told, AskError>, held: Option<Receipt>) -> Answer<Receipt> {
-    let told = told.map_err(undecided)?;
-    if told.source() == Source::Denied {
+fn decided(decision: Decision, source: Source, held: Option<Receipt>) -> Answer<Receipt> {
+    if source == Source::Denied {
         return Err(Undecided::for_now("the store is away, and the limiter denies then"));
     }
-    Ok(Decided { decision: told.decision(), held })
+    Ok(Decided { decision, held })
 }
 
 fn undecided(error: AskError) -> Undecided {
     match error {
         AskError::NotOffered(_) => Undecided::for_ever(format!(
-            "what was charged under this limit cannot be given back: {error}; use another limit, or leave out `after`, \
-             `charge_if` and `wait`"
+            "what was charged under this limit cannot be given back: {error}; use another limit, or leave out `after` \
+             and `charge_if`"
         )),
         error => Undecided::for_now(error.to_string()),
     }
 }
 
-/// Charges now and comes back when the request may go on.
-async fn reserved(
-    limiter: RedisLimiter,
-    key: &[u8],
-    cost: u32,
-    max_wait: Span,
-    hold: bool,
-) -> Answer<Receipt> {
+/// A charge that can be changed, to act on after its delay.
+async fn held(limiter: RedisLimiter, key: &[u8], cost: u32, max_wait: Span) -> Answer<Receipt> {
     let reservation = limiter.reserve(key, cost, max_wait, None).await.map_err(undecided)?;
-    let decided = decided(Ok(reservation.answer), reservation.receipt)?;
+    let answer = reservation.answer;
+    let decided = decided(answer.decision(), answer.source(), reservation.receipt)?;
     let mut waiting = Waiting { limiter, receipt: decided.held };
     until_due(&decided.decision).await;
-    Ok(Decided { held: waiting.receipt.take().filter(|_| hold), ..decided })
+    Ok(Decided { held: waiting.receipt.take(), ..decided })
 }
 
 /// What was allowed for later goes on then: a pacer's callers leave evenly spaced.
@@ -99,7 +98,7 @@ async fn until_due(decision: &Decision) {
     }
 }
 
-/// A request in line. If it gives up before its turn it leaves as if it had never come.
+/// A request that has reserved its turn. If it gives up before that it leaves as if it had never come.
 struct Waiting {
     limiter: RedisLimiter,
     receipt: Option<Receipt>,

@@ -25,6 +25,7 @@ impl Network {
         Network { prefix: prefix.min(128) }
     }
 
+    #[inline]
     pub(super) fn key<'a>(self, address: IpAddr) -> RequestKey<'a> {
         RequestKey::address(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
@@ -32,6 +33,7 @@ impl Network {
         })
     }
 
+    #[inline]
     fn of(self, address: Ipv6Addr) -> Ipv6Addr {
         // A shift by all 128 bits, for a prefix of 0, leaves nothing.
         let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
@@ -40,6 +42,7 @@ impl Network {
 }
 
 /// Where the server says that the connection comes from, if it does.
+#[inline]
 pub(super) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     {

@@ -52,7 +52,7 @@ async fn a_store_that_is_away_is_a_503_or_whatever_the_limiter_is_to_do_then() {
     server.kill();
     for refusing in [error, deny] {
         let response = ask(&refusing, get()).await;
-        assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, None));
+        assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, Some("1")));
         assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
     }
     assert_eq!(admitted(&allow, 20, get).await, 20);
@@ -96,6 +96,20 @@ async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
     while remaining(&limiter).await == 3 {}
     pending.abort();
     while remaining(&limiter).await < 3 {}
+}
+
+/// A window lends nothing: those who wait stand in line in this process, and ask again when they were told to.
+#[tokio::test]
+async fn requests_wait_for_a_window_in_the_store_too() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let limiter = limiter("sliding-log 2/300ms", &store, OnStoreFailure::Error);
+    let layer = RateLimitLayer::new(limiter).wait(Duration::from_secs(5));
+    let began = Instant::now();
+    assert_eq!(admitted(&layer, 4, get).await, 4);
+    assert!(began.elapsed() >= Duration::from_millis(300), "the third had to wait for the first to be over");
+    let impatient = layer.wait(Duration::from_millis(1));
+    assert_eq!(ask(&impatient, get()).await.status(), 429);
 }
 
 #[tokio::test]

@@ -9,15 +9,12 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use sluicegate::http_fields::QUOTA_EXCEEDED;
+use sluicegate::http_fields::{QUOTA_EXCEEDED, STORE_RETRY_S};
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
 /// What RFC 9457 calls a problem whose status says it all.
 const NO_TYPE: &str = "about:blank";
-
-/// When to ask again that a shared store did not answer, in seconds: it is tried about so often.
-const STORE_RETRY_S: u64 = 1;
 
 /// Why a request gets no decision.
 pub(super) struct Refusal {
