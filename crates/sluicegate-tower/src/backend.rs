@@ -61,6 +61,8 @@ pub struct Ask {
     pub max_wait: Option<Duration>,
     /// Whether the charge is to be changed after the response.
     pub hold: bool,
+    /// Whether an allowed request goes on only after its delay, as under a pacer. A shadow only watches.
+    pub keep_back: bool,
 }
 
 /// A decision, or nobody could decide.

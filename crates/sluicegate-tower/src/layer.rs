@@ -287,7 +287,8 @@ impl<L> Settings<L> {
             Mode::Wait(max_wait) => Some(max_wait),
             Mode::Enforce | Mode::Shadow => None,
         };
-        Ask { cost: self.cost.as_ref().map_or(1, |cost| cost(head)), max_wait, hold: self.after.is_some() }
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        Ask { cost, max_wait, hold: self.after.is_some(), keep_back: self.mode != Mode::Shadow }
     }
 }
 

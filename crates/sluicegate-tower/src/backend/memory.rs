@@ -26,15 +26,15 @@ impl Backend for Limiter {
     #[inline]
     fn ask(&self, key: &RequestKey<'_>, ask: Ask) -> Step<Waits> {
         match ask {
-            Ask { cost, max_wait: None, hold: false } => {
+            Ask { cost, max_wait: None, hold: false, keep_back } => {
                 let decision = self.check_cost(key, cost);
-                if decision.delay() > Span::ZERO {
+                if keep_back && decision.delay() > Span::ZERO {
                     return paced(self, Decided { decision, held: None });
                 }
                 Step::Now(Ok(Decided { decision, held: None }))
             }
-            Ask { cost, max_wait: Some(max_wait), hold: false } => in_line(self, key, cost, max_wait),
-            Ask { cost, max_wait, hold: true } => held(self, key, cost, max_wait.unwrap_or_default()),
+            Ask { cost, max_wait: Some(max_wait), hold: false, .. } => in_line(self, key, cost, max_wait),
+            Ask { hold: true, .. } => held(self, key, ask),
         }
     }
 
@@ -77,8 +77,8 @@ fn in_line(limiter: &Limiter, key: &RequestKey<'_>, cost: u32, max_wait: Duratio
 }
 
 /// A charge that can be changed, to act on after its delay.
-fn held(limiter: &Limiter, key: &RequestKey<'_>, cost: u32, max_wait: Duration) -> Step<Waits> {
-    let reservation = match limiter.reserve(key, cost, max_wait) {
+fn held(limiter: &Limiter, key: &RequestKey<'_>, ask: Ask) -> Step<Waits> {
+    let reservation = match limiter.reserve(key, ask.cost, ask.max_wait.unwrap_or_default()) {
         Ok(reservation) => reservation,
         Err(ReserveError::NotOffered(refused)) => {
             return Step::Now(Err(Undecided::for_ever(format!(
@@ -91,7 +91,11 @@ fn held(limiter: &Limiter, key: &RequestKey<'_>, cost: u32, max_wait: Duration) 
     let decision = reservation.decision();
     let held = decision.allowed().then(|| MemoryHeld { reservation, key: limiter.hash(key) });
     let decided = Decided { decision, held };
-    if decision.delay() > Span::ZERO { paced(limiter, decided) } else { Step::Now(Ok(decided)) }
+    if ask.keep_back && decision.delay() > Span::ZERO {
+        paced(limiter, decided)
+    } else {
+        Step::Now(Ok(decided))
+    }
 }
 
 /// What was allowed for later goes on then: a pacer's callers leave evenly spaced.

@@ -19,21 +19,19 @@ impl Backend for RedisLimiter {
         let (limiter, key) = (self.clone(), key.to_bytes().into_owned());
         Step::Later(Box::pin(async move {
             match ask {
-                Ask { cost, max_wait: None, hold: false } => {
+                Ask { cost, max_wait: None, hold: false, keep_back } => {
                     let told = limiter.check_cost(key, cost).await.map_err(AskError::Store);
                     let told = told.map_err(undecided)?;
                     let decided = decided(told.decision(), told.source(), None)?;
-                    until_due(&decided.decision).await;
+                    until_due(&decided.decision, keep_back).await;
                     Ok(decided)
                 }
-                Ask { cost, max_wait: Some(max_wait), hold: false } => {
+                Ask { cost, max_wait: Some(max_wait), hold: false, .. } => {
                     let turn = limiter.acquire_within(key, cost, max_wait).await.map_err(AskError::Store);
                     let turn = turn.map_err(undecided)?;
                     decided(turn.decision(), turn.source(), None)
                 }
-                Ask { cost, max_wait, hold: true } => {
-                    held(limiter, &key, cost, max_wait.map_or(Span::ZERO, Span::from)).await
-                }
+                Ask { hold: true, .. } => held(limiter, &key, ask).await,
             }
         }))
     }
@@ -82,18 +80,19 @@ fn undecided(error: AskError) -> Undecided {
 }
 
 /// A charge that can be changed, to act on after its delay.
-async fn held(limiter: RedisLimiter, key: &[u8], cost: u32, max_wait: Span) -> Answer<Receipt> {
-    let reservation = limiter.reserve(key, cost, max_wait, None).await.map_err(undecided)?;
+async fn held(limiter: RedisLimiter, key: &[u8], ask: Ask) -> Answer<Receipt> {
+    let max_wait = ask.max_wait.map_or(Span::ZERO, Span::from);
+    let reservation = limiter.reserve(key, ask.cost, max_wait, None).await.map_err(undecided)?;
     let answer = reservation.answer;
     let decided = decided(answer.decision(), answer.source(), reservation.receipt)?;
     let mut waiting = Waiting { limiter, receipt: decided.held };
-    until_due(&decided.decision).await;
+    until_due(&decided.decision, ask.keep_back).await;
     Ok(Decided { held: waiting.receipt.take(), ..decided })
 }
 
 /// What was allowed for later goes on then: a pacer's callers leave evenly spaced.
-async fn until_due(decision: &Decision) {
-    if decision.delay() > Span::ZERO {
+async fn until_due(decision: &Decision, keep_back: bool) {
+    if keep_back && decision.delay() > Span::ZERO {
         tokio::time::sleep(decision.delay().into()).await;
     }
 }

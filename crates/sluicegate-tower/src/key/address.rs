@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// What one customer of a provider gets at least.
 const PREFIX_DEFAULT: u8 = 64;
 
-const NO_PEER: &str = "the peer's address is not known here; serve axum with \
+pub(super) const NO_PEER: &str = "the peer's address is not known here; serve axum with \
     into_make_service_with_connect_info::<SocketAddr>() and turn on the feature axum of sluicegate-tower, or insert a \
     SocketAddr into the request's extensions, or say with key::ip_from where the address is";
 

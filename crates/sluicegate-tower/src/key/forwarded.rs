@@ -11,7 +11,7 @@
 //!                  made up  hops = 2      hops = 1        hops = 0
 //! ```
 
-use super::address::{Network, peer};
+use super::address::{NO_PEER, Network, peer};
 use super::{Extract, NoKey, RequestKey};
 use crate::Head;
 use http::HeaderName;
@@ -81,10 +81,10 @@ impl ForwardedIp {
 impl Extract for ForwardedIp {
     fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
         let address = match self.entry(head) {
-            Some(entry) => self.read(entry),
-            None => peer(head),
+            Some(entry) => self.read(entry).ok_or(NoKey::Absent),
+            None => peer(head).ok_or(NoKey::NotProvided(NO_PEER)),
         };
-        address.map(|address| self.network.key(address)).ok_or(NoKey::Absent)
+        address.map(|address| self.network.key(address))
     }
 }
 

@@ -28,6 +28,21 @@ async fn a_shadow_never_denies_and_tells_the_observer_what_it_would_have_denied(
     assert_eq!((limiter.stats().allowed, limiter.stats().denied), (3, 7));
 }
 
+/// A pacer would keep requests back. A shadow only says so; that it ends at all shows it, as the clock stands still.
+#[tokio::test]
+async fn a_shadow_keeps_nobody_back() {
+    let (limiter, _clock) = limiter("pacer 1/h queue=9");
+    for layer in [
+        RateLimitLayer::new(limiter.clone()).shadow(),
+        RateLimitLayer::new(limiter.clone()).shadow().charge_if(|_| true),
+    ] {
+        for _ in 0..4 {
+            assert_eq!(ask(&layer, get()).await.status(), 200);
+        }
+    }
+    assert_eq!(limiter.stats().allowed, 8);
+}
+
 #[tokio::test]
 async fn not_even_a_mistake_in_the_set_up_is_felt() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
