@@ -134,6 +134,9 @@ impl<'a> Desk<'a> {
             line.key = key;
             line.plan_anew();
         }
+        if other_limits {
+            store.meet(key, now);
+        }
         let ask = Ask { cost, until, priority };
         let bounds = self.lines.bounds;
         let is_full = line.line.len() >= bounds.under_a_key || self.lines.waiting() >= bounds.in_all;
