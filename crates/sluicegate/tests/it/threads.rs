@@ -126,7 +126,9 @@ fn limits_change_while_others_call() {
         }
         limiter.check("k").allowed()
     });
-    assert_eq!(allowed, BURST);
+    // Who called while it was down was denied, perhaps all that were left if the one that changes it was held up.
+    let later: u32 = (0..2 * BURST).map(|_| u32::from(limiter.check("k").allowed())).sum();
+    assert_eq!(allowed + later, BURST);
 }
 
 #[test]
