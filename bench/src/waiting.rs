@@ -4,7 +4,7 @@
 //! In line: tasks that all want the same key wait until their turn comes, 100 in each millisecond. Time is paused and jumps
 //! from turn to turn, so that what is measured is work and nothing else, in one thread.
 
-use crate::measure::{Contender, each, head, interleaved, memory, nanos_each, row, verdict};
+use crate::measure::{Contender, Rounds, each, head, interleaved, memory, nanos_each, row, verdict};
 use leaky_bucket::RateLimiter;
 use sluicegate::{Acquire, Gate, Limiter, TokioClock};
 use std::future::Future as _;
@@ -99,20 +99,7 @@ fn at_once(rounds: usize) {
         }),
     ];
     println!("A turn that comes at once, in nanoseconds:\n");
-    let figures = interleaved(contenders, rounds);
-    head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
-    for name in [OURS, OURS_KEYED, LEAKY, SEMAPHORE] {
-        let [middle, spread] = figures.spread(name);
-        row([
-            name.into(),
-            middle,
-            spread,
-            figures.ratio_cell(name, LEAKY),
-            figures.ratio_cell(name, SEMAPHORE),
-        ]);
-    }
-    let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
-    println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
+    table(&interleaved(contenders, rounds));
 }
 
 fn in_line(rounds: usize) {
@@ -125,7 +112,11 @@ fn in_line(rounds: usize) {
     println!(
         "A turn for each of {WAITERS} tasks in one line, in nanoseconds for a task, spawning it included:\n"
     );
-    let figures = interleaved(contenders, rounds);
+    table(&interleaved(contenders, rounds));
+}
+
+/// Every contender beside the two rivals, and whether ours keeps within the bar.
+fn table(figures: &Rounds) {
     head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
     for name in figures.names() {
         let [middle, spread] = figures.spread(name);
