@@ -53,7 +53,8 @@ use std::time::Duration;
 /// ```
 ///
 /// A limiter is cheap to share: clone it, and the clones are the same limiter. Its memory is bounded
-/// ([`Builder::max_keys`]); it starts no thread, and no call pauses to clean up after others. Each verb has a form that is told the
+/// ([`Builder::max_keys`]); no call pauses to clean up after others, and no thread is
+/// started unless somebody has to wait in line. Each verb has a form that is told the
 /// time (`check_at`) and one that asks the limiter's clock (`check`).
 ///
 /// What is decided for one key is decided for one caller at a time, however many threads call. Only [`Limiter::acquire`] and
