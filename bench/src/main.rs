@@ -10,6 +10,7 @@ mod input;
 mod keyed;
 mod measure;
 mod memory;
+mod protect;
 mod replay;
 mod server;
 mod simulate;
@@ -33,6 +34,7 @@ keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys 
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
 steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
 waiting [ROUNDS]  a turn that comes at once, and one that is waited for            1 minute
+protect [ROUNDS]  places, leases and breakers, beside tokio's semaphore and others     1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
         "waiting" => waiting::run(rounds(waiting::ROUNDS)),
+        "protect" => protect::run(rounds(protect::ROUNDS)),
         "flood" => flood::run(number.unwrap_or(flood::KEYS)),
         "" | "all" if number.is_none() => {
             core_decision::run(core_decision::ROUNDS);
@@ -96,6 +99,8 @@ fn main() -> ExitCode {
             waiting::run(waiting::ROUNDS);
             println!();
             tower::run(tower::ROUNDS);
+            println!();
+            protect::run(protect::ROUNDS);
             println!();
             memory::run(memory::KEYS);
             println!();

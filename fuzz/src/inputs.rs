@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
 use sluicegate::Limit;
+use sluicegate::core::concurrency::Leases;
 use sluicegate::core::{Account, Algorithm as _, Time};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};
@@ -26,7 +27,7 @@ pub(crate) fn limit(data: &[u8]) {
 
 /// Calls at the edges of time and cost: the promises that hold for every limit do.
 fn decides(limit: &Limit) {
-    let made = limit.made_at(Time::saturating_from_micros(1_000_000));
+    let Some(made) = limit.made_at(Time::saturating_from_micros(1_000_000)) else { return leases(limit) };
     for cost in [0, 1, made.limit(), made.limit().saturating_add(1), u32::MAX] {
         let mut account = Account::default();
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
@@ -37,6 +38,21 @@ fn decides(limit: &Limit) {
             // Under Guava's rules the next caller pays, whatever a call costs.
             let fits = cost <= made.limit() || limit.algorithm() == "smooth";
             assert!(!decision.allowed() || fits, "{limit} allowed more than its limit");
+        }
+    }
+}
+
+/// The same for one that gives leases: never more are out than it says, and what is released is free again.
+fn leases(limit: &Limit) {
+    let concurrency = limit.concurrency().expect("what decides no checks gives leases");
+    let (count, mut leases) = (concurrency.count(), Leases::default());
+    for cost in [0, 1, count, count.saturating_add(1), u32::MAX] {
+        for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
+            let now = Time::saturating_from_micros(at);
+            let (decision, held) = concurrency.acquire(&mut leases, now, cost, ());
+            assert!(leases.sum() <= u64::from(count) && decision.limit() == count, "{limit}");
+            assert_eq!(decision.allowed(), cost == 0 || held.is_some(), "{limit}");
+            assert!(held.is_none_or(|held| at % 2 == 1 || leases.release(now, held)), "{limit}");
         }
     }
 }

@@ -14,6 +14,7 @@ A limit is one line: the algorithm, its measure, its options.
   sliding-window 1000/1m               close to that, in constant memory
   min-interval 200ms                   at least 200 ms between two allowed calls
   pacer 10/s queue=20                  allowed calls leave 100 ms apart, up to 20 wait
+  concurrency 10 ttl=30s               at most 10 at once, by leases that lapse after 30 s unless renewed
   smooth 10/s warmup=4s                Guava's RateLimiter: the next caller pays (warmup, cold, burst)
 Periods are [N]UNIT with UNIT us ms s m h d, or second minute hour day.";
 
@@ -70,6 +71,44 @@ Several --workload come at the same time, those with the same key= as the same c
 Limits: each --limit is tried on its own; 'A + B' are two that must both allow. What a limit may be: sluice --help.
 The table: longest run = calls of one key denied in a row; longest wait = the longest that a caller was told;
   worst = the most that one key was allowed in any stretch as long as the limit's period.";
+
+const OVERLOAD_EXAMPLES: &str = "\
+Examples:
+  A dependency that becomes ten times as slow for 20 s, with and without protection
+    sluice overload --protect none --protect 'breaker 50%/10s' --protect 'gradient 20 min=5' \\
+        --workload 'poisson 150/s for=90s' --dependency 'workers=10 takes=50ms slow=20s..40s:x10'
+  What impatient callers make of it, and a picture
+    sluice overload --protect none --protect 'aimd 20 min=5 timeout=500ms' --callers 'timeout=1s retries=2' \\
+        --workload 'poisson 150/s for=90s' --dependency 'workers=10 takes=50ms slow=20s..40s:x10' --plot storm.svg
+
+Protections: none, or one or two of these with + between them
+  bulkhead 20                          at most 20 at once
+  aimd 20 min=5 timeout=500ms          as many as go well: fewer after a drop, one more after a good call
+  gradient 20 min=5                    as many as go well: fewer when calls take longer than usual
+  breaker 50%/10s                      none for 5 s when half of the last 10 s failed; then a probe
+  breaker 50%/10s + aimd 20            both: the breaker is asked first
+The dependency: workers=N takes=DURATION, and if it has them
+  random=50%                           the part of that time that is at random, exponentially
+  backlog=100                          refuses when so many wait for a worker; any number may if not said
+  slow=20s..40s:x10,60s..70s:x3        bad times: calls take so many times as long
+  fail=50s..60s:100%                   so many of a hundred calls fail
+The callers: timeout=1s retries=0 backoff=0s. Who gives up is forgotten by everyone but the dependency, which works on.
+
+Workloads: a name, a rate, options.
+";
+
+const OVERLOAD_NOTES: &str = "\
+The table: good = answered well before the caller gave up; in vain = failed or timed out; tries = calls and retries that were made;
+  wasted = the part of the dependency's work for callers who had given up; waits are until a caller knew, whatever the answer.
+What it shows and how to read it: docs/overload.md.";
+
+fn overload_help() -> String {
+    let mut help = OVERLOAD_EXAMPLES.to_owned();
+    for line in sluicegate_sim::traffic::workload::HELP.lines() {
+        help += &format!("  {line}\n");
+    }
+    help + OVERLOAD_NOTES
+}
 
 const SERVE_HELP: &str = "\
 Examples:
@@ -133,6 +172,9 @@ pub(crate) enum Command {
     /// Show what limits would do to traffic: a table, plots, and who would have been limited
     #[command(after_help = simulate_help(), max_term_width = 110)]
     Simulate(Box<SimulateArgs>),
+    /// Show what protects callers from a dependency that slows down or fails: a table and plots
+    #[command(after_help = overload_help(), max_term_width = 110)]
+    Overload(Box<OverloadArgs>),
     /// Run the server: RESP for every Redis client, and HTTP
     #[command(after_help = SERVE_HELP, max_term_width = 110)]
     Serve(Box<ServeArgs>),
@@ -373,6 +415,75 @@ pub(crate) struct SimulateArgs {
     /// Words that belong nowhere: the rest of a limit without quotes, or the name of a file
     #[arg(hide = true, value_name = "WORD")]
     pub(crate) stray: Vec<String>,
+}
+
+/// Tries breakers, bulkheads and adaptive limits side by side on callers of a dependency that has bad times, in virtual time.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct OverloadArgs {
+    /// A protection to try, such as 'breaker 50%/10s + aimd 20', or none. Repeat it to compare
+    #[arg(long = "protect", value_name = "PROTECTION", required = true)]
+    pub(crate) protections: Vec<String>,
+
+    /// What to call a protection in tables and pictures: none, or one for each --protect in their order
+    #[arg(long = "label", value_name = "TEXT")]
+    pub(crate) labels: Vec<String>,
+
+    /// What is called, such as 'workers=10 takes=50ms slow=20s..40s:x10'
+    #[arg(long, value_name = "DEPENDENCY", required = true)]
+    pub(crate) dependency: String,
+
+    /// How callers call, such as 'timeout=1s retries=2'
+    #[arg(long, value_name = "CALLERS", default_value = "timeout=1s", help_heading = "Traffic")]
+    pub(crate) callers: String,
+
+    /// When they call, such as 'poisson 150/s for=90s'. Repeat it for several at the same time
+    #[arg(long = "workload", value_name = "WORKLOAD", required = true, help_heading = "Traffic")]
+    pub(crate) workloads: Vec<String>,
+
+    /// Where random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Traffic")]
+    pub(crate) seed: u64,
+
+    /// The most calls, which are held in memory
+    #[arg(long, value_name = "N", default_value_t = crate::overload::CALLS_MAX_DEFAULT,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=crate::overload::CALLS_MAX as u64),
+          help_heading = "Traffic")]
+    pub(crate) max_calls: usize,
+
+    /// Draw a picture: FILE.svg or FILE.png. Repeat it for both
+    #[arg(long = "plot", value_name = "FILE", help_heading = "Output")]
+    pub(crate) plots: Vec<PathBuf>,
+
+    /// What pictures show, such as calls,limit [default: calls,waits,limit]
+    #[arg(long, value_name = "VIEW", value_delimiter = ',', help_heading = "Output")]
+    pub(crate) show: Vec<OverloadView>,
+
+    /// The title of pictures
+    #[arg(long, value_name = "TEXT", requires = "plots", help_heading = "Output")]
+    pub(crate) title: Option<String>,
+
+    /// Colours. auto follows the reader's screen in SVG, and is light in PNG
+    #[arg(long, value_enum, default_value_t = ThemeName::Auto, help_heading = "Output")]
+    pub(crate) theme: ThemeName,
+
+    /// Write everything as JSON; - is standard output, instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Words that belong nowhere: the rest of a line without quotes, or the name of a file
+    #[arg(hide = true, value_name = "WORD")]
+    pub(crate) stray: Vec<String>,
+}
+
+/// What a picture of an overload can show.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OverloadView {
+    /// What became of the calls, by when they were made
+    Calls,
+    /// How long callers waited until they knew
+    Waits,
+    /// How many calls the dependency had, and the limit
+    Limit,
 }
 
 /// What a picture can show.

@@ -1,5 +1,6 @@
 //! `sluice explain`: a limit in plain words, and at work.
 
+mod leases;
 mod timeline;
 pub(crate) mod words;
 

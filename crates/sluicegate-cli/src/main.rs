@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod explain;
+mod overload;
 mod replay;
 mod serve;
 mod simulate;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args).map(success),
         Command::Explain(args) => explain::run(&args).map(success),
         Command::Simulate(args) => simulate::run(&args).map(success),
+        Command::Overload(args) => overload::run(&args).map(success),
         Command::Serve(args) => serve::run(*args).map(success),
         Command::Check(args) => check::run(&args),
         Command::Validate(args) => validate::run(&args).map(success),

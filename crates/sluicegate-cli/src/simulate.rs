@@ -1,11 +1,11 @@
 //! `sluice simulate`: what limits would do to traffic.
 
 mod candidate;
-mod columns;
+pub(crate) mod columns;
 mod csv;
 mod json;
-mod output;
-mod picture;
+pub(crate) mod output;
+pub(crate) mod picture;
 mod progress;
 mod source;
 mod table;
@@ -21,7 +21,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The longest title in letters.
-const TITLE_MAX: usize = 120;
+pub(crate) const TITLE_MAX: usize = 120;
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     check(args)?;

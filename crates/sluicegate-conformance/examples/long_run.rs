@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
-    for algorithm in Limit::ALGORITHMS.into_iter().map(Some).chain([None]) {
+    for algorithm in Limit::CHECKS.into_iter().map(Some).chain([None]) {
         let (mut report, began) = (Report::default(), Instant::now());
         random_traces(algorithm, seed, decisions, InCore::new, &mut report)?;
         tell(algorithm.unwrap_or("lists of limits"), report, began);

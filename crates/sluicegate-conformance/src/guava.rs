@@ -110,7 +110,7 @@ impl<'a> Row<'a> {
 
     /// Asks our limiter the same; `None` if that cannot be asked.
     fn ask(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Answer> {
-        let made = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start) {
+        let made = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start)? {
             limit @ AnyLimit::Cell(CellLimit::Smooth(_)) => Some(limit),
             _ => None,
         };

@@ -18,7 +18,7 @@ pub struct InCore {
 impl InCore {
     /// A limiter made at `start`.
     pub fn new(limits: &[Limit], start: Time) -> InCore {
-        InCore { limits: limits.iter().map(|limit| limit.made_at(start)).collect(), keys: HashMap::new() }
+        InCore { limits: made(limits, start), keys: HashMap::new() }
     }
 }
 
@@ -39,8 +39,7 @@ pub struct AccountInCore {
 impl AccountInCore {
     /// A fresh key under limits made at `start`.
     pub fn new(limits: &[Limit], start: Time) -> AccountInCore {
-        let limits = limits.iter().map(|limit| limit.made_at(start)).collect();
-        AccountInCore { limits, account: Account::default() }
+        AccountInCore { limits: made(limits, start), account: Account::default() }
     }
 }
 
@@ -91,4 +90,12 @@ impl OneKey for AccountInCore {
     fn reset(&mut self) {
         self.account.reset();
     }
+}
+
+/// What the core decides with.
+///
+/// # Panics
+/// When one of the limits gives leases: none may be left out.
+pub(crate) fn made(limits: &[Limit], start: Time) -> Vec<AnyLimit> {
+    limits.iter().map(|limit| limit.made_at(start).expect("it decides checks")).collect()
 }

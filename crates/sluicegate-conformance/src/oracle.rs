@@ -82,6 +82,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
         Spec::SlidingLog { rate, count_all } => {
             model::Rule::SlidingLog { count: count(rate), period: period(rate), count_all: *count_all }
         }
+        Spec::Concurrency { .. } => unreachable!("{limit} gives leases: it has a model of its own"),
         Spec::SlidingWindow { rate } => {
             model::Rule::SlidingWindow { count: count(rate), period: period(rate) }
         }
@@ -113,7 +114,7 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
         WindowSpec::First { period } => model::Windows::First { period: period.as_micros() },
         // Where the calendar's windows begin is tested against another time-zone library, not here.
         WindowSpec::Calendar { .. } => match limit.made_at(Time::EPOCH) {
-            AnyLimit::Cell(CellLimit::FixedWindow(calendar)) => {
+            Some(AnyLimit::Cell(CellLimit::FixedWindow(calendar))) => {
                 model::Windows::Boundaries(boundaries(&calendar, times))
             }
             other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),

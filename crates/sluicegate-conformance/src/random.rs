@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::core::{Algorithm as _, Time};
+use sluicegate::core::{Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
 
 /// A call of a trace: time, key and cost.
@@ -140,7 +140,7 @@ fn start_option(rng: &mut Rng) -> String {
 pub fn list(rng: &mut Rng) -> Vec<Limit> {
     let mut limits = Vec::new();
     for _ in 0..rng.usize(2..=4) {
-        let algorithm = Limit::ALGORITHMS[rng.usize(..Limit::ALGORITHMS.len())];
+        let algorithm = Limit::CHECKS[rng.usize(..Limit::CHECKS.len())];
         let limit = limit(rng, algorithm);
         if limit.fits_in_a_list() {
             limits.push(limit);
@@ -161,6 +161,7 @@ fn scales(limit: &Limit) -> Vec<u64> {
         Spec::LeakyBucket { rate, capacity } => of_rate(rate, *capacity),
         Spec::Pacer { rate, queue } => of_rate(rate, *queue),
         Spec::MinInterval { interval } => vec![interval.as_micros()],
+        Spec::Concurrency { ttl, .. } => vec![ttl.map_or(1_000_000, Span::as_micros)],
         Spec::SlidingLog { rate, .. } | Spec::SlidingWindow { rate } => of_rate(rate, 1),
         Spec::Smooth { rate, warm_up, burst, .. } => {
             let stored = warm_up.map_or(1_000_000, |warm_up| warm_up.period.as_micros());
@@ -204,7 +205,7 @@ pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
 /// A cost at the scale of what a limit admits.
 pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
     // The limit of a slow `smooth` may be 0.
-    let limit = limits[rng.usize(..limits.len())].made_at(Time::EPOCH).limit().max(1);
+    let limit = limits[rng.usize(..limits.len())].at_once().max(1);
     match rng.u8(..16) {
         0 => 0,
         1 => limit.min(COUNT_MAX),

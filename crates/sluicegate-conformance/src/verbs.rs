@@ -80,7 +80,7 @@ pub fn random_verbs<K: OneKey>(
     let mut rng = Rng::with_seed(seed);
     let until = report.checks + operations;
     while report.checks < until {
-        let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+        let limits = match Limit::CHECKS.get(rng.usize(..=Limit::CHECKS.len())) {
             Some(algorithm) if rng.bool() => vec![random::small_limit(&mut rng, algorithm)],
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None => random::list(&mut rng),

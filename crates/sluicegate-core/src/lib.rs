@@ -48,13 +48,14 @@
 //! | never more than so many in *any* period, exactly | [`sliding_log`] | 16 bytes a call |
 //! | nearly that, in constant memory | [`sliding_window`] | 16 bytes |
 //! | Guava's `RateLimiter`: callers wait, and the next one pays | [`smooth`] | 16 bytes |
+//! | so many at once, not so many in a time | [`concurrency`] | 32 bytes a lease |
 //!
 //! # Map
 //!
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
 //! do with one limit, [`several`] with a list of them; [`receipts`] remembers reservations ([`pile`] says what they give back) and
-//! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
+//! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`breaker`] stops calls to what keeps failing; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
@@ -65,11 +66,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod account;
+pub mod adaptive;
 pub mod algorithm;
 pub mod any;
 pub mod bounds;
+pub mod breaker;
 pub mod cell;
 pub mod cell_limit;
+pub mod concurrency;
 pub mod decision;
 pub mod fixed_window;
 pub mod gcra;
@@ -79,6 +83,7 @@ pub mod min_interval;
 pub mod pacer;
 pub mod pile;
 pub mod receipts;
+pub mod retry;
 pub mod several;
 pub mod sliding_log;
 pub mod sliding_window;
@@ -93,5 +98,6 @@ pub use any::{AnyLimit, AnyState};
 pub use bounds::Rate;
 pub use cell::Cell;
 pub use cell_limit::CellLimit;
+pub use concurrency::Concurrency;
 pub use decision::{Decision, RetryAfter};
 pub use time::{Span, Time};

@@ -10,9 +10,11 @@
 //! ```
 
 mod axis;
+mod overload;
 mod panel;
 mod view;
 
+pub use overload::{OverloadFigure, OverloadView};
 pub use view::View;
 
 use crate::ink::Ink;

@@ -30,6 +30,8 @@ pub enum Ink {
     Limit,
     /// What was turned away.
     Denied,
+    /// What lies behind the data of bad times.
+    Trouble,
 }
 
 /// Whether a picture is dark on light or light on dark.
@@ -54,7 +56,7 @@ pub struct Rgb {
 
 impl Ink {
     /// All of them.
-    pub const ALL: [Ink; 11] = [
+    pub const ALL: [Ink; 12] = [
         Ink::Paper,
         Ink::Panel,
         Ink::Words,
@@ -66,6 +68,7 @@ impl Ink {
         Ink::Over,
         Ink::Limit,
         Ink::Denied,
+        Ink::Trouble,
     ];
 
     /// What it looks like.
@@ -82,6 +85,7 @@ impl Ink {
             Ink::Over => (0xd5_5e_00, 0xe6_9f_00),
             Ink::Limit => (0x32_38_3f, 0xd1_d9_e0),
             Ink::Denied => (0x6e_77_81, 0x8b_94_9e),
+            Ink::Trouble => (0xfd_f1_e6, 0x33_25_14),
         };
         match shade {
             Shade::Light => Rgb::from_hex(light),
@@ -103,6 +107,7 @@ impl Ink {
             Ink::Over => "over",
             Ink::Limit => "limit",
             Ink::Denied => "denied",
+            Ink::Trouble => "trouble",
         }
     }
 }

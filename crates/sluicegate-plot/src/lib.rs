@@ -14,7 +14,7 @@ mod scene;
 mod svg;
 pub mod terminal;
 
-pub use figure::{Figure, View};
+pub use figure::{Figure, OverloadFigure, OverloadView, View};
 pub use ink::{Ink, Rgb, Shade};
 pub use path::{Path, Point, Step};
 pub use png::{PIXELS_MAX, PngError, png};

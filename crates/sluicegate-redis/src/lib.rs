@@ -22,6 +22,7 @@ mod remembered;
 mod reply;
 mod script;
 mod scripts;
+mod semaphore;
 mod shape;
 mod store;
 mod turn;
@@ -35,6 +36,10 @@ pub use limiter::{
 pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
 pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
+pub use semaphore::{
+    BadLeaseId, LeaseId, LeaseLost, RedisSemaphore, RedisSemaphoreBuilder, SharedGrant, SharedLease,
+    TICKET_LIFE,
+};
 pub use sluicegate::Refusal;
 pub use store::{
     DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,

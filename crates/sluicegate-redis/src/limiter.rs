@@ -20,6 +20,9 @@ pub use each::check_each;
 pub use error::{AskError, BuildError, TogetherError};
 pub use together::{CALLS_MAX, Call, check_all};
 
+pub(crate) use ask::add_time;
+pub(crate) use without::COME_BACK_AFTER;
+
 use crate::answer::{Answer, Source};
 use crate::failure::StoreFailure;
 use crate::names::Names;
@@ -380,12 +383,12 @@ fn same(script: bool, core: bool) -> Result<(), StoreFailure> {
 }
 
 /// The script has decided, but what it tells makes no sense.
-fn not_understood() -> StoreFailure {
+pub(crate) fn not_understood() -> StoreFailure {
     StoreFailure::Garbled(String::from("a key's state makes no sense; was it written by something else?"))
 }
 
 /// Nothing was done, as the key's state is not one of ours.
-fn unreadable() -> StoreFailure {
+pub(crate) fn unreadable() -> StoreFailure {
     StoreFailure::Refused(String::from(
         "a key's state there cannot be read; was it written by a newer version, or by something else?",
     ))

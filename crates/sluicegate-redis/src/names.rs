@@ -3,6 +3,7 @@
 //! ```text
 //! sluice:r/api:0t|{Harry}         the prefix, the scope, the limit's place and kind, and whose state it is
 //! sluice:r/api:r|{Harry}          the receipts that are open
+//! sluice:r/jobs:0c|{Harry}        the leases of a semaphore; with k what they cost, w who waits for one, u until when
 //! ```
 //!
 //! In a cluster the text in braces decides where a key is, so all that is known of one caller is in one place and can be decided
@@ -36,6 +37,11 @@ impl Names {
         name.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
         add_key(&mut name, key);
         name
+    }
+
+    /// What a semaphore knows of a key: its leases, their costs, the line, and until when the tickets in it are good.
+    pub(crate) fn of_semaphore(&self, key: &[u8]) -> [Vec<u8>; 4] {
+        ['c', 'k', 'w', 'u'].map(|letter| self.state(0, letter, key))
     }
 
     /// The receipts of a key.

@@ -10,6 +10,8 @@ const SLIDING_WINDOW: &str = include_str!("../lua/sliding_window.lua");
 const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
 const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
+const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
+const LINE: &str = include_str!("../lua/semaphore/line.lua");
 const TOLD: &str = include_str!("../lua/told.lua");
 
 /// A check under one bucket.
@@ -94,3 +96,27 @@ pub(crate) static FORGET: LazyLock<Script> =
 
 pub(crate) static RESET: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/reset.lua")].concat()));
+
+/// Takes a lease of a semaphore, or stands in line for one.
+pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
+    let acquire = include_str!("../lua/semaphore/acquire.lua");
+    Script::new([PRELUDE, LEASES, LINE, acquire].concat())
+});
+
+/// How a key of a semaphore stands.
+pub(crate) static PEEK: LazyLock<Script> = LazyLock::new(|| {
+    let peek = include_str!("../lua/semaphore/peek.lua");
+    Script::new([PRELUDE, LEASES, LINE, peek].concat())
+});
+
+/// Gives a lease a new ttl.
+pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| {
+    let renew = include_str!("../lua/semaphore/renew.lua");
+    Script::new([PRELUDE, LEASES, renew].concat())
+});
+
+/// Returns a lease.
+pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
+    let release = include_str!("../lua/semaphore/release.lua");
+    Script::new([PRELUDE, LEASES, release].concat())
+});

@@ -90,7 +90,7 @@ impl Shape {
             let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
             (tag, Kind::Bucket { rate, burst, is_paced, initial })
         };
-        let made = limit.made_at(start.unwrap_or_else(|| SystemClock.now()));
+        let made = limit.made_at(start.unwrap_or_else(|| SystemClock.now()))?;
         let (letter, (tag, kind)) = match limit.spec() {
             Spec::TokenBucket { rate, burst, initial } => {
                 let initial = match initial {
@@ -112,6 +112,8 @@ impl Shape {
                 ('g', (String::new(), Kind::SlidingLog { rate: *rate, count_all: *count_all }))
             }
             Spec::Smooth { .. } => ('o', smooth(limit, &made)?),
+            // Leases are not checks; they have scripts of their own.
+            Spec::Concurrency { .. } => return None,
         };
         let latest = Time::saturating_from_micros(EXACT - 1 - kind.reach());
         Some(Shape { limit: made, kind, tag, letter, latest })

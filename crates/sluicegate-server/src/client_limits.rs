@@ -2,6 +2,8 @@
 //! What nobody has to set (how long a password is, what may be said before it, a client's name) is a constant beside the code
 //! that keeps it.
 
+use crate::engine::Mistake;
+use sluicegate::Span;
 use std::time::Duration;
 
 /// How many times [`unread_timeout`](ClientLimits::unread_timeout) a client may take to read all replies that waited when
@@ -32,6 +34,8 @@ pub struct ClientLimits {
     /// waited for it in [`UNREAD_TIMEOUTS_MAX`] times as long, so that reading a byte now and then holds no place. When
     /// the server stops, a client has so long to read its last replies.
     pub unread_timeout: Duration,
+    /// The longest that a client may wait in line for a lease. `None`: nobody may.
+    pub lease_wait_max: Option<Duration>,
     /// The longest head of an HTTP request, in bytes.
     pub request_head_max: usize,
     /// The longest body of an HTTP request, in bytes.
@@ -42,6 +46,26 @@ impl ClientLimits {
     /// How long a client may take over what waits for it, however often it reads some of it.
     pub fn answer_timeout(&self) -> Duration {
         self.unread_timeout.saturating_mul(UNREAD_TIMEOUTS_MAX)
+    }
+
+    /// How long somebody may wait in line for a lease who would wait for so long.
+    ///
+    /// # Errors
+    /// When that is longer than anybody may.
+    pub fn wait_for_lease(&self, max_wait: Span) -> Result<Span, Mistake> {
+        let most = self.lease_wait_max.unwrap_or(Duration::ZERO);
+        if Duration::from(max_wait) <= most {
+            return Ok(max_wait);
+        }
+        Err(Mistake::new(if most.is_zero() {
+            "nobody waits in line for a lease here (lease_wait_max = \"off\"); ask again after retry_after"
+                .to_owned()
+        } else {
+            let (said, most) = (max_wait.as_millis_up(), most.as_millis());
+            format!(
+                "a wait of {said} ms for a lease is too long; use at most {most} (lease_wait_max), and ask again"
+            )
+        }))
     }
 }
 
@@ -58,6 +82,7 @@ impl Default for ClientLimits {
             command_len_max: 256 * 1024,
             unread_replies_max: 64 * 1024,
             unread_timeout: Duration::from_secs(10),
+            lease_wait_max: Some(Duration::from_secs(60)),
             request_head_max: 16 * 1024,
             request_body_max: 256 * 1024,
         }

@@ -3,12 +3,16 @@
 //! A question names a rule, or brings a limit of its own, and a key. `rule.rs` is a rule and its exceptions, `inline.rs`
 //! knows the limits that callers bring, `verdict.rs` is the answer, `mistake.rs` what could not be answered.
 //!
+//! A limit of how many at once is not checked: `lender.rs` gives leases under it, `leases.rs` keeps those in memory.
+//!
 //! Keys live in memory or in a store that many servers share: `home.rs` is where, `judge.rs` who decides there, `shared.rs`
 //! the shared store, `turns.rs` how many calls may be under way to it. All verbs can be awaited; what is in memory is answered at once.
 
 mod home;
 mod inline;
 mod judge;
+mod leases;
+mod lender;
 mod mistake;
 mod recent;
 mod rule;
@@ -19,6 +23,8 @@ mod turns;
 mod verdict;
 
 pub use home::{Keys, WhoseTime};
+pub use lender::{HeldView, LeasesView, Untold};
+pub(crate) use lender::{lends, of_another_kind};
 pub use mistake::Mistake;
 pub use recent::Recent;
 pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
@@ -51,6 +57,8 @@ pub struct Settings {
     pub max_keys: usize,
     /// How many receipts of reservations may be open at once.
     pub max_receipts: usize,
+    /// How many leases of `concurrency` limits may be out at once, in memory.
+    pub max_leases: usize,
     /// What happens to a new key when that many have not recovered.
     pub on_full: OnFull,
     /// What to answer when a shared store cannot, unless a rule says otherwise.
@@ -67,6 +75,7 @@ impl Default for Settings {
             cost_max: sluicegate::core::bounds::COUNT_MAX,
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
+            max_leases: sluicegate::MAX_LEASES_DEFAULT,
             on_full: OnFull::Evict,
             on_failure: OnStoreFailure::Error,
             local_share: 100,
@@ -134,7 +143,7 @@ impl<'a> Prepared<'a> {
         match self.found.rule.applies(self.key) {
             Applies::Limits(ruling) if self.act == Act::Check => match &ruling.judge {
                 Judge::Shared(limiter) => Some((ruling, limiter)),
-                Judge::Memory(_) => None,
+                Judge::Memory(_) | Judge::Lends(_) => None,
             },
             _ => None,
         }
@@ -143,6 +152,7 @@ impl<'a> Prepared<'a> {
     /// Decides what is no check, and was not decided here.
     async fn decide_alone(&self, now: Time) -> Result<Verdict, Mistake> {
         let Prepared { found, key, cost, act, .. } = self;
+        found.rule.decides_checks()?;
         let verdict = found.rule.answer(key, now, async |judge| match act {
             Act::Refund => judge.refund(key, *cost, now).await,
             Act::CheckWithin(max_wait) => judge.check_within(key, *cost, *max_wait, now).await,
@@ -160,6 +170,15 @@ impl<'a> Prepared<'a> {
         }
         self.found.rule.shadowed(verdict)
     }
+}
+
+/// What came of asking for a lease.
+#[must_use = "a lease that is dropped is given back"]
+pub struct Leased {
+    /// The answer.
+    pub verdict: Verdict,
+    /// The lease, unless there is none: denied, even if by a shadow rule, without limits, or for nothing.
+    pub lease: Option<Untold>,
 }
 
 /// A question that is asked by itself, its rule found and its bounds checked.
@@ -214,6 +233,11 @@ impl Engine {
     /// What limits that callers brought have answered, `CL.THROTTLE` included.
     pub fn inline_tally(&self) -> TallyView {
         self.inline.tally().view()
+    }
+
+    /// What has become of leases under limits that callers brought.
+    pub fn inline_leases(&self) -> LeasesView {
+        self.inline.leases()
     }
 
     /// What the store in memory holds and has let go; `None` if keys live elsewhere.
@@ -290,7 +314,7 @@ impl Engine {
     ) -> Result<Prepared<'a>, Mistake> {
         self.bounded(target.key, cost)?;
         self.keep_up(recent);
-        let found = recent.named(target.rule, || self.find(target.rule))?;
+        let found = recent.named(target.rule, || self.find_for_checks(target.rule))?;
         Ok(Prepared::new(found, target.key, cost, max_wait.map_or(Act::Check, Act::CheckWithin)))
     }
 
@@ -437,7 +461,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::check`], and when the limit does not offer this.
     pub async fn refund(&self, target: Target<'_>, cost: u32, now: Time) -> Result<Verdict, Mistake> {
-        let Asked { rule, key, cost } = self.asked(target, cost)?;
+        let Asked { rule, key, cost } = self.asked_to_charge(target, cost)?;
         let verdict = rule.answer(key, now, async |judge| judge.refund(key, cost, now).await).await?;
         Ok(rule.shadowed(verdict))
     }
@@ -452,7 +476,7 @@ impl Engine {
             return Err(Mistake::new(format!("{} calls are too many; use at most {CALLS_MAX}", parts.len())));
         }
         let asked: Result<Vec<Asked<'_>>, Mistake> =
-            parts.iter().map(|part| self.asked(part.target, part.cost)).collect();
+            parts.iter().map(|part| self.asked_to_charge(part.target, part.cost)).collect();
         together::check_all(&asked?, now).await
     }
 
@@ -461,7 +485,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::check`], and when the limit does not offer this.
     pub async fn take(&self, target: Target<'_>, up_to: u32, now: Time) -> Result<(Verdict, u32), Mistake> {
-        let Asked { rule, key, .. } = self.asked(target, up_to)?;
+        let Asked { rule, key, .. } = self.asked_to_charge(target, up_to)?;
         let (verdict, taken) = match rule.applies(key) {
             Applies::Unlimited => (Verdict::unlimited(), up_to),
             Applies::Blocked => (Verdict::blocked(), 0),
@@ -487,7 +511,7 @@ impl Engine {
         max_wait: Span,
         now: Time,
     ) -> Result<(Verdict, Option<String>), Mistake> {
-        let Asked { rule, key, .. } = self.asked(target, cost)?;
+        let Asked { rule, key, .. } = self.asked_to_charge(target, cost)?;
         let (verdict, receipt) = match rule.applies(key) {
             Applies::Unlimited => (Verdict::unlimited(), None),
             Applies::Blocked => (Verdict::blocked(), None),
@@ -497,6 +521,59 @@ impl Engine {
             }
         };
         Ok((rule.decided(verdict), receipt))
+    }
+
+    /// Takes a lease if there is a place for its cost, and waits in line for one for at most so long. Dropped while it waits, it
+    /// leaves the line. A shadow rule lets nobody wait.
+    ///
+    /// # Errors
+    /// As [`Engine::check`], and when the limit gives no leases.
+    pub async fn acquire(
+        &self,
+        target: Target<'_>,
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<Leased, Mistake> {
+        let Asked { rule, key, cost } = self.asked(target, cost)?;
+        let lender = rule.lender_of(key)?;
+        let (verdict, held) = match rule.applies(key) {
+            Applies::Unlimited => (Verdict::unlimited(), None),
+            Applies::Blocked => (Verdict::blocked(), None),
+            Applies::Limits(ruling) => {
+                let max_wait = if rule.spec().shadow { Span::ZERO } else { max_wait };
+                let (told, held) = lender.acquire(key, cost, max_wait, now).await?;
+                (ruling.verdict(&told, now), held)
+            }
+        };
+        let lease = held.map(|held| Untold::new(held, rule.lease_tally()));
+        Ok(Leased { verdict: rule.decided(verdict), lease })
+    }
+
+    /// Gives a lease that has not lapsed a whole new ttl. Whether it had not.
+    ///
+    /// # Errors
+    /// As [`Engine::acquire`], and when the text is no lease.
+    pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+        let Asked { rule, key, .. } = self.asked(target, 0)?;
+        let done = rule.lender_of(key)?.renew(key, lease, now).await?;
+        if done {
+            lender::count(&rule.lease_tally().renewed);
+        }
+        Ok(done)
+    }
+
+    /// Returns a lease. Whether it had not lapsed.
+    ///
+    /// # Errors
+    /// As [`Engine::renew`].
+    pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+        let Asked { rule, key, .. } = self.asked(target, 0)?;
+        let done = rule.lender_of(key)?.release(key, lease, now).await?;
+        if done {
+            lender::count(&rule.lease_tally().released);
+        }
+        Ok(done)
     }
 
     /// Gives back what still counts of a reservation. Whether that was anything.
@@ -545,7 +622,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::check`].
     pub async fn next_window(&self, target: Target<'_>, now: Time) -> Result<Time, Mistake> {
-        let Asked { rule, key, .. } = self.asked(target, 0)?;
+        let Asked { rule, key, .. } = self.asked_to_charge(target, 0)?;
         match rule.applies(key) {
             Applies::Limits(ruling) => ruling.judge.next_window(key, now).await,
             Applies::Unlimited | Applies::Blocked => Ok(now),
@@ -560,6 +637,20 @@ impl Engine {
     fn asked<'a>(&self, Target { rule, key }: Target<'a>, cost: u32) -> Result<Asked<'a>, Mistake> {
         self.bounded(key, cost)?;
         Ok(Asked { rule: self.find(rule)?, key, cost })
+    }
+
+    /// The same for what may charge the key, which a rule that gives leases does not offer.
+    fn asked_to_charge<'a>(&self, target: Target<'a>, cost: u32) -> Result<Asked<'a>, Mistake> {
+        let asked = self.asked(target, cost)?;
+        asked.rule.decides_checks()?;
+        Ok(asked)
+    }
+
+    /// The rule of this name, or the limit as one, if it can be checked.
+    fn find_for_checks(&self, rule: &str) -> Result<Arc<Rule>, Mistake> {
+        let rule = self.find(rule)?;
+        rule.decides_checks()?;
+        Ok(rule)
     }
 
     /// Forgets what a connection remembers of rules that have changed since.
@@ -595,7 +686,7 @@ impl Engine {
 fn shared_judge<'r>(rule: &'r Rule, key: &[u8]) -> Option<&'r SharedLimiter> {
     match rule.judge_of(key) {
         Judge::Shared(limiter) => Some(limiter),
-        Judge::Memory(_) => None,
+        Judge::Memory(_) | Judge::Lends(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod buffer;
 pub mod human;
+pub mod overload;
 mod progress;
 mod records;
 pub mod replay;

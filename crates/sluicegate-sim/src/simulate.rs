@@ -19,7 +19,7 @@ use by_key::ByKey;
 use crowd::KeyOutcome;
 use focus::Focus;
 use run::Run;
-use sluicegate::core::{AnyLimit, Span, Time};
+use sluicegate::core::{Span, Time};
 use sluicegate::{Limit, ListError};
 
 /// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
@@ -165,10 +165,9 @@ impl<'a> Simulation<'a> {
     /// # Errors
     /// When there is no limit, or one that has no place in a list.
     pub fn run(&self, limits: &[Limit], tell: impl FnMut(u64)) -> Result<Outcome, ListError> {
-        ListError::check(limits)?;
         let calls = self.traffic.calls();
         let began = calls.first().map_or(Time::EPOCH, |call| call.at);
-        let made: Vec<AnyLimit> = limits.iter().map(|limit| limit.made_at(began)).collect();
+        let made = Limit::all_made_at(limits, began)?;
         let mut run = Run::new(self, limits, &made);
         let mut focus = Focus::default();
         let mut progress = Progress::new(tell);

@@ -120,7 +120,7 @@ fn add<B, E>(fields: Option<Fields>, result: &mut Result<Response<B>, E>) {
 }
 
 /// What is handed out once.
-fn again<T>(once: &mut Option<T>) -> T {
+pub(crate) fn again<T>(once: &mut Option<T>) -> T {
     match once.take() {
         Some(value) => value,
         None => panic!("a future must not be polled again after it has given its response"),

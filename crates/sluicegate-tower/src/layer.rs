@@ -4,9 +4,9 @@ use crate::after::{Charge, Outcome};
 use crate::backend::{Ask, Backend};
 use crate::fields::Policies;
 use crate::head::Head;
-use crate::key::{self, Extract};
+use crate::key::{self, Extract, NoKey};
 use crate::observe::Seen;
-use crate::refusal::{GrpcStatus, Problem, Refusal, RespondWith};
+use crate::refusal::{GrpcStatus, Problem, Reason, Refusal, RespondWith};
 use crate::service::RateLimit;
 use http::{Response, StatusCode};
 use std::fmt;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 /// What policies are called in header fields unless told otherwise.
-const NAME_DEFAULT: &str = "default";
+pub(crate) const NAME_DEFAULT: &str = "default";
 
 /// Limits requests before they reach a service.
 ///
@@ -53,6 +53,24 @@ pub enum WithoutKey {
     Pass,
 }
 
+/// What is done with a request without a key.
+pub(crate) enum WithoutKeyThen {
+    Share,
+    Pass,
+    Refuse(Reason),
+}
+
+impl WithoutKey {
+    pub(crate) fn then(self, missing: NoKey) -> WithoutKeyThen {
+        match (missing, self) {
+            (NoKey::Absent, WithoutKey::Share) => WithoutKeyThen::Share,
+            (NoKey::Absent, WithoutKey::Pass) => WithoutKeyThen::Pass,
+            (NoKey::Absent, WithoutKey::Refuse) => WithoutKeyThen::Refuse(Reason::NoKey),
+            (NoKey::NotProvided(what), _) => WithoutKeyThen::Refuse(Reason::SetUp(what.into())),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     Enforce,
@@ -60,7 +78,7 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-type OfHead<T> = Arc<dyn Fn(&Head<'_>) -> T + Send + Sync>;
+pub(crate) type OfHead<T> = Arc<dyn Fn(&Head<'_>) -> T + Send + Sync>;
 type After = Arc<dyn Fn(&Outcome<'_>) -> Charge + Send + Sync>;
 type Observe = Arc<dyn Fn(&Seen<'_>) + Send + Sync>;
 

@@ -30,6 +30,8 @@
 //! - [`RateLimitLayer::enforce`] refuses, [`RateLimitLayer::wait`] lets requests wait for their turn,
 //!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observe`] tells you about it.
 //! - [`RateLimitLayer::charge_if`] limits failed logins and not logins; [`RateLimitLayer::after`] is its general form.
+//! - [`ConcurrencyLayer`] lets so many requests of each key be under way at once.
+//! - [`GuardLayer`] puts a breaker, a bulkhead, a timeout and retries around a service.
 //! - [`Backend`] is what decides: [`sluicegate::Limiter`], with the feature `redis` `sluicegate_redis::RedisLimiter`, or your own.
 //!
 //! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.
@@ -38,8 +40,10 @@
 
 mod after;
 pub mod backend;
+mod concurrency;
 mod fields;
 mod future;
+mod guard;
 mod head;
 pub mod key;
 mod layer;
@@ -50,7 +54,11 @@ mod service;
 
 pub use after::{Charge, Outcome};
 pub use backend::Backend;
+pub use concurrency::{
+    Concurrency, ConcurrencyFuture, ConcurrencyLayer, Granted, HeldBody, Hold, MemoryAsking, Places,
+};
 pub use future::ResponseFuture;
+pub use guard::{CopyRequest, GuardLayer, Guarded, GuardedFuture, Once, RetryWith};
 pub use head::Head;
 pub use key::{Extract, NoKey, RequestKey};
 pub use layer::{RateLimitLayer, WithoutKey};

@@ -5,7 +5,7 @@ use crate::backend::{Answer, Backend, Decided, Step, Undecided, Used};
 use crate::fields::Fields;
 use crate::head::Head;
 use crate::key::{NoKey, RequestKey};
-use crate::layer::{Mode, Shared, WithoutKey};
+use crate::layer::{Mode, Shared, WithoutKeyThen};
 use crate::observe::{Seen, Verdict};
 use crate::refusal::{Reason, Refusal, Respond};
 use http::{HeaderMap, Response};
@@ -37,17 +37,12 @@ pub(crate) enum Settled<L: Backend, R> {
 }
 
 impl<L: Backend, R> Shared<L, R> {
-    /// What to do about a request without a key.
-    pub(crate) fn without_key<B>(&self, missing: NoKey, head: &Head<'_>) -> WithoutKeyThen<B>
-    where
-        R: Respond<B>,
-    {
-        let reason = match (missing, self.settings.without_key) {
-            (NoKey::Absent, WithoutKey::Share) => return WithoutKeyThen::Share,
-            (NoKey::Absent, WithoutKey::Pass) => return WithoutKeyThen::Pass,
-            (NoKey::Absent, WithoutKey::Refuse) => Reason::NoKey,
-            (NoKey::NotProvided(what), _) => Reason::SetUp(what.into()),
-        };
+    /// What to do about a request without a key. A shadow refuses nothing.
+    pub(crate) fn without_key(&self, missing: NoKey, head: &Head<'_>) -> WithoutKeyThen {
+        let then = self.settings.without_key.then(missing);
+        if !matches!(then, WithoutKeyThen::Refuse(_)) {
+            return then;
+        }
         self.observe(
             head,
             None,
@@ -59,7 +54,7 @@ impl<L: Backend, R> Shared<L, R> {
         if self.settings.mode == Mode::Shadow {
             return WithoutKeyThen::Pass;
         }
-        WithoutKeyThen::Refuse(Refusal::new(reason, String::new(), *head).answer(&self.respond))
+        then
     }
 
     /// What an answer comes to: a passage, or the response that the client gets instead. Here is only a yes that nobody is
@@ -155,13 +150,6 @@ impl<L: Backend, R> Shared<L, R> {
             observe(&Seen { head, key, verdict });
         }
     }
-}
-
-/// What to do with a request without a key.
-pub(crate) enum WithoutKeyThen<B> {
-    Share,
-    Pass,
-    Refuse(Response<B>),
 }
 
 impl<L: Backend, R> Passage<L, R> {

@@ -10,8 +10,10 @@ use crate::Head;
 use crate::backend::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use sluicegate::core::concurrency::UNKNOWN;
+use sluicegate::guard::Refused;
 use sluicegate::http_fields::{STORE_RETRY_S, retry_after_s};
-use sluicegate::{Decision, RetryAfter};
+use sluicegate::{Decision, RetryAfter, Span};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,16 @@ pub enum Reason {
     SetUp(String),
     /// Nobody can decide just now.
     Undecided(Undecided),
+    /// As many of its key's requests are under way as may be at once: see [`crate::ConcurrencyLayer`].
+    TooManyAtOnce(Decision),
+    /// As many requests are under way as the service takes, whoever they are of.
+    Full,
+    /// A guard did not let it through: see [`crate::GuardLayer`].
+    Guarded(Refused),
+    /// It took longer than a guard lets it.
+    TimedOut,
+    /// The service failed, with a response of this status or without one. Only a fallback is told: [`crate::GuardLayer::fallback`].
+    Failed(Option<StatusCode>),
 }
 
 /// A request that does not reach the service, for whoever writes the answer.
@@ -53,14 +65,17 @@ impl<'a> Refusal<'a> {
         &self.head
     }
 
-    /// The status that fits: 429 for a denial, 400 without a key, 503 if nobody can decide, 500 for a mistake in the set-up.
+    /// The status that fits: 429 for a denial, 400 without a key, 503 if nobody can decide, the service is full or a guard
+    /// refuses it, 504 if it took too long, 500 for a mistake in the set-up; its own if the service failed, or 502 if it has none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
-            Reason::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Denied(_) | Reason::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::NoKey => StatusCode::BAD_REQUEST,
             Reason::SetUp(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Reason::Undecided(undecided) if undecided.is_set_up() => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::Undecided(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Undecided(_) | Reason::Guarded(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+            Reason::Failed(status) => status.unwrap_or(StatusCode::BAD_GATEWAY),
         }
     }
 
@@ -73,9 +88,16 @@ impl<'a> Refusal<'a> {
     fn retry_after(&self) -> Option<RetryAfter> {
         match &self.reason {
             Reason::Denied(decision) => decision.retry_after(),
+            // Without ttl nobody knows when a place is returned.
+            Reason::TooManyAtOnce(decision) => {
+                decision.retry_after().filter(|after| *after != RetryAfter::After(UNKNOWN))
+            }
             Reason::Undecided(undecided) if !undecided.is_set_up() => {
                 Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into()))
             }
+            Reason::Guarded(Refused::ByBreaker(denied)) => Some(denied.retry_after()),
+            // Nobody knows when a place comes: the least there is to tell.
+            Reason::Guarded(_) | Reason::Full => Some(RetryAfter::After(Span::from_micros(1))),
             _ => None,
         }
     }
@@ -85,13 +107,25 @@ impl<'a> Refusal<'a> {
         match (&self.reason, self.retry_after_s()) {
             (Reason::Denied(_), Some(1)) => String::from("too many requests; come back in 1 second"),
             (Reason::Denied(_), Some(wait)) => format!("too many requests; come back in {wait} seconds"),
-            (Reason::Denied(_), None) => {
+            (Reason::TooManyAtOnce(_), Some(1)) => {
+                String::from("too many requests at once; come back in 1 second")
+            }
+            (Reason::TooManyAtOnce(_), Some(wait)) => {
+                format!("too many requests at once; come back in {wait} seconds")
+            }
+            (Reason::TooManyAtOnce(decision), None) if decision.retry_after() != Some(RetryAfter::Never) => {
+                String::from("too many requests at once; come back when one of them has ended")
+            }
+            (Reason::Denied(_) | Reason::TooManyAtOnce(_), None) => {
                 String::from("this request is above the limit and will never be admitted")
             }
             (Reason::NoKey, _) => String::from("the request does not say whom to charge"),
             (Reason::SetUp(mistake), _) => mistake.clone(),
             (Reason::Undecided(undecided), _) if undecided.is_set_up() => undecided.to_string(),
             (Reason::Undecided(_), _) => String::from("the limit cannot be looked up just now"),
+            (Reason::Guarded(_) | Reason::Full, _) => String::from("this is not available just now"),
+            (Reason::TimedOut, _) => String::from("this took too long"),
+            (Reason::Failed(_), _) => String::from("this has failed"),
         }
     }
 

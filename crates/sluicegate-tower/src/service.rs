@@ -4,9 +4,9 @@ use crate::backend::{Backend, Step};
 use crate::future::ResponseFuture;
 use crate::head::Head;
 use crate::key::RequestKey;
-use crate::layer::Shared;
-use crate::passage::{Passage, WithoutKeyThen};
-use crate::refusal::Respond;
+use crate::layer::{Shared, WithoutKeyThen};
+use crate::passage::Passage;
+use crate::refusal::{Refusal, Respond};
 use http::{Request, Response};
 use std::fmt;
 use std::mem;
@@ -97,7 +97,9 @@ impl<L: Backend, R> Shared<L, R> {
             Ok(key) => key,
             Err(missing) => match self.without_key(*missing, head) {
                 WithoutKeyThen::Share => &RequestKey::SHARED,
-                WithoutKeyThen::Refuse(response) => return Then::Answer(response),
+                WithoutKeyThen::Refuse(reason) => {
+                    return Then::Answer(Refusal::new(reason, String::new(), *head).answer(&self.respond));
+                }
                 WithoutKeyThen::Pass => return Then::Serve(Passage::free()),
             },
         };

@@ -4,8 +4,11 @@
 //! process; a [`ManualClock`] rings when it is put forward, a `TokioClock` by the timer of its runtime.
 
 mod alarm;
+mod countdown;
 mod delay;
+mod due;
 mod manual;
+mod stretch;
 mod system;
 mod timer;
 #[cfg(all(feature = "tokio", not(loom)))]
@@ -15,9 +18,14 @@ mod tokio;
 pub use self::tokio::TokioClock;
 pub use alarm::Alarm;
 pub(crate) use alarm::Rings;
+pub(crate) use countdown::{Countdown, Countdowns};
 pub use delay::Delay;
+pub(crate) use due::Due;
 pub use manual::ManualClock;
+pub(crate) use stretch::Stretch;
 pub use system::SystemClock;
+#[cfg(all(test, not(loom)))]
+pub(crate) use timer::alarms_set;
 
 use sluicegate_core::Time;
 use std::fmt::Debug;

@@ -11,8 +11,7 @@
 //! the server or a layer, writes them with this, so that both say the same.
 
 use crate::limit::Limit;
-use sluicegate_core::Algorithm as _;
-use sluicegate_core::{RetryAfter, Time};
+use sluicegate_core::RetryAfter;
 use std::fmt;
 
 /// The name of the field that tells the limits.
@@ -39,10 +38,12 @@ impl Policy {
     /// How a limit is told.
     pub fn of(limit: &Limit) -> Policy {
         let period = limit.period().as_micros();
+        // So many at once have no window.
+        let is_told = period > 0 && period.is_multiple_of(SECOND_US);
         Policy {
             quota: limit.count(),
-            window_s: period.is_multiple_of(SECOND_US).then_some(period / SECOND_US),
-            at_once: limit.made_at(Time::EPOCH).limit(),
+            window_s: is_told.then_some(period / SECOND_US),
+            at_once: limit.at_once(),
         }
     }
 
@@ -120,12 +121,16 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_with_its_burst_and_window() {
-        let told: Vec<String> =
-            policies(&["token-bucket 10/s burst=50", "fixed-window 1000/d", "sliding-log 5/1500ms"])
-                .iter()
-                .map(Policy::to_string)
-                .collect();
-        assert_eq!(told, [";q=10;w=1;sluice-burst=50", ";q=1000;w=86400", ";q=5"]);
+        let told: Vec<String> = policies(&[
+            "token-bucket 10/s burst=50",
+            "fixed-window 1000/d",
+            "sliding-log 5/1500ms",
+            "concurrency 10",
+        ])
+        .iter()
+        .map(Policy::to_string)
+        .collect();
+        assert_eq!(told, [";q=10;w=1;sluice-burst=50", ";q=1000;w=86400", ";q=5", ";q=10"]);
     }
 
     #[test]

@@ -14,6 +14,10 @@
 //! - [`Limiter::acquire`] waits for its turn instead of being told no: [`guide::waiting`].
 //! - [`Limiter`] is keyed and bounded in memory, [`Gate`] the same without keys, [`check_all`] charges several of them all or
 //!   nothing.
+//! - [`Semaphore`] limits how many are at work at once, by leases that lapse: [`guide::concurrency`].
+//! - [`Guard`] keeps one failure from becoming many: fallback, retries, breaker, bulkhead and timeout around a call: [`guide::guard`]. [`Breaker`] stops calls
+//!   to what keeps failing ([`guide::breaker`]; [`Breakers`] is one for each key), [`Bulkhead`] lets so many in at once, and can find out how many
+//!   itself: [`guide::adaptive`].
 //! - [`Limit`] is the line of text as data. A mistake in it gets one line that points at the word:
 //!
 //! ```
@@ -33,28 +37,40 @@
 
 pub use sluicegate_core as core;
 
+mod adaptive;
+pub mod breaker;
+pub mod bulkhead;
 mod calendar;
 mod clock;
+mod event;
 mod gate;
 #[doc(hidden)]
 pub mod grammar;
+pub mod guard;
 pub mod http_fields;
 mod key;
 mod limit;
 mod limiter;
 mod seal;
+mod semaphore;
 mod shared;
 mod store;
 mod sync;
+mod timeout;
 mod wait;
 
+pub use adaptive::AdaptiveLimit;
+pub use breaker::{Breaker, Breakers, Outcome};
+pub use bulkhead::Bulkhead;
 pub use calendar::{CalendarUnit, Zone};
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use clock::TokioClock;
 pub use clock::{Alarm, Clock, Delay, ManualClock, SystemClock};
 pub use core::verbs::NotOffered;
 pub use core::{Decision, RetryAfter, Span, Time};
+pub use event::Event;
 pub use gate::Gate;
+pub use guard::Guard;
 pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
@@ -63,8 +79,13 @@ pub use limiter::{
     MAX_WAITING_DEFAULT, MAX_WAITING_MAX, Observer, Receipt, Reservation, ReserveError, Stats, TogetherError,
     check_all, check_all_at, check_all_each_at,
 };
+pub use semaphore::{
+    AcquireLease, BadLeaseId, Grant, Lease, LeaseId, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX,
+    Semaphore, SemaphoreBuilder, SemaphoreStats, SharedLeases, SharedLeasesBuilder,
+};
 pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
+pub use timeout::{TimedOut, timeout, timeout_on};
 pub use wait::{Acquire, Priority, Refusal, Turn};
 
 /// From the problem to the line of code.
@@ -73,11 +94,23 @@ pub mod guide {
     #[doc = include_str!("../docs/waiting.md")]
     pub mod waiting {}
 
+    #[doc = include_str!("../docs/breaker.md")]
+    pub mod breaker {}
+
+    #[doc = include_str!("../docs/concurrency.md")]
+    pub mod concurrency {}
+
     #[doc = include_str!("../docs/pacing.md")]
     pub mod pacing {}
 
+    #[doc = include_str!("../docs/guard.md")]
+    pub mod guard {}
+
     #[doc = include_str!("../docs/smooth.md")]
     pub mod smooth {}
+
+    #[doc = include_str!("../docs/adaptive.md")]
+    pub mod adaptive {}
 }
 
 /// The README's code is compiled and run with the documentation tests.

@@ -15,9 +15,11 @@ mod share;
 
 pub use error::LimitError;
 pub use list::ListError;
+pub(crate) use print::unit;
 
 use crate::calendar::{CalendarUnit, Zone, ZoneCalendar};
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
+use sluicegate_core::concurrency::Concurrency;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -27,7 +29,7 @@ use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::smooth::{Smooth, WarmUp};
 use sluicegate_core::time::{DAY, YEAR};
 use sluicegate_core::token_bucket::TokenBucket;
-use sluicegate_core::{AnyLimit, CellLimit, Rate, Span, Time};
+use sluicegate_core::{Algorithm as _, AnyLimit, CellLimit, Rate, Span, Time};
 use std::sync::Arc;
 
 /// An algorithm with its numbers, all of them within bounds.
@@ -37,7 +39,14 @@ use std::sync::Arc;
 pub struct Limit {
     spec: Spec,
     /// Made when the limit was, so that handing it out later cannot fail.
-    made: AnyLimit,
+    made: Made,
+}
+
+/// What the core decides with.
+#[derive(Clone, Debug)]
+enum Made {
+    Check(AnyLimit),
+    Lease(Concurrency),
 }
 
 impl PartialEq for Limit {
@@ -116,6 +125,13 @@ pub enum Spec {
         initial: Option<u32>,
         /// When it was made; the moment the limiter was made if not said.
         start: Option<Time>,
+    },
+    /// `concurrency COUNT [ttl=]`
+    Concurrency {
+        /// How many at once.
+        count: u32,
+        /// After how long a lease lapses that is neither returned nor renewed. Without one it is held until it is returned.
+        ttl: Option<Span>,
     },
 }
 
@@ -200,16 +216,18 @@ impl Limit {
             Spec::SlidingLog { .. } => "sliding-log",
             Spec::SlidingWindow { .. } => "sliding-window",
             Spec::Smooth { .. } => "smooth",
+            Spec::Concurrency { .. } => "concurrency",
         }
     }
 
-    /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`.
+    /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`. Of `concurrency`: how
+    /// many at once.
     pub fn count(&self) -> u32 {
         self.measure().0
     }
 
     /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
-    /// days, a year 365.
+    /// days, a year 365. Of `concurrency`, which has none, it is zero.
     pub fn period(&self) -> Span {
         self.measure().1
     }
@@ -223,6 +241,7 @@ impl Limit {
             | Spec::SlidingWindow { rate }
             | Spec::Smooth { rate, .. } => (rate.count(), rate.period()),
             Spec::MinInterval { interval } => (1, *interval),
+            Spec::Concurrency { count, .. } => (*count, Span::ZERO),
             Spec::FixedWindow { count, windows } => {
                 let period = match windows {
                     WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => *period,
@@ -239,7 +258,7 @@ impl Limit {
     }
 
     /// Every algorithm's name in the grammar.
-    pub const ALGORITHMS: [&'static str; 8] = [
+    pub const ALGORITHMS: [&'static str; 9] = [
         "token-bucket",
         "leaky-bucket",
         "fixed-window",
@@ -248,12 +267,21 @@ impl Limit {
         "min-interval",
         "pacer",
         "smooth",
+        "concurrency",
     ];
 
-    /// What the core decides with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
-    /// with `initial`, that does not say its own `start`.
-    pub fn made_at(&self, now: Time) -> AnyLimit {
-        match (&self.made, &self.spec) {
+    /// The names of those that decide checks, with a [`crate::Limiter`]: all but `concurrency`, which gives leases.
+    pub const CHECKS: [&'static str; 8] = {
+        let [checks @ .., _concurrency] = Limit::ALGORITHMS;
+        checks
+    };
+
+    /// What the core decides checks with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
+    /// with `initial`, that does not say its own `start`. `None` for `concurrency`, which gives leases and decides no checks:
+    /// [`Limit::concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
+    pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
+        let Made::Check(made) = &self.made else { return None };
+        Some(match (made, &self.spec) {
             (
                 AnyLimit::Cell(CellLimit::TokenBucket(bucket)),
                 Spec::TokenBucket { initial: Some(Initial { tokens, start: None }), .. },
@@ -266,16 +294,50 @@ impl Limit {
                 AnyLimit::Cell(CellLimit::Smooth(smooth.starting_at(now)))
             }
             (made, _) => made.clone(),
+        })
+    }
+
+    /// What the core decides checks with under all of these limits: each, or an error, so that none is left out.
+    ///
+    /// # Errors
+    /// When they do not go together, or one gives leases.
+    pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, ListError> {
+        ListError::check(limits)?;
+        let made =
+            |limit: &Limit| limit.made_at(now).ok_or_else(|| ListError::GivesLeases(limit.to_string()));
+        limits.iter().map(made).collect()
+    }
+
+    /// The most that an idle key could take at once.
+    pub fn at_once(&self) -> u32 {
+        match &self.made {
+            Made::Check(made) => made.limit(),
+            Made::Lease(concurrency) => concurrency.count(),
+        }
+    }
+
+    /// What the core gives leases with, if this is `concurrency`.
+    pub fn concurrency(&self) -> Option<Concurrency> {
+        match self.made {
+            Made::Lease(concurrency) => Some(concurrency),
+            Made::Check(_) => None,
         }
     }
 
     /// Whether the limit may stand in a list of several, all or nothing.
     pub fn fits_in_a_list(&self) -> bool {
-        !matches!(self.spec, Spec::SlidingLog { count_all: true, .. } | Spec::Smooth { .. })
+        !matches!(
+            self.spec,
+            Spec::SlidingLog { count_all: true, .. } | Spec::Smooth { .. } | Spec::Concurrency { .. }
+        )
     }
 
     fn new(mut spec: Spec, bounds: Bounds) -> Result<Limit, OutOfBounds> {
         let made = match &mut spec {
+            Spec::Concurrency { count, ttl } => {
+                let made = Made::Lease(Concurrency::new(u64::from(*count), *ttl)?);
+                return Ok(Limit { spec, made });
+            }
             Spec::TokenBucket { rate, burst, initial } => {
                 let bucket = TokenBucket::new(*rate, u64::from(*burst))?;
                 AnyLimit::Cell(CellLimit::TokenBucket(match initial {
@@ -318,7 +380,7 @@ impl Limit {
                 AnyLimit::Cell(CellLimit::Smooth(smooth.starting_at(start.unwrap_or(Time::EPOCH))))
             }
         };
-        Ok(Limit { spec, made })
+        Ok(Limit { spec, made: Made::Check(made) })
     }
 }
 

@@ -441,7 +441,10 @@ impl Limiter {
 
     /// Whether its limits offer a verb: what they do not is an error, also while others wait.
     fn offered(&self, verb: Verb) -> Result<(), NotOffered> {
-        self.limits().iter().try_for_each(|limit| limit.made_at(self.inner.start).require(verb))
+        self.limits()
+            .iter()
+            .filter_map(|limit| limit.made_at(self.inner.start))
+            .try_for_each(|limit| limit.require(verb))
     }
 
     /// The same, counted and observed.

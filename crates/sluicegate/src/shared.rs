@@ -204,10 +204,11 @@ impl SharedStore {
         if let Some(tag) = tags.given.get(&alike) {
             return Ok(Arc::clone(tag));
         }
+        let limits = made(limits, start)?;
         let most = if kind.by_callers { BY_CALLERS_MAX } else { LIMITS_MAX };
         let tag = tags.take(most, store, clock.now())?;
         // The tag is free, so its entry is.
-        store.enter(tag, Entry { limits: made(limits, start), rereads });
+        store.enter(tag, Entry { limits, rereads });
         let tag = Arc::new(Tag(tag));
         tags.given.insert(alike, Arc::clone(&tag));
         Ok(tag)

@@ -1,14 +1,18 @@
 //! Waiting in line: `acquire` instead of `check`.
 //!
-//! `acquire.rs` is the call that waits, `lines.rs` and `desk.rs` know who waits under which key, `seats.rs` what has come of it.
+//! `acquire.rs` is the call that waits, `lines.rs` and `desk.rs` know who waits under which key, `seats.rs` what has come of it,
+//! `park.rs` waits in a thread.
 
 mod acquire;
 mod desk;
 mod lines;
+mod park;
 mod seats;
 
 pub use acquire::Acquire;
-pub(crate) use lines::{Host, LineBounds, Lines};
+pub(crate) use acquire::Patience;
+pub(crate) use lines::{Host, LineBounds, Lines, wake_all};
+pub(crate) use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
 use sluicegate_core::{Decision, Span};
@@ -45,7 +49,7 @@ pub enum Refusal {
     LineFull,
     /// The cost is above the limit: no wait helps.
     Never,
-    /// The limiter holds as many keys as it may, and is to deny new ones.
+    /// The limiter holds as many keys as it may, and is to deny new ones; or the semaphore as many leases.
     NoRoom,
 }
 
@@ -89,7 +93,9 @@ impl fmt::Display for Refusal {
                 "as many wait already as may; come back after retry_after, or raise max_line"
             }
             Refusal::Never => "the cost is above the limit, so no wait helps; ask for less at once",
-            Refusal::NoRoom => "the limiter holds as many keys as it may; raise max_keys, or let it evict",
+            Refusal::NoRoom => {
+                "there is no room for another key or lease; raise max_keys or max_leases, or let keys be evicted"
+            }
         })
     }
 }

@@ -5,13 +5,17 @@
 //! ```
 //!
 //! What is checked is what the store adds to its locks: the numbers of keys and receipts that all places share, limits
-//! that change while others call, several locks at once, and lines whose turns come while callers join and leave. Each model is small enough to be explored to the end.
+//! that change while others call, several locks at once, and lines whose turns come while callers join and leave;
+//! and the same of a semaphore's leases. Each model is small enough to be explored to the end.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use loom::thread;
-use sluicegate::{Acquire, Limiter, ManualClock, OnFull, SharedStore, check_all};
+use sluicegate::bulkhead::{Bulkhead, Enter, Entry};
+use sluicegate::{
+    Acquire, AcquireLease, Grant, Limiter, ManualClock, OnFull, Semaphore, SharedStore, check_all,
+};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -209,5 +213,184 @@ fn a_check_and_a_caller_in_line_share_nothing() {
             clock.advance(Duration::from_secs(1));
             assert!(poll(&mut acquire, &woken));
         }
+    });
+}
+
+/// Whether the lease is there.
+fn granted(acquire: &mut AcquireLease, woken: &Arc<Woken>) -> Option<Grant> {
+    let waker = Waker::from(Arc::clone(woken));
+    match Pin::new(acquire).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(grant) => Some(grant),
+        Poll::Pending => None,
+    }
+}
+
+/// Three threads and two places: never three at work, and all places are free at the end.
+#[test]
+fn no_more_are_at_work_than_may() {
+    loom::model(|| {
+        let semaphore = Semaphore::builder("concurrency 2").clock(ManualClock::default()).build().unwrap();
+        let at_work = Arc::new(AtomicUsize::new(0));
+        let work = |semaphore: Semaphore, at_work: Arc<AtomicUsize>| {
+            if let Some(lease) = semaphore.try_acquire("k", 1).lease() {
+                assert!(at_work.fetch_add(1, Ordering::SeqCst) < 2);
+                at_work.fetch_sub(1, Ordering::SeqCst);
+                drop(lease);
+            }
+        };
+        let others: [_; 2] = std::array::from_fn(|_| {
+            let (semaphore, at_work) = (semaphore.clone(), Arc::clone(&at_work));
+            thread::spawn(move || work(semaphore, at_work))
+        });
+        work(semaphore.clone(), at_work);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(semaphore.try_acquire("k", 2).allowed());
+    });
+}
+
+/// A lease is returned while another waits for it: it is either there at once, or woken exactly once.
+#[test]
+fn no_returned_lease_is_lost() {
+    loom::model(|| {
+        let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let other = thread::spawn(move || drop(lease));
+        let woken = Arc::<Woken>::default();
+        let mut acquire = semaphore.acquire("k", 1);
+        let at_once = granted(&mut acquire, &woken);
+        other.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), usize::from(at_once.is_none()));
+        assert!(at_once.or_else(|| granted(&mut acquire, &woken)).is_some_and(|grant| grant.allowed()));
+        assert_eq!((semaphore.stats().leases, semaphore.stats().waiting), (0, 0));
+    });
+}
+
+/// The head leaves while its lease is given to it: the next has it, and nothing is lost.
+#[test]
+fn who_leaves_while_it_is_given_a_lease_passes_it_on() {
+    loom::model(|| {
+        let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let (mut first, mut next) = (semaphore.acquire("k", 1), semaphore.acquire("k", 1));
+        assert!(granted(&mut first, &first_woken).is_none() && granted(&mut next, &next_woken).is_none());
+        let other = thread::spawn(move || drop(lease));
+        drop(first);
+        other.join().unwrap();
+        assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
+        assert!(granted(&mut next, &next_woken).is_some_and(|grant| grant.allowed()));
+        assert!(semaphore.try_acquire("k", 1).allowed());
+    });
+}
+
+/// Two keys and room for one lease: never two held, never none, wherever the keys are.
+#[test]
+fn the_room_for_leases_is_shared_by_all_keys() {
+    for (left, right) in [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")] {
+        loom::model(move || {
+            let builder = Semaphore::builder("concurrency 1").clock(ManualClock::default());
+            let semaphore = builder.max_leases(1).build().unwrap();
+            let other = semaphore.clone();
+            let other = thread::spawn(move || other.try_acquire(left, 1).lease());
+            let own = semaphore.try_acquire(right, 1).lease();
+            assert!(own.is_some() ^ other.join().unwrap().is_some());
+            drop(own);
+            assert!(semaphore.try_acquire(left, 1).allowed());
+        });
+    }
+}
+
+/// Polls once. The answer, if there is one.
+fn poll_enter(enter: &mut Enter, woken: &Arc<Woken>) -> Option<Entry> {
+    let waker = Waker::from(Arc::clone(woken));
+    match Pin::new(enter).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(entry) => Some(entry),
+        Poll::Pending => None,
+    }
+}
+
+fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
+    let clock = ManualClock::default();
+    (Bulkhead::builder(text).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// A place is given back while somebody asks for it: it is there at once, or they are woken exactly once.
+#[test]
+fn no_place_is_given_back_unseen() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
+        let place = bulkhead.try_enter();
+        let other = thread::spawn(move || drop(place));
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        let entry = poll_enter(&mut enter, &woken);
+        other.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), usize::from(entry.is_none()));
+        let entry = entry.or_else(|| poll_enter(&mut enter, &woken));
+        assert!(entry.is_some_and(|entry| entry.allowed()));
+        assert!(bulkhead.try_enter().is_some());
+    });
+}
+
+/// One gives its place back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
+#[test]
+fn who_leaves_while_a_place_comes_passes_it_on() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
+        let place = bulkhead.try_enter();
+        let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let (mut first, mut next) = (bulkhead.enter(), bulkhead.enter());
+        assert!(poll_enter(&mut first, &first_woken).is_none());
+        assert!(poll_enter(&mut next, &next_woken).is_none());
+        let other = thread::spawn(move || drop(place));
+        let third = bulkhead.clone();
+        let third = thread::spawn(move || third.try_enter().is_some());
+        drop(first);
+        other.join().unwrap();
+        assert!(!third.join().unwrap(), "nobody overtakes");
+        assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
+        assert!(poll_enter(&mut next, &next_woken).is_some_and(|entry| entry.allowed()));
+        assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
+    });
+}
+
+/// The patience of one ends while its place comes: it has the place, or it is told and the place is free. Woken once in any case.
+#[test]
+fn a_place_that_comes_with_the_end_of_patience_is_not_lost() {
+    loom::model(|| {
+        let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
+        let place = bulkhead.try_enter();
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        assert!(poll_enter(&mut enter, &woken).is_none());
+        let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        drop(place);
+        time.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        let entry = poll_enter(&mut enter, &woken).unwrap();
+        assert_eq!(bulkhead.stats().in_use, u32::from(entry.allowed()));
+        drop(entry);
+        assert!(bulkhead.try_enter().is_some());
+    });
+}
+
+/// The limit moves while one comes in and another goes out: what is counted is who is in.
+#[test]
+fn a_limit_that_moves_miscounts_nobody() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
+        let place = bulkhead.try_enter();
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        assert!(poll_enter(&mut enter, &woken).is_none());
+        let other = thread::spawn(move || drop(place));
+        bulkhead.set_limit(2);
+        let third = bulkhead.try_enter();
+        other.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(poll_enter(&mut enter, &woken).is_some_and(|entry| entry.allowed()));
+        assert_eq!(bulkhead.stats().in_use, u32::from(third.is_some()));
     });
 }

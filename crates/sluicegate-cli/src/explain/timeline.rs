@@ -1,5 +1,6 @@
 //! A small timeline of real decisions: the core is asked, nothing is made up.
 
+use super::leases;
 use sluicegate::core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate::{Limit, Spec, WindowSpec};
 use sluicegate_sim::human::{TIE, count, span};
@@ -10,11 +11,17 @@ const NOON: u64 = 1_794_398_400_000_000;
 /// How wide the bar of what remains is.
 const BAR: u64 = 16;
 
+/// What stands above the rows.
+pub(super) const HEADER: &str =
+    "                 at           cost  answer  remaining             and then\n";
+
 pub(crate) fn of(limit: &Limit) -> String {
     let (start, said) = beginning(limit);
-    let header = format!("{:>19}  {:>13}  {:<6}  {:<20}  and then\n", "at", "cost", "answer", "remaining");
-    let text = said.map_or(header.clone(), |said| format!("At 0 s it is {said}.\n\n{header}"));
-    let mut key = Key { limits: [limit.made_at(start)], account: Account::default(), start, text };
+    let Some(made) = limit.made_at(start) else {
+        return limit.concurrency().map_or_else(String::new, leases::of);
+    };
+    let text = said.map_or(HEADER.to_owned(), |said| format!("At 0 s it is {said}.\n\n{HEADER}"));
+    let mut key = Key { limits: [made], account: Account::default(), start, text };
     match limit.spec() {
         Spec::Smooth { .. } => key.show_smooth(),
         _ => key.show(limit),
@@ -122,10 +129,21 @@ impl Key {
     }
 
     fn row(&mut self, at: &str, cost: &str, answer: &str, decision: &Decision, then: &str) {
-        let remaining = u64::from(decision.remaining());
-        let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
-        let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
-        let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
-        let _ = writeln!(self.text, "{}", row.trim_end());
+        row(&mut self.text, at, (cost, answer), decision, then);
     }
+}
+
+/// A moment, what was asked and answered, how the key stands, and what follows from it.
+pub(super) fn row(
+    text: &mut String,
+    at: &str,
+    (cost, answer): (&str, &str),
+    decision: &Decision,
+    then: &str,
+) {
+    let remaining = u64::from(decision.remaining());
+    let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
+    let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
+    let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
+    let _ = writeln!(text, "{}", row.trim_end());
 }

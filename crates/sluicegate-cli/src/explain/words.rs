@@ -1,7 +1,7 @@
 //! What a limit does, promises and costs, in sentences with its own numbers.
 
 use sluicegate::core::smooth::WarmUp;
-use sluicegate::core::{Algorithm as _, Rate, Span, Time};
+use sluicegate::core::{Rate, Span, Time};
 use sluicegate::{Initial, Limit, Spec, WindowSpec};
 use sluicegate_sim::human::{count, span};
 
@@ -30,6 +30,7 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::SlidingLog { rate, count_all } => sliding_log(*rate, *count_all),
         Spec::SlidingWindow { rate } => sliding_window(*rate),
         Spec::Smooth { rate, warm_up, initial, .. } => smooth(limit, *rate, *warm_up, *initial),
+        Spec::Concurrency { count, ttl } => concurrency(*count, *ttl),
     }
 }
 
@@ -193,7 +194,7 @@ fn sliding_window(rate: Rate) -> Words {
 }
 
 fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u32>) -> Words {
-    let most = limit.made_at(Time::EPOCH).limit();
+    let most = limit.at_once();
     let stored = match most {
         0 => "Less than one permit is stored".to_owned(),
         1 => "One permit is stored".to_owned(),
@@ -238,6 +239,37 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u3
         clock: "A step back keeps the moment of the next call where it is: waits grow by the step.",
         memory: CELL.to_owned(),
         instead: "To deny what is too large use token-bucket; for callers in line, with nothing stored, use pacer.",
+    }
+}
+
+fn concurrency(at_once: u32, ttl: Option<Span>) -> Words {
+    let all = count(at_once.into());
+    let (lapses, crashed, clock) = match ttl {
+        Some(ttl) => (
+            format!("one that is neither returned nor renewed for {} lapses", span(ttl)),
+            format!(
+                "Whoever crashes holds its places for {} at most. Whoever is stopped for longer without renewing may still act when others have its places.",
+                span(ttl)
+            ),
+            "A step back lets leases live longer, by the step at most.",
+        ),
+        None => (
+            "one that is never returned is held for ever".to_owned(),
+            "Whoever forgets to return its lease holds its places for ever; a server and a shared store want ttl=DURATION."
+                .to_owned(),
+            "It does not matter: nothing lapses.",
+        ),
+    };
+    Words {
+        does: format!(
+            "Gives out leases for up to {} at once. Who has acted returns its lease; {lapses}.",
+            units(at_once, "unit")
+        ),
+        promise: format!("At no moment are more than {all} out, however often they are taken and returned."),
+        worst: format!("{all} at once, and as many again each time they are returned. {crashed}"),
+        clock,
+        memory: "Nothing for a key without leases; else as much as there are leases out.".to_owned(),
+        instead: "For how often, not how many at once, use any of the others.",
     }
 }
 

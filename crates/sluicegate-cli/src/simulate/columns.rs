@@ -3,7 +3,7 @@
 use sluicegate_sim::human::{TIE, columns};
 
 /// The first column to the left, the others to the right, two spaces apart.
-pub(super) fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let many = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| columns(cell)).max();
     let widths: Vec<usize> = (0..many).map(|place| width(place).unwrap_or_default()).collect();

@@ -12,7 +12,17 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// What to write where.
-pub(super) struct Outputs(Vec<(Kind, Output)>);
+pub(super) struct Outputs(Files<Kind>);
+
+/// Files of any kind that are to be written.
+pub(crate) struct Files<K>(Vec<(K, Output)>);
+
+/// What a picture is written as.
+#[derive(Clone, Copy)]
+pub(crate) enum Picture {
+    Svg,
+    Png,
+}
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -20,8 +30,7 @@ enum Kind {
     Series,
     Keys,
     Json,
-    Svg,
-    Png,
+    Plot(Picture),
 }
 
 enum Output {
@@ -48,19 +57,47 @@ impl Outputs {
             wanted.extend(path.iter().map(|path| (kind, path)));
         }
         for path in &args.plots {
-            let kind = match path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase) {
-                Some(end) if end == "svg" => Kind::Svg,
-                Some(end) if end == "png" => Kind::Png,
-                _ => {
-                    return Err(format!(
-                        "--plot {}: what kind of picture is not clear; name it FILE.svg or FILE.png",
-                        shown(path)
-                    ));
-                }
-            };
-            wanted.push((kind, path));
+            wanted.push((Kind::Plot(Picture::named(path)?), path));
         }
-        let mut seen = inputs(args);
+        Files::open(wanted, inputs(args)).map(Outputs)
+    }
+
+    /// Whether something goes to standard output that a table would spoil.
+    pub(super) fn use_stdout(&self) -> bool {
+        self.0.use_stdout()
+    }
+
+    pub(super) fn write(self, report: &Report<'_>, args: &SimulateArgs) -> Result<(), Problem> {
+        self.0.write(|kind| {
+            Ok(match kind {
+                Kind::Csv => csv::table(report).into_bytes(),
+                Kind::Series => csv::series(report).into_bytes(),
+                Kind::Keys => csv::keys(report).into_bytes(),
+                Kind::Json => json::of(report, args.top)?.into_bytes(),
+                Kind::Plot(Picture::Svg) => picture::svg(report, args).into_bytes(),
+                Kind::Plot(Picture::Png) => picture::png(report, args)?,
+            })
+        })
+    }
+}
+
+impl Picture {
+    /// What its name says that it is.
+    pub(crate) fn named(path: &Path) -> Result<Picture, Problem> {
+        match path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase) {
+            Some(end) if end == "svg" => Ok(Picture::Svg),
+            Some(end) if end == "png" => Ok(Picture::Png),
+            _ => Err(format!(
+                "--plot {}: what kind of picture is not clear; name it FILE.svg or FILE.png",
+                shown(path)
+            )),
+        }
+    }
+}
+
+impl<K> Files<K> {
+    /// Opens them all; none may be there twice, or among those that are read.
+    pub(crate) fn open(wanted: Vec<(K, &PathBuf)>, mut seen: Vec<Handle>) -> Result<Files<K>, Problem> {
         let mut outputs = Vec::new();
         for (kind, path) in wanted {
             outputs.push((kind, Output::open(path)?));
@@ -81,25 +118,18 @@ impl Outputs {
                 ));
             }
         }
-        Ok(Outputs(outputs))
+        Ok(Files(outputs))
     }
 
     /// Whether something goes to standard output that a table would spoil.
-    pub(super) fn use_stdout(&self) -> bool {
+    pub(crate) fn use_stdout(&self) -> bool {
         self.0.iter().any(|(_, output)| matches!(output, Output::Stdout))
     }
 
-    pub(super) fn write(self, report: &Report<'_>, args: &SimulateArgs) -> Result<(), Problem> {
+    /// Writes each.
+    pub(crate) fn write(self, bytes: impl Fn(K) -> Result<Vec<u8>, Problem>) -> Result<(), Problem> {
         for (kind, output) in self.0 {
-            let bytes = match kind {
-                Kind::Csv => csv::table(report).into_bytes(),
-                Kind::Series => csv::series(report).into_bytes(),
-                Kind::Keys => csv::keys(report).into_bytes(),
-                Kind::Json => json::of(report, args.top)?.into_bytes(),
-                Kind::Svg => picture::svg(report, args).into_bytes(),
-                Kind::Png => picture::png(report, args)?,
-            };
-            output.write(&bytes)?;
+            output.write(&bytes(kind)?)?;
         }
         Ok(())
     }
@@ -160,7 +190,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Problem {
 }
 
 /// Writes to standard output; whoever reads it may have seen enough.
-pub(super) fn print(bytes: &[u8]) -> Result<(), Problem> {
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Problem> {
     match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(format!("standard output cannot be written: {error}; check where it goes"))

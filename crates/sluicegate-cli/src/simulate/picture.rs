@@ -10,30 +10,38 @@ use sluicegate_sim::report::Report;
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// A PNG has so many pixels for each unit of length: sharp on today's screens.
-const PNG_SCALE: f64 = 2.0;
+pub(crate) const PNG_SCALE: f64 = 2.0;
 /// How wide the drawing in the terminal is, in columns.
 const TERMINAL_WIDTH: usize = 80;
 
 pub(super) fn svg(report: &Report<'_>, args: &SimulateArgs) -> String {
-    let theme = match args.theme {
+    sluicegate_plot::svg(&scene(report, args), theme(args.theme))
+}
+
+/// The colours of an SVG.
+pub(crate) fn theme(name: ThemeName) -> Theme {
+    match name {
         ThemeName::Auto => Theme::Auto,
         ThemeName::Light => Theme::Light,
         ThemeName::Dark => Theme::Dark,
-    };
-    sluicegate_plot::svg(&scene(report, args), theme)
+    }
+}
+
+/// The colours of a PNG, which cannot follow anybody's screen.
+pub(crate) fn shade(name: ThemeName) -> Shade {
+    if name == ThemeName::Dark { Shade::Dark } else { Shade::Light }
 }
 
 pub(super) fn png(report: &Report<'_>, args: &SimulateArgs) -> Result<Vec<u8>, Problem> {
-    let shade = if args.theme == ThemeName::Dark { Shade::Dark } else { Shade::Light };
-    warn_of_boxes(report, args);
-    let picture = sluicegate_plot::png(&scene(report, args), shade, PNG_SCALE);
+    let labels = report.tried.iter().map(|tried| tried.label.as_str());
+    warn_of_boxes(labels.chain(args.title.as_deref()));
+    let picture = sluicegate_plot::png(&scene(report, args), shade(args.theme), PNG_SCALE);
     picture.map_err(|error| error.to_string())
 }
 
 /// A PNG has only the letters of its own font; an SVG leaves the others to the reader's.
-fn warn_of_boxes(report: &Report<'_>, args: &SimulateArgs) {
-    let labels = report.tried.iter().map(|tried| tried.label.as_str());
-    for words in labels.chain(args.title.as_deref()).filter(|words| !covers(words, true)) {
+pub(crate) fn warn_of_boxes<'a>(all_words: impl Iterator<Item = &'a str>) {
+    for words in all_words.filter(|words| !covers(words, true)) {
         let words = printable(words);
         // If this cannot be written there is nobody left to tell.
         let _ = writeln!(

@@ -48,6 +48,20 @@ fn the_exit_code_tells_the_decision_and_the_line_the_rest() {
 }
 
 #[test]
+fn a_limit_that_gives_leases_is_not_checked_but_can_be_looked_at() {
+    let mut server = Serving::start(&[]);
+    let address = server.resp();
+    assert_eq!(
+        check(&address, &["concurrency 3 ttl=30s", "acme"]),
+        (Some(2), "sluice: a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire\n".into())
+    );
+    assert_eq!(
+        check(&address, &["concurrency 3 ttl=30s", "acme", "--peek"]),
+        (Some(0), "would be allowed: 3 of 3 remain\n".into())
+    );
+}
+
+#[test]
 fn json_is_for_programs() {
     let mut server = Serving::start(&[]);
     let address = server.resp();

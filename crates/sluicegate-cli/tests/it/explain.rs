@@ -65,6 +65,28 @@ Instead        To deny what is too large use token-bucket; for callers in line, 
     );
 }
 
+#[test]
+fn leases_are_shown_taken_returned_and_lapsed() {
+    let text = stdout(&sluice(&["explain", "concurrency 10 ttl=30s"], ""));
+    let rows: Vec<Vec<&str>> =
+        text.lines().rev().take(7).map(|row| row.split_whitespace().collect()).collect();
+    let rows: Vec<String> = rows.into_iter().rev().map(|words| words.join(" ")).collect();
+    assert_eq!(
+        rows,
+        [
+            "0 s 1 yes ███████████████░ 9",
+            "10 s 9 yes ░░░░░░░░░░░░░░░░ 0",
+            "10 s 1 no ░░░░░░░░░░░░░░░░ 0 again in 20 s, or sooner",
+            "10 s - ██░░░░░░░░░░░░░░ 1 the first is returned",
+            "10 s 1 yes ░░░░░░░░░░░░░░░░ 0",
+            "40 s - ████████████████ 10 the rest has lapsed",
+            "40 s 11 no ████████████████ 10 never: above the limit",
+        ],
+        "{text}"
+    );
+    assert!(text.contains("At no moment are more than 10 out"), "{text}");
+}
+
 /// Every algorithm, the extremes of the bounds included: something is said under each heading, and the timeline ends.
 #[test]
 fn every_limit_is_explained() {
@@ -94,6 +116,10 @@ fn every_limit_is_explained() {
         "smooth 10/s warmup=4s cold=2.5",
         "smooth 1/3650d burst=10",
         "smooth 1000000000/us burst=1000000000",
+        "concurrency 1",
+        "concurrency 1 ttl=1us",
+        "concurrency 10 ttl=30s",
+        "concurrency 1000000000 ttl=3650d",
     ] {
         let output = sluice(&["explain", limit], "");
         let text = stdout(&output);
@@ -173,7 +199,7 @@ fn the_worst_case_is_true() {
 fn worst_of_all(limit: &str, period: u64) -> u32 {
     use sluicegate::core::{Account, Time};
     let at = |micros| Time::from_micros(micros).unwrap();
-    let limits = [limit.parse::<sluicegate::Limit>().unwrap().made_at(at(0))];
+    let limits = [limit.parse::<sluicegate::Limit>().unwrap().made_at(at(0)).unwrap()];
     let mut worst = 0;
     for (first, from) in [0, 1].into_iter().flat_map(|first| (0..2 * period).map(move |from| (first, from))) {
         let mut account = Account::default();

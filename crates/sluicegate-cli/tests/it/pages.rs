@@ -4,16 +4,19 @@ use crate::{sluice, stderr, stdout};
 use std::fs;
 use std::path::Path;
 
-/// Each `sluice simulate ...` in a page that is followed by a block of text, and that text.
+/// Each `sluice simulate ...` or `sluice overload ...` in a page that is followed by a block of text, and that text.
 fn examples(page: &str) -> Vec<(Vec<String>, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let text = fs::read_to_string(path).unwrap();
     let mut examples = Vec::new();
     for piece in text.split("```console\n").skip(1) {
         let Some((command, rest)) = piece.split_once("```\n\n```text\n") else { continue };
-        let Some((_, arguments)) = command.trim().split_once("sluice simulate ") else { continue };
+        let Some((_, arguments)) = command.trim().split_once("sluice ") else { continue };
+        if !["simulate ", "overload "].iter().any(|command| arguments.starts_with(command)) {
+            continue;
+        }
         let said = rest.split("```").next().unwrap_or_default();
-        examples.push((words(&format!("simulate {arguments}")), said.to_owned()));
+        examples.push((words(&arguments.replace("\\\n", " ")), said.to_owned()));
     }
     examples
 }
@@ -34,7 +37,7 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn examples_print_what_the_pages_say() {
     let mut tried = 0;
-    for page in ["README.md", "docs/simulate.md"] {
+    for page in ["README.md", "docs/simulate.md", "docs/overload.md"] {
         for (arguments, said) in examples(page) {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let output = sluice(&arguments, "");
@@ -42,7 +45,7 @@ fn examples_print_what_the_pages_say() {
             tried += 1;
         }
     }
-    assert!(tried >= 3, "{tried} examples");
+    assert!(tried >= 4, "{tried} examples");
 }
 
 fn page(name: &str) -> String {
@@ -53,7 +56,7 @@ fn page(name: &str) -> String {
 #[test]
 fn every_algorithm_has_its_picture() {
     let text = page("docs/algorithms.md");
-    for algorithm in sluicegate::Limit::ALGORITHMS {
+    for algorithm in sluicegate::Limit::CHECKS {
         let section = text
             .split(&format!("\n## {algorithm}\n"))
             .nth(1)
@@ -131,6 +134,22 @@ fn fields(json: &serde_json::Value, names: &mut Vec<String>) {
         }
         serde_json::Value::Array(items) => items.iter().for_each(|item| fields(item, names)),
         _ => {}
+    }
+}
+
+/// Every field of an overload's JSON is explained.
+#[test]
+fn every_field_of_an_overload_is_explained() {
+    let text = page("docs/overload.md");
+    let arguments =
+        ["overload", "--json", "-", "--protect", "breaker 50%/10s + aimd 20", "--workload", "steady 9/s"];
+    let dependency = ["--dependency", "workers=1 takes=50ms"];
+    let json = stdout(&sluice(&[&arguments[..], &dependency[..]].concat(), ""));
+    let mut names = Vec::new();
+    fields(&serde_json::from_str(&json).unwrap(), &mut names);
+    assert!(names.len() > 20, "{}", names.len());
+    for name in names {
+        assert!(text.contains(&format!("`{name}`")), "docs/overload.md does not say what {name} is");
     }
 }
 

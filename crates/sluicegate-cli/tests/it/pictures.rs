@@ -4,14 +4,19 @@ use crate::{sluice, stderr};
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// A picture's name and the arguments of `sluice simulate` that draw it.
+/// A picture's name and the arguments of `sluice` that draw it: those of `simulate`, or of the command after the name.
 fn pictures() -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(folder().join("pictures.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let blocks = lines.split(|line| line.is_empty()).filter(|block| !block.is_empty());
     let argument =
         |line: &&str| line.split_once(' ').map(|(flag, value)| [flag.to_owned(), value.to_owned()]).unwrap();
-    blocks.map(|block| (block[0].to_owned(), block[1..].iter().flat_map(argument).collect())).collect()
+    let picture = |block: &[&str]| {
+        let (name, command) = block[0].split_once(' ').unwrap_or((block[0], "simulate"));
+        let arguments = block[1..].iter().flat_map(argument);
+        (name.to_owned(), std::iter::once(command.to_owned()).chain(arguments).collect())
+    };
+    blocks.map(picture).collect()
 }
 
 fn folder() -> PathBuf {
@@ -28,8 +33,8 @@ fn every_picture_is_up_to_date() {
         let kept = folder().join(name).with_extension("svg");
         let drawn = env::temp_dir().join(format!("sluice-{}-{name}.svg", std::process::id()));
         let drawn_path = drawn.to_str().unwrap();
-        let mut command = vec!["simulate", "--plot", drawn_path];
-        command.extend(arguments.iter().map(String::as_str));
+        let mut command: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        command.extend(["--plot", drawn_path]);
         let output = sluice(&command, "");
         assert!(output.status.success(), "{name}: {}", stderr(&output));
         let picture = fs::read_to_string(&drawn).unwrap();
@@ -54,7 +59,7 @@ fn every_picture_is_up_to_date() {
 fn pages_show_pictures_that_there_are() {
     let root = folder().join("../..");
     let mut shown = Vec::new();
-    for page in ["README.md", "docs/algorithms.md", "docs/simulate.md"] {
+    for page in ["README.md", "docs/algorithms.md", "docs/simulate.md", "docs/overload.md"] {
         let text = fs::read_to_string(root.join(page)).unwrap();
         for link in text.split("pictures/").skip(1) {
             let name = link.split(".svg").next().unwrap_or_default();

@@ -14,6 +14,12 @@ name = "reply"
 limit = "sliding-log 5/60s"
 
 [[rule]]
+name = "exports"
+limit = "concurrency 10 ttl=30s"
+[rule.keys]
+"acme" = "concurrency 20 ttl=30s"
+
+[[rule]]
 name = "api"
 limit = ["token-bucket 10/s burst=50", "fixed-window 1000/day"]
 on_store_failure = "local"
@@ -30,6 +36,8 @@ shadow = true
     for part in [
         "rule reply\nsliding-log 5/m\nWhat it does   Remembers every call of the last 1 min",
         "Worst case     5 in any 1 min.",
+        "rule exports\nconcurrency 10 ttl=30s\nWhat it does   Gives out leases for up to 10 units at once.",
+        "Exception      acme has concurrency 20 ttl=30s instead.",
         "rule api\ntoken-bucket 10/s burst=50\n",
         "\nfixed-window 1000/d\n",
         "Together       A call is charged to all of these limits",
@@ -38,7 +46,7 @@ shadow = true
         "Exception      203.0.113.9 is never allowed.",
         "Shadow         Denials are counted, but every call is allowed.",
         "Failure        When a shared store cannot answer, each server decides from its own memory.",
-        "is right: 2 rules.\n",
+        "is right: 3 rules.\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }

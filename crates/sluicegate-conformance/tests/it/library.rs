@@ -36,7 +36,7 @@ fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
     let mut rng = Rng::with_seed(seed);
     let start = Time::from_micros(1_700_000_000_000_000).unwrap();
     let limiter = Limiter::builder(limits).clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap();
-    let made: Vec<_> = limits.iter().map(|limit| limit.made_at(start)).collect();
+    let made: Vec<_> = limits.iter().map(|limit| limit.made_at(start).unwrap()).collect();
     let mut accounts: HashMap<u64, Account<_>> = HashMap::new();
     let (mut churn, mut now) = (Churn::default(), start);
     for _ in 0..20_000 {
@@ -70,7 +70,7 @@ fn keys_that_were_not_evicted_stay_exact() {
     let mut all = Churn::default();
     let mut rng = Rng::with_seed(3);
     for seed in 0..24 {
-        let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+        let limits = match Limit::CHECKS.get(rng.usize(..=Limit::CHECKS.len())) {
             Some(algorithm) => vec![random::small_limit(&mut rng, algorithm)],
             None => random::list(&mut rng),
         };
@@ -94,7 +94,7 @@ fn a_store_that_denies_when_full_never_forgets_a_debt() {
         .on_full(OnFull::Deny)
         .build()
         .unwrap();
-    let made = [limits[0].made_at(start)];
+    let made = [limits[0].made_at(start).unwrap()];
     let mut accounts: HashMap<u64, Account<_>> = HashMap::new();
     let (mut rng, mut now, mut full) = (Rng::with_seed(5), start, 0);
     for _ in 0..50_000 {

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod adaptive;
 mod agreement;
+mod breaker;
 mod changes;
 mod guava;
+mod leases;
 mod library;
 mod properties;
 mod receipts;

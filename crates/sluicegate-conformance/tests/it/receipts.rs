@@ -12,7 +12,10 @@ struct Key {
 
 impl Key {
     fn new(limit: &str) -> Key {
-        Key { limits: [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH)], account: Account::default() }
+        Key {
+            limits: [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()],
+            account: Account::default(),
+        }
     }
 
     fn reserve(&mut self, seconds: u64, cost: u32) -> Receipt {

@@ -5,7 +5,7 @@ use sluicegate::core::several::{Part, check_all, check_list, peek_all};
 use sluicegate::core::{Account, AnyLimit, AnyState, RetryAfter, Span, Time};
 
 fn made(text: &str) -> AnyLimit {
-    text.parse::<Limit>().unwrap().made_at(Time::EPOCH)
+    text.parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()
 }
 
 fn at(seconds: u64) -> Time {

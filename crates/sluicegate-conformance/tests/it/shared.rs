@@ -63,12 +63,12 @@ fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
         let store = store(start, max_keys);
         let rulings: Vec<(Vec<Limit>, Limiter, Vec<AnyLimit>)> = (0..12_u64)
             .map(|scope| {
-                let limits = match Limit::ALGORITHMS.get(rng.usize(..=Limit::ALGORITHMS.len())) {
+                let limits = match Limit::CHECKS.get(rng.usize(..=Limit::CHECKS.len())) {
                     Some(algorithm) => vec![random::small_limit(&mut rng, algorithm)],
                     None => random::list(&mut rng),
                 };
                 let limiter = Limiter::builder(limits.as_slice()).in_store(&store, scope).build().unwrap();
-                let made = limits.iter().map(|limit| limit.made_at(start)).collect();
+                let made = limits.iter().map(|limit| limit.made_at(start).unwrap()).collect();
                 (limits, limiter, made)
             })
             .collect();

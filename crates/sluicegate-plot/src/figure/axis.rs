@@ -32,9 +32,13 @@ pub(super) struct TimeAxis {
 impl TimeAxis {
     /// All the time of a simulation, from `x` on and over `width`.
     pub(super) fn new(report: &Report<'_>, x: f64, width: f64) -> TimeAxis {
-        let timeline = report.simulation.timeline();
+        TimeAxis::over(report.simulation.timeline(), report.simulation.traffic().clock(), x, width)
+    }
+
+    /// All the time of a timeline.
+    pub(super) fn over(timeline: Timeline, clock: Clock, x: f64, width: f64) -> TimeAxis {
         let length = timeline.end().since(timeline.start());
-        TimeAxis { start: timeline.start(), length, x, width, clock: report.simulation.traffic().clock() }
+        TimeAxis { start: timeline.start(), length, x, width, clock }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a picture has far fewer points than a float has figures")]

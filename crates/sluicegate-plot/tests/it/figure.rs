@@ -3,9 +3,10 @@
 use sluicegate::Limit;
 use sluicegate::core::Span;
 use sluicegate_plot::terminal::{self, Colours};
-use sluicegate_plot::{Figure, Ink, Item, Scene, Step, Text, View};
+use sluicegate_plot::{Figure, Ink, Item, OverloadFigure, OverloadView, Scene, Step, Text, View};
 use sluicegate_sim::Traffic;
 use sluicegate_sim::human::columns;
+use sluicegate_sim::overload::{self, Scenario};
 use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Simulation;
 use sluicegate_sim::traffic::workload::generate;
@@ -218,4 +219,52 @@ fn the_terminal_shows_all_that_was_denied() {
     let top = drawing.lines().find(|line| line.contains('┤')).unwrap();
     assert_eq!(top.matches('░').count() % 5, 0, "{drawing}");
     assert!(top.contains('░'), "half of each of the five attacks is denied\n{drawing}");
+}
+
+fn overload(workload_line: &str, dependency: &str, protections: &[&str]) -> overload::Report {
+    let traffic = workload(workload_line);
+    let (dependency, callers) = (dependency.parse().unwrap(), "timeout=1500ms retries=1".parse().unwrap());
+    let scenario = Scenario { traffic: &traffic, dependency, callers, seed: 1 };
+    let protections: Vec<_> =
+        protections.iter().map(|text| ((*text).to_owned(), text.parse().unwrap())).collect();
+    overload::Report::new(format!("{workload_line} on {}", scenario.dependency), &scenario, &protections)
+        .unwrap()
+}
+
+#[test]
+fn an_overload_has_no_words_over_others_or_off_the_paper() {
+    let views = [OverloadView::Calls, OverloadView::Waits, OverloadView::Limit];
+    let protections = [
+        "none",
+        "breaker 50%/10s min=5 open=60s probes=10 slow=60s slow-rate=100%  +  gradient 20 min=2 max=500 sample=1s",
+        "aimd 2000",
+    ];
+    for (line, dependency) in [
+        ("poisson 50/s for=60s", "workers=2 takes=50ms"),
+        (
+            "poisson 50/s for=60s",
+            "workers=2 takes=50ms slow=10s..20s:x10,12s..55s:x3 fail=13s..14s:7%,58s..2m:100%",
+        ),
+        ("steady 1/s for=1s", "workers=100000 takes=1us slow=1s..1d:x2"),
+        ("burst 5000/60s for=100m", "workers=1 takes=100ms random=100% fail=20m..25m:50%"),
+    ] {
+        let report = overload(line, dependency, &protections);
+        for shown in [&views[..], &views[..1], &views[1..], &views[2..]] {
+            let scene = OverloadFigure { title: None, views: shown }.draw(&report);
+            check(&scene, &format!("{line} on {dependency}, {shown:?}"));
+            assert!(scene.description.contains("aimd 2000: "), "{}", scene.description);
+        }
+    }
+}
+
+#[test]
+fn bad_times_are_shaded_in_every_panel_and_said_once() {
+    let report =
+        overload("steady 20/s for=60s", "workers=2 takes=50ms slow=10s..20s:x10", &["none", "aimd 20"]);
+    let views = [OverloadView::Calls, OverloadView::Limit];
+    let scene = OverloadFigure { title: Some("slow"), views: &views }.draw(&report);
+    let shaded =
+        scene.items.iter().filter(|item| matches!(item, Item::Fill { ink: Ink::Trouble, .. })).count();
+    assert_eq!(shaded, 4);
+    assert_eq!(texts(&scene).iter().filter(|text| text.words == "10 times as slow").count(), 1);
 }

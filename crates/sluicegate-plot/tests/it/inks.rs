@@ -73,7 +73,7 @@ fn the_yardsticks_measure_what_is_known() {
 fn words_can_be_read() {
     for shade in SHADES {
         for words in [Ink::Words, Ink::Faint] {
-            for ground in [Ink::Paper, Ink::Panel] {
+            for ground in [Ink::Paper, Ink::Panel, Ink::Trouble] {
                 let contrast = contrast(words.colour(shade), ground.colour(shade));
                 assert!(contrast >= 4.5, "{words:?} on {ground:?} in {shade:?}: {contrast:.2}");
             }
@@ -85,7 +85,7 @@ fn words_can_be_read() {
 fn data_can_be_seen() {
     for shade in SHADES {
         for data in [Ink::Offered, Ink::Allowed, Ink::Over, Ink::Limit, Ink::Denied] {
-            for ground in [Ink::Paper, Ink::Panel] {
+            for ground in [Ink::Paper, Ink::Panel, Ink::Trouble] {
                 let contrast = contrast(data.colour(shade), ground.colour(shade));
                 assert!(contrast >= 3.0, "{data:?} on {ground:?} in {shade:?}: {contrast:.2}");
             }

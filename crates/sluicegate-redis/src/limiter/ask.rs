@@ -301,7 +301,7 @@ pub(super) fn keeps_changing() -> StoreFailure {
 }
 
 /// The caller's time, or none for the store's.
-pub(super) fn add_time(trip: &mut Trip, now: Option<Time>) {
+pub(crate) fn add_time(trip: &mut Trip, now: Option<Time>) {
     match now {
         Some(now) => trip.arg(now.as_micros()),
         None => trip.arg(""),

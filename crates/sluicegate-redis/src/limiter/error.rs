@@ -26,6 +26,10 @@ pub enum BuildError {
     Local(sluicegate::BuildError),
     /// The share for deciding locally is not a percentage.
     BadShare(u32),
+    /// A semaphore is made of something else than one `concurrency` limit.
+    NotOneConcurrency(String),
+    /// A `concurrency` limit does not say when a lease lapses.
+    NeedsTtl(String),
 }
 
 impl fmt::Display for BuildError {
@@ -33,7 +37,7 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::Limit(error) => error.fmt(f),
             BuildError::List(error) => error.fmt(f),
-            BuildError::NoStore => f.write_str("the limiter has no store; name one with in_store"),
+            BuildError::NoStore => f.write_str("there is no store; name one with in_store"),
             BuildError::BadScope(scope) => {
                 write!(f, "the scope {scope:?} cannot be part of a key's name; {SCOPE_RULE}")
             }
@@ -45,6 +49,14 @@ impl fmt::Display for BuildError {
             BuildError::BadShare(percent) => {
                 write!(f, "a local share of {percent} percent makes no sense; use 1 to 100")
             }
+            BuildError::NotOneConcurrency(limits) => write!(
+                f,
+                "a semaphore is made of one concurrency limit, such as concurrency 10 ttl=30s, and not of {limits:?}; make a RedisLimiter of others"
+            ),
+            BuildError::NeedsTtl(limit) => write!(
+                f,
+                "{limit}: on a shared store a lease must lapse, as nobody else could return that of a process that has died; write ttl=DURATION, such as {limit} ttl=30s"
+            ),
         }
     }
 }

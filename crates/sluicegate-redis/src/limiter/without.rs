@@ -4,12 +4,11 @@ use super::error::{AskError, BuildError};
 use crate::answer::{Answer, Source};
 use crate::failure::{OnStoreFailure, StoreFailure};
 use crate::store::RedisStore;
-use sluicegate::core::Algorithm as _;
-use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span, Time};
+use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
 use std::time::Duration;
 
 /// A call that is denied because the store is away is told to come back after this.
-pub(super) const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
+pub(crate) const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
 
 /// What to answer.
 pub(super) enum Fallback {
@@ -29,7 +28,7 @@ impl Fallback {
         if !(1..=100).contains(&share) {
             return Err(BuildError::BadShare(share));
         }
-        let limit = limits.iter().map(|limit| limit.made_at(Time::EPOCH).limit()).min().unwrap_or(0);
+        let limit = limits.iter().map(Limit::at_once).min().unwrap_or(0);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },

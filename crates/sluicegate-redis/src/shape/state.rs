@@ -66,7 +66,7 @@ impl Shape {
         let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH } else { BUCKET })?;
         let numbers = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
         let (before, written_at) = if self.is_smooth() {
-            (format!("smooth {numbers}").parse::<Limit>().ok()?.made_at(Time::EPOCH), None)
+            (format!("smooth {numbers}").parse::<Limit>().ok()?.made_at(Time::EPOCH)?, None)
         } else {
             let (count, period) = numbers.split_once('/')?;
             let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;

@@ -12,5 +12,6 @@ mod long_logs;
 mod order;
 mod parity;
 mod permissions;
+mod semaphore;
 mod support;
 mod waiting;

@@ -1,7 +1,7 @@
 //! The manual's list of permissions is enough for everything.
 
 use sluicegate::{Limit, Span};
-use sluicegate_redis::{AskError, RedisLimiter, RedisStore, check_all, check_each};
+use sluicegate_redis::{AskError, RedisLimiter, RedisSemaphore, RedisStore, check_all, check_each};
 use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
         assert_eq!(server.cli(&words), "OK");
         let url = format!("redis://{user}:geheim@127.0.0.1:{}", server.port());
         let store = RedisStore::builder(&url).deadline(Duration::from_secs(10)).connect().await.unwrap();
-        for algorithm in Limit::ALGORITHMS {
+        for algorithm in Limit::CHECKS {
             assert!(LIMITS.iter().any(|limit| limit.starts_with(algorithm)), "no {algorithm} is tried");
         }
         for limit in LIMITS {
@@ -48,6 +48,7 @@ async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
             &["token-bucket 100/s burst=50", "sliding-log 100/1s", "fixed-window 9/1s"],
         )
         .await;
+        every_verb_of_a_semaphore(&store).await;
         // Of the store's own view: what a script was not allowed is there too.
         assert_eq!(server.cli(&["ACL", "LOG"]), "");
     }
@@ -90,6 +91,19 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     let _ = changed.check(key).await.unwrap();
     offered(changed.refund(key, 1, None).await);
     changed.reset(key).await.unwrap();
+}
+
+async fn every_verb_of_a_semaphore(store: &RedisStore) {
+    let key = "Harry";
+    let jobs = RedisSemaphore::builder("concurrency 3 ttl=20ms").in_store(store, "jobs").build().unwrap();
+    // One that lapses, and one whose place somebody waits for.
+    let _lapses = jobs.try_acquire(key, 3).await.unwrap().lease().unwrap().keep();
+    let lease = jobs.acquire(key, 2).await.unwrap().lease().unwrap();
+    let _ = jobs.acquire_within(key, 3, Duration::ZERO).await.unwrap();
+    let _ = jobs.peek(key, 1, None).await.unwrap();
+    let _ = lease.renew().await.unwrap();
+    let _ = lease.release().await.unwrap();
+    jobs.reset(key).await.unwrap();
 }
 
 /// Not every limit offers every verb.

@@ -4,7 +4,7 @@ use super::file::field;
 use super::problem::Found;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
-use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec};
+use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, lends, of_another_kind};
 use sluicegate::grammar::{self, Mistake, quoted};
 use sluicegate::{Limit, Limiter};
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl Reader<'_, '_> {
             .and_then(|value| self.take(value, "on_store_failure", on_store_failure));
         let local_share = value("local_share").and_then(|value| self.take(value, "local_share", local_share));
         let shadow = value("shadow").and_then(|value| self.take(value, "shadow", Given::yes_no));
-        let keys = value("keys").map(|value| self.keys(value)).unwrap_or_default();
+        let keys = value("keys").map(|value| self.keys(value, limits.as_deref())).unwrap_or_default();
         let place = value("name")?.span();
         let rule = RuleSpec {
             name: name?.to_owned(),
@@ -117,11 +117,15 @@ impl Reader<'_, '_> {
             }
             _ => vec![self.limit(value)?],
         };
-        // Whether they go together is asked of the library, with hardly any memory.
-        match Limiter::builder(&limits).max_keys(1).build() {
-            Ok(_) => Some(limits),
-            Err(error) => {
-                self.wrong(value.span(), error);
+        let checked = lends(&limits).map_err(|mistake| mistake.to_string()).and_then(|lends| {
+            // Whether those that decide checks go together is asked of the library, with hardly any memory.
+            let made = (!lends).then(|| Limiter::builder(&limits).max_keys(1).build());
+            made.transpose().map(|_| ()).map_err(|error| error.to_string())
+        });
+        match checked {
+            Ok(()) => Some(limits),
+            Err(says) => {
+                self.wrong(value.span(), says);
                 None
             }
         }
@@ -139,8 +143,20 @@ impl Reader<'_, '_> {
         text.parse().map_err(|error: sluicegate::LimitError| self.wrong(value.span(), error)).ok()
     }
 
+    /// The limits of one key, which are of the rule's kind.
+    fn exception(&mut self, value: &Spanned<DeValue<'_>>, of_rule: Option<&[Limit]>) -> Option<Vec<Limit>> {
+        let limits = self.limits(value)?;
+        match of_rule.and_then(|of_rule| of_another_kind(of_rule, &limits)) {
+            None => Some(limits),
+            Some(mistake) => {
+                self.wrong(value.span(), mistake);
+                None
+            }
+        }
+    }
+
     /// Exceptions by key.
-    fn keys(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Vec<u8>, KeySpec)> {
+    fn keys(&mut self, value: &Spanned<DeValue<'_>>, of_rule: Option<&[Limit]>) -> Vec<(Vec<u8>, KeySpec)> {
         let DeValue::Table(keys) = value.get_ref() else {
             let says = format!("keys is {}, not a table; write [rule.keys]", shown(value.get_ref()));
             self.wrong(value.span(), says);
@@ -159,7 +175,7 @@ impl Reader<'_, '_> {
                     self.wrong(value.span(), says);
                     None
                 }
-                _ => self.limits(value).map(KeySpec::Limits),
+                _ => self.exception(value, of_rule).map(KeySpec::Limits),
             };
             exceptions.extend(says.map(|says| (key.get_ref().as_bytes().to_vec(), says)));
         }

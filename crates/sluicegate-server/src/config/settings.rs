@@ -5,7 +5,7 @@ use super::{Configuration, LogFormat, LogLevel, StoreUrl};
 use crate::engine::OnStoreFailure;
 use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::grammar::{self, Mistake, quoted};
-use sluicegate::{MAX_KEYS_MAX, MAX_RECEIPTS_MAX, OnFull};
+use sluicegate::{MAX_KEYS_MAX, MAX_LEASES_MAX, MAX_RECEIPTS_MAX, OnFull};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -145,6 +145,12 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "server",
+        "lease_wait_max",
+        "SLUICE_LEASE_WAIT_MAX",
+        Kind::WaitOrOff(|c| &mut c.limits.lease_wait_max),
+    ),
+    setting(
+        "server",
         "request_head_max",
         "SLUICE_REQUEST_HEAD_MAX",
         // hyper needs a buffer of at least 8 KiB.
@@ -212,6 +218,12 @@ pub static SETTINGS: &[Setting] = &[
         "max_receipts",
         "SLUICE_MAX_RECEIPTS",
         Kind::Size(|c| &mut c.engine.max_receipts, 0..=MAX_RECEIPTS_MAX as u64),
+    ),
+    setting(
+        "memory",
+        "max_leases",
+        "SLUICE_MAX_LEASES",
+        Kind::Size(|c| &mut c.engine.max_leases, 1..=MAX_LEASES_MAX as u64),
     ),
     setting(
         "memory",

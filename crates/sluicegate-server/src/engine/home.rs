@@ -1,11 +1,13 @@
 //! Where keys live: in this process's memory, or in a store that many servers share.
 
 use super::judge::Judge;
+use super::leases::LocalLeases;
+use super::lender::{HeldView, Lender, lends};
 use super::rule::Scope;
-use super::shared::{Shared, SharedLimiter};
+use super::shared::{Shared, SharedLender, SharedLimiter};
 use super::{Mistake, Settings};
 use sluicegate::{Clock, Limit, Limiter, SharedStore, Stats, Time};
-use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +51,7 @@ pub(super) struct Home {
 }
 
 enum Place {
-    Memory(SharedStore),
+    Memory(SharedStore, LocalLeases),
     Shared(Arc<Shared>),
 }
 
@@ -59,7 +61,8 @@ impl Home {
         let place = match keys {
             Keys::InMemory => {
                 let store = SharedStore::builder().max_keys(max_keys).max_receipts(max_receipts);
-                Place::Memory(store.on_full(on_full).clock(Arc::clone(clock)).build()?)
+                let store = store.on_full(on_full).clock(Arc::clone(clock)).build()?;
+                Place::Memory(store, LocalLeases::new(settings, clock)?)
             }
             Keys::Shared { store, time, deadline } => {
                 Place::Shared(Arc::new(Shared::new(store, time, deadline)))
@@ -72,7 +75,7 @@ impl Home {
     #[inline]
     pub(super) fn memory(&self) -> Option<&SharedStore> {
         match &self.place {
-            Place::Memory(store) => Some(store),
+            Place::Memory(store, _) => Some(store),
             Place::Shared(_) => None,
         }
     }
@@ -80,7 +83,7 @@ impl Home {
     /// The shared store, if the keys live there.
     pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
         match &self.place {
-            Place::Memory(_) => None,
+            Place::Memory(..) => None,
             Place::Shared(shared) => Some(shared),
         }
     }
@@ -97,6 +100,27 @@ impl Home {
         }
     }
 
+    /// What limits that callers bring have lent, in memory.
+    pub(super) fn held_inline(&self) -> Option<HeldView> {
+        match &self.place {
+            Place::Memory(_, leases) => Some(leases.held_inline()),
+            Place::Shared(_) => None,
+        }
+    }
+
+    /// Who lends under a limit, to keys that belong to a scope.
+    fn lender(&self, scope: &Scope, limit: &Limit, when_away: WhenAway) -> Result<Lender, Mistake> {
+        match &self.place {
+            Place::Memory(_, leases) => Ok(Lender::Memory(leases.lender(scope, limit)?)),
+            Place::Shared(shared) => {
+                let WhenAway { on_failure, local_share } = when_away;
+                let builder = RedisSemaphore::builder(limit).in_store(shared.store(), &scope.text());
+                let builder = builder.on_store_failure(on_failure).local_share(local_share);
+                Ok(Lender::Shared(SharedLender::new(builder.build()?, Arc::clone(shared))))
+            }
+        }
+    }
+
     /// Who decides by these limits, for keys that belong to a scope.
     pub(super) fn judge(
         &self,
@@ -105,8 +129,11 @@ impl Home {
         start: Time,
         when_away: WhenAway,
     ) -> Result<Judge, Mistake> {
+        if let (true, [limit]) = (lends(limits)?, limits) {
+            return Ok(Judge::Lends(self.lender(scope, limit, when_away)?));
+        }
         match &self.place {
-            Place::Memory(store) => {
+            Place::Memory(store, _) => {
                 let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
                 let builder = match scope {
                     Scope::Rule(_) => builder,

@@ -2,6 +2,7 @@
 
 use super::Mistake;
 use super::home::Home;
+use super::lender::{LeaseTally, LeasesView};
 use super::rule::{Rule, Scope, Tally};
 use super::throttle::Throttle;
 use sluicegate::{Limit, Time};
@@ -16,6 +17,7 @@ const KNOWN_MAX: usize = 4_096;
 pub(super) struct Inline {
     home: Arc<Home>,
     tally: Arc<Tally>,
+    leases: Arc<LeaseTally>,
     limits: Known<Box<str>>,
     throttles: Known<[i64; 3]>,
     /// When the engine was made, for limits that count from then: a limit may be forgotten and made again.
@@ -27,11 +29,23 @@ type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
 
 impl Inline {
     pub(super) fn new(home: Arc<Home>, start: Time) -> Inline {
-        Inline { home, tally: Arc::default(), limits: RwLock::default(), throttles: RwLock::default(), start }
+        Inline {
+            home,
+            tally: Arc::default(),
+            leases: Arc::default(),
+            limits: RwLock::default(),
+            throttles: RwLock::default(),
+            start,
+        }
     }
 
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// What has become of leases under limits that callers brought.
+    pub(super) fn leases(&self) -> LeasesView {
+        self.leases.view(self.home.held_inline())
     }
 
     /// A limit in the grammar. Two texts of the same limit are one scope.
@@ -41,7 +55,8 @@ impl Inline {
         }
         let limit: Limit = text.parse()?;
         let scope = Scope::Inline(limit.to_string());
-        let rule = Arc::new(Rule::inline(&self.home, &scope, limit, &self.tally, self.start)?);
+        let tallies = (&self.tally, &self.leases);
+        let rule = Arc::new(Rule::inline(&self.home, &scope, limit, tallies, self.start)?);
         Ok(remember(&self.limits, text.into(), rule))
     }
 
@@ -52,7 +67,8 @@ impl Inline {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
-        let rule = Arc::new(Rule::inline(&self.home, &Scope::Throttle, limit, &self.tally, self.start)?);
+        let tallies = (&self.tally, &self.leases);
+        let rule = Arc::new(Rule::inline(&self.home, &Scope::Throttle, limit, tallies, self.start)?);
         Ok(remember(&self.throttles, numbers, rule))
     }
 }

@@ -1,15 +1,17 @@
 //! Who decides for a key: a limiter in memory, or one in a shared store. Both offer the same verbs; the one in memory
-//! answers without waiting.
+//! answers without waiting. Where a limit is how many at once, a lender gives leases instead, and charges nothing.
 
 use super::Mistake;
+use super::lender::{Lender, use_acquire, use_check};
 use super::shared::SharedLimiter;
 use sluicegate::{Decision, Limiter, Span, Time};
 use sluicegate_redis::Source;
 
-/// A limiter.
+/// A limiter, or a lender.
 pub(super) enum Judge {
     Memory(Limiter),
     Shared(SharedLimiter),
+    Lends(Lender),
 }
 
 /// A decision, and who made it if a shared store had to and could not.
@@ -33,10 +35,19 @@ impl Told {
 }
 
 impl Judge {
+    /// Who gives leases.
+    pub(super) fn lender(&self) -> Result<&Lender, Mistake> {
+        match self {
+            Judge::Lends(lender) => Ok(lender),
+            Judge::Memory(_) | Judge::Shared(_) => Err(use_check()),
+        }
+    }
+
     pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Told, Mistake> {
         match self {
             Judge::Memory(limiter) => Ok(limiter.peek_at(key, cost, now).into()),
             Judge::Shared(limiter) => limiter.peek(key, cost, now).await,
+            Judge::Lends(lender) => lender.peek(key, cost, now).await,
         }
     }
 
@@ -44,6 +55,7 @@ impl Judge {
         match self {
             Judge::Memory(limiter) => Ok(limiter.refund_at(key, cost, now)?.into()),
             Judge::Shared(limiter) => limiter.refund(key, cost, now).await,
+            Judge::Lends(_) => Err(use_acquire()),
         }
     }
 
@@ -57,6 +69,7 @@ impl Judge {
         match self {
             Judge::Memory(limiter) => Ok(limiter.check_within_at(key, cost, max_wait, now)?.into()),
             Judge::Shared(limiter) => limiter.check_within(key, cost, max_wait, now).await,
+            Judge::Lends(_) => Err(use_acquire()),
         }
     }
 
@@ -67,6 +80,7 @@ impl Judge {
                 Ok((decision.into(), taken))
             }
             Judge::Shared(limiter) => limiter.take(key, up_to, now).await,
+            Judge::Lends(_) => Err(use_acquire()),
         }
     }
 
@@ -85,6 +99,7 @@ impl Judge {
                 Ok((told, reservation.keep().map(|receipt| receipt.to_string())))
             }
             Judge::Shared(limiter) => limiter.reserve(key, cost, max_wait, now).await,
+            Judge::Lends(_) => Err(use_acquire()),
         }
     }
 
@@ -92,6 +107,7 @@ impl Judge {
         match self {
             Judge::Memory(limiter) => Ok(limiter.next_window_at(key, now)),
             Judge::Shared(limiter) => limiter.next_window(key, now).await,
+            Judge::Lends(_) => Err(use_acquire()),
         }
     }
 
@@ -102,6 +118,7 @@ impl Judge {
                 Ok(())
             }
             Judge::Shared(limiter) => limiter.reset(key).await,
+            Judge::Lends(lender) => lender.reset(key).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What could not be asked or answered. A denial is an answer, not this.
 
 use sluicegate::core::verbs::NotOffered;
-use sluicegate::{BadReceipt, BuildError, LimitError, ReserveError, TogetherError};
+use sluicegate::{BadLeaseId, BadReceipt, BuildError, LimitError, ReserveError, TogetherError};
 use sluicegate_redis::{AskError, StoreFailure};
 use std::fmt;
 
@@ -70,7 +70,9 @@ macro_rules! wrong_question {
 wrong_question!(
     LimitError,
     NotOffered,
+    BadLeaseId,
     BadReceipt,
+    sluicegate_redis::BadLeaseId,
     sluicegate_redis::BadReceipt,
     sluicegate_redis::BuildError,
     TogetherError

@@ -3,6 +3,7 @@
 use super::Mistake;
 use super::home::{Home, WhenAway};
 use super::judge::{Judge, Told};
+use super::lender::{LeaseTally, LeasesView, Lender, of_another_kind, use_acquire};
 use super::verdict::Verdict;
 use sluicegate::{Key, KeyWriter, Limit, Span, Spec, Time, WindowSpec};
 use sluicegate_redis::OnStoreFailure;
@@ -50,6 +51,8 @@ pub struct Rule {
     /// What it answers when a shared store cannot.
     on_failure: OnStoreFailure,
     tally: Arc<Tally>,
+    /// What became of its leases.
+    leases: Arc<LeaseTally>,
     /// When a rule of this name was first loaded, for limits that count from then.
     start: Time,
 }
@@ -175,6 +178,9 @@ impl Rule {
         for (key, says) in &spec.keys {
             let exception = match says {
                 KeySpec::Limits(limits) => {
+                    if let Some(mistake) = of_another_kind(&spec.limits, limits) {
+                        return Err(named(mistake));
+                    }
                     let ruling = Ruling::new(home, &scope, limits, start, when_away).map_err(named)?;
                     Exception::Limits(ruling)
                 }
@@ -185,8 +191,9 @@ impl Rule {
         }
         let ruling = Ruling::new(home, &scope, &spec.limits, start, when_away).map_err(named)?;
         let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
+        let leases = before.map_or_else(Arc::default, |before| Arc::clone(&before.leases));
         let on_failure = when_away.on_failure;
-        Ok(Rule { spec, inline: false, ruling, exceptions, on_failure, tally, start })
+        Ok(Rule { spec, inline: false, ruling, exceptions, on_failure, tally, leases, start })
     }
 
     /// A limit that a caller brought. All of them share a tally and a label.
@@ -194,7 +201,7 @@ impl Rule {
         home: &Home,
         scope: &Scope,
         limit: Limit,
-        tally: &Arc<Tally>,
+        (tally, leases): (&Arc<Tally>, &Arc<LeaseTally>),
         start: Time,
     ) -> Result<Rule, Mistake> {
         let when_away = home.when_away(None, None);
@@ -214,6 +221,7 @@ impl Rule {
             exceptions: HashMap::new(),
             on_failure: when_away.on_failure,
             tally: Arc::clone(tally),
+            leases: Arc::clone(leases),
             start,
         })
     }
@@ -236,6 +244,33 @@ impl Rule {
     /// What it has answered so far.
     pub fn tally(&self) -> TallyView {
         self.tally.view()
+    }
+
+    /// Whether it gives leases, and decides no checks.
+    pub fn gives_leases(&self) -> bool {
+        matches!(self.ruling.judge, Judge::Lends(_))
+    }
+
+    /// What has become of its leases, if it gives any.
+    pub fn leases(&self) -> Option<LeasesView> {
+        match &self.ruling.judge {
+            Judge::Lends(lender) => Some(self.leases.view(lender.held())),
+            Judge::Memory(_) | Judge::Shared(_) => None,
+        }
+    }
+
+    pub(super) fn lease_tally(&self) -> &Arc<LeaseTally> {
+        &self.leases
+    }
+
+    /// An error if it gives leases: its keys without limits cannot be checked either.
+    pub(super) fn decides_checks(&self) -> Result<(), Mistake> {
+        if self.gives_leases() { Err(use_acquire()) } else { Ok(()) }
+    }
+
+    /// Who lends to a key, also to one that is an exception without limits now. An error if it gives no leases.
+    pub(super) fn lender_of(&self, key: &[u8]) -> Result<&Lender, Mistake> {
+        self.judge_of(key).lender()
     }
 
     /// What applies to a key.

@@ -6,13 +6,14 @@
 use super::Mistake;
 use super::home::WhoseTime;
 use super::judge::Told;
+use super::lender::Held;
 use super::turns::Turns;
 use crate::log::Seldom;
 use crate::metrics::{Latency, LatencyView};
 use sluicegate::{Decision, Span, Time};
 use sluicegate_redis::{
-    AskError, Call, Failures, NodeHealth, Receipt, RedisLimiter, RedisStore, Source, StoreFailure,
-    TogetherError, check_all, check_each,
+    AskError, Call, Failures, LeaseId, NodeHealth, Receipt, RedisLimiter, RedisSemaphore, RedisStore,
+    SharedGrant, Source, StoreFailure, TogetherError, check_all, check_each,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +38,12 @@ pub(super) struct Shared {
 /// A limiter whose keys are there.
 pub(super) struct SharedLimiter {
     limiter: RedisLimiter,
+    of: Arc<Shared>,
+}
+
+/// A limit that gives leases, which are there.
+pub(super) struct SharedLender {
+    semaphore: RedisSemaphore,
     of: Arc<Shared>,
 }
 
@@ -249,6 +256,19 @@ impl Shared {
         })
     }
 
+    /// Waits for the answer to somebody who stands in line. How long that takes says nothing of the store.
+    async fn waited(
+        &self,
+        trip: Pin<Box<impl Future<Output = Result<SharedGrant, StoreFailure>>>>,
+    ) -> Result<SharedGrant, Mistake> {
+        let grant = trip.await;
+        match &grant {
+            Ok(grant) => add(&self.answers[place_of(grant.source())], 1),
+            Err(_) => add(&self.without, 1),
+        }
+        Ok(grant?)
+    }
+
     fn count(&self, counted: &Counted, began: Instant) {
         for (counter, more) in self.answers.iter().zip(counted.answers) {
             add(counter, more);
@@ -283,6 +303,17 @@ fn is_well(node: &NodeHealth) -> bool {
     node.connected && !node.breaker_open
 }
 
+/// Where the answers of somebody are counted.
+fn place_of(source: Source) -> usize {
+    match source {
+        Source::Store => 0,
+        Source::Remembered => 1,
+        Source::Local => 2,
+        Source::Allowed => 3,
+        Source::Denied => 4,
+    }
+}
+
 /// What came of one trip.
 #[derive(Default)]
 struct Counted {
@@ -292,13 +323,7 @@ struct Counted {
 
 impl Counted {
     fn answered(&mut self, source: Source) {
-        self.answers[match source {
-            Source::Store => 0,
-            Source::Remembered => 1,
-            Source::Local => 2,
-            Source::Allowed => 3,
-            Source::Denied => 4,
-        }] += 1;
+        self.answers[place_of(source)] += 1;
     }
 
     fn by_store(&self) -> u64 {
@@ -393,6 +418,56 @@ impl SharedLimiter {
 
     pub(super) async fn reset(&self, key: &[u8]) -> Result<(), Mistake> {
         self.of.asked(Box::pin(self.limiter.reset(key)), |()| Source::Store).await
+    }
+}
+
+impl SharedLender {
+    pub(super) fn new(semaphore: RedisSemaphore, of: Arc<Shared>) -> SharedLender {
+        SharedLender { semaphore, of }
+    }
+
+    /// The decision, and the lease if one was taken. Who waits in line asks the store again and again, and takes no turn.
+    pub(super) async fn acquire(
+        &self,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<(Told, Option<Held>), Mistake> {
+        let trip = Box::pin(async {
+            match self.of.time(now) {
+                _ if max_wait > Span::ZERO => self.semaphore.acquire_within(key, cost, max_wait.into()).await,
+                Some(now) => self.semaphore.try_acquire_at(key, cost, now).await,
+                None => self.semaphore.try_acquire(key, cost).await,
+            }
+        });
+        let grant = if max_wait > Span::ZERO {
+            self.of.waited(trip).await?
+        } else {
+            self.of.asked(trip, SharedGrant::source).await?
+        };
+        let told = Told::by(grant.decision(), grant.source());
+        Ok((told, grant.lease().map(Held::Shared)))
+    }
+
+    pub(super) async fn renew(&self, key: &[u8], lease: &LeaseId, now: Time) -> Result<bool, Mistake> {
+        let trip = Box::pin(self.semaphore.renew(key, lease, self.of.time(now)));
+        self.of.asked(trip, |_| Source::Store).await
+    }
+
+    pub(super) async fn release(&self, key: &[u8], lease: &LeaseId, now: Time) -> Result<bool, Mistake> {
+        let trip = Box::pin(self.semaphore.release(key, lease, self.of.time(now)));
+        self.of.asked(trip, |_| Source::Store).await
+    }
+
+    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Told, Mistake> {
+        let trip = Box::pin(self.semaphore.peek(key, cost, self.of.time(now)));
+        let answer = self.of.asked(trip, sluicegate_redis::Answer::source).await?;
+        Ok(Told::by(answer.decision(), answer.source()))
+    }
+
+    pub(super) async fn reset(&self, key: &[u8]) -> Result<(), Mistake> {
+        self.of.asked(Box::pin(self.semaphore.reset(key)), |()| Source::Store).await
     }
 }
 

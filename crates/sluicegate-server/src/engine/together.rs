@@ -8,6 +8,7 @@
 //! there.
 
 use super::judge::{Judge, Told};
+use super::lender::use_acquire;
 use super::rule::{Applies, Ruling};
 use super::shared::Shared;
 use super::{Asked, Mistake, Verdict};
@@ -103,6 +104,7 @@ async fn decide(
                 store = Some(limiter.shared());
                 in_store.push(limiter.on(key, cost));
             }
+            Judge::Lends(_) => return Err(use_acquire()),
         }
     }
     if let Some(store) = store {

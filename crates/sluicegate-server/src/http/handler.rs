@@ -118,7 +118,7 @@ async fn ask(verb: Verb, Extension(context): Extension<Arc<Context>>, request: R
         let enforce = is_enforced(request.uri());
         let body = body::read(request.into_body(), service.limits.request_body_max).await?;
         context.progress.has_asked();
-        verb.answer(&service.engine, &body, enforce?).await
+        verb.answer(&context, &body, enforce?).await
     };
     answer.await.unwrap_or_else(|refusal: Refusal| {
         if problem::is_of_protocol(refusal.status) {
@@ -147,12 +147,7 @@ fn is_enforced(uri: &Uri) -> Result<bool, Refusal> {
 }
 
 async fn no_such_path(uri: Uri) -> Refusal {
-    let message = match uri.path() {
-        path @ ("/v1/acquire" | "/v1/renew" | "/v1/release") => {
-            format!("{path} is not there yet: leases come with the limit \"concurrency\"")
-        }
-        path => format!("there is no {}; GET /openapi.json says what there is", quoted(path)),
-    };
+    let message = format!("there is no {}; GET /openapi.json says what there is", quoted(uri.path()));
     Refusal::new(StatusCode::NOT_FOUND, message)
 }
 

@@ -8,13 +8,14 @@ use super::latency::LatencyView;
 use super::page::Page;
 use super::process::Process;
 use super::{Metrics, Protocol, since_epoch_us};
-use crate::engine::{Engine, INLINE, StoreView, TallyView};
+use crate::engine::{Engine, INLINE, LeasesView, Rule, StoreView, TallyView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use sluicegate::Stats;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// All counts of one moment.
@@ -22,6 +23,8 @@ use std::sync::atomic::Ordering;
 pub(super) struct Snapshot {
     decisions: Vec<(String, TallyView)>,
     rules: usize,
+    leases: Vec<(String, LeasesView)>,
+    leases_max: Option<usize>,
     stats: Option<Stats>,
     store: Option<StoreView>,
     protocols: Vec<(Protocol, ProtocolView)>,
@@ -49,9 +52,14 @@ impl Snapshot {
         let mut decisions: Vec<_> = rules.iter().map(|rule| (rule.name().to_owned(), rule.tally())).collect();
         let rules = decisions.len();
         decisions.push((INLINE.to_owned(), engine.inline_tally()));
+        let of_rule = |rule: &Arc<Rule>| Some((rule.name().to_owned(), rule.leases()?));
+        let mut leases: Vec<_> = engine.rules().iter().filter_map(of_rule).collect();
+        leases.push((INLINE.to_owned(), engine.inline_leases()));
         Snapshot {
             decisions,
             rules,
+            leases,
+            leases_max: (!engine.is_shared()).then_some(engine.settings().max_leases),
             stats: engine.stats(),
             store: engine.store(),
             protocols: Protocol::ALL.map(|protocol| (protocol, ProtocolView::take(metrics, protocol))).into(),
@@ -95,6 +103,7 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
         self.decisions(&mut page)?;
+        self.leases(&mut page)?;
         self.clients(&mut page)?;
         if let Some(stats) = &self.stats {
             keys(stats, &mut page)?;
@@ -118,6 +127,42 @@ impl Snapshot {
             "Calls decided, by rule and outcome. shadow_denied: a shadow rule let pass what its limits deny. \
              The rule inline: limits that callers brought, CL.THROTTLE included.",
             outcomes,
+        )
+    }
+
+    fn leases(&self, page: &mut Page<'_>) -> fmt::Result {
+        let in_memory =
+            || self.leases.iter().filter_map(|(rule, view)| Some(([("rule", rule.as_str())], view.here?)));
+        if let Some(most) = self.leases_max {
+            page.gauges(
+                "sluice_leases",
+                "Leases of concurrency limits that are out now, by rule; those that have lapsed and were not seen since included.",
+                in_memory().map(|(labels, here)| (labels, here.held)),
+            )?;
+            page.gauge(
+                "sluice_leases_max",
+                "The most leases that may be out at once, in memory: max_leases of the configuration.",
+                None,
+                most,
+            )?;
+            page.gauges(
+                "sluice_lease_waiting",
+                "Callers that wait in line for a lease now, by rule.",
+                in_memory().map(|(labels, here)| (labels, here.waiting)),
+            )?;
+        }
+        let events = self.leases.iter().flat_map(|(rule, view)| {
+            let LeasesView { acquired, renewed, released, here } = *view;
+            let always = [("acquired", acquired), ("renewed", renewed), ("released", released)];
+            let lapsed = here.map(|here| ("lapsed", here.lapsed));
+            let labelled = |(event, count)| ([("rule", rule.as_str()), ("event", event)], count);
+            always.into_iter().chain(lapsed).map(labelled)
+        });
+        page.counters(
+            "sluice_lease_events",
+            "What became of leases, by rule. acquired, renewed, released: at this server. lapsed: neither returned nor renewed \
+             in time, by clients that crashed, hang or forgot; only the store knows it of leases in a shared one.",
+            events,
         )
     }
 

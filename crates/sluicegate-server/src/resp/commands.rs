@@ -16,6 +16,9 @@ pub(super) enum Verb {
     Refund,
     Reset,
     Next,
+    Acquire,
+    Renew,
+    Release,
     Rules,
     Ping,
     Echo,
@@ -66,7 +69,7 @@ const fn spec(
 
 /// The most frequent ones first, as it is searched from the top.
 #[rustfmt::skip]
-pub(super) const COMMANDS: [Spec; 23] = [
+pub(super) const COMMANDS: [Spec; 26] = [
     spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "May the key act now? If so it is charged. With MAXWAIT it may also act after its delay."),
     spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "redis-cell's command and reply."),
     spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Would the key be allowed? Nothing is charged."),
@@ -78,6 +81,9 @@ pub(super) const COMMANDS: [Spec; 23] = [
     spec(Verb::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Gives cost back."),
     spec(Verb::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Forgets the key."),
     spec(Verb::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "When the key's next window starts, or its next unit is there."),
+    spec(Verb::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Takes a lease if there is a place. With MAXWAIT it waits in line for one."),
+    spec(Verb::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Gives a lease that has not lapsed a whole new ttl."),
+    spec(Verb::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Returns a lease."),
     spec(Verb::Rules, "RL.RULES", (1, 1), NO_KEYS, "RL.RULES", "The rules and their limits."),
     spec(Verb::Ping, "PING", (1, 2), NO_KEYS, "PING [message]", "Answers PONG, or the message."),
     spec(Verb::Echo, "ECHO", (2, 2), NO_KEYS, "ECHO message", "Answers the message."),
@@ -108,6 +114,7 @@ impl Spec {
     pub(super) fn flags(&self) -> &'static [&'static str] {
         match self.verb {
             Verb::Peek | Verb::Next | Verb::Rules => &["readonly", "fast"],
+            Verb::Acquire => &["write", "denyoom", "blocking"],
             _ if self.name.contains('.') => &["write", "denyoom", "fast"],
             _ if self.is_open() => &["noscript", "loading", "stale", "fast", "no_auth"],
             _ => &["loading", "stale", "fast"],
@@ -118,14 +125,6 @@ impl Spec {
 /// The command of this name.
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     COMMANDS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
-}
-
-/// Commands of leases, which belong to the limit `concurrency`. Neither is in this version; who calls them is told so.
-const TO_COME: [&str; 3] = ["RL.ACQUIRE", "RL.RENEW", "RL.RELEASE"];
-
-/// Whether it is a command that another version has.
-pub(super) fn is_to_come(name: &[u8]) -> bool {
-    TO_COME.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// How each command is written, as the documentation has to have it.

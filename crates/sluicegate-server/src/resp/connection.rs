@@ -5,9 +5,10 @@
 //! Memory that a burst needed is given back when the client falls silent.
 
 use super::codec::{Bounds, Parser, Replies};
-use super::handler;
+use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
+use crate::engine::Untold;
 use crate::log::Seldom;
 use crate::metrics::Protocol;
 use crate::service::Service;
@@ -26,6 +27,8 @@ use tracing::debug;
 const READ_LEN_MIN: usize = 1024;
 /// A client that fills what we read with is read in larger pieces, up to this.
 const READ_LEN_MAX: usize = 64 * 1024;
+/// While a client waits in line for a lease, it is read on up to so much in all, to notice that it leaves.
+const READ_AHEAD_MAX: usize = 64 * 1024;
 /// So many commands are prepared before the first is decided: enough to hide waits for memory, and what they hold stays in
 /// the processor's cache.
 const BATCH_MAX: usize = 128;
@@ -242,13 +245,14 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
         let mut now = Instant::now();
         self.active = now;
         loop {
+            let mut more_came = false;
             let (bounds, most, unread_max) = self.bounds();
             let error = self.parser.parse(&mut self.buffer, most, &bounds).err();
             let found = self.parser.len();
             let mut answered = 0;
             while answered < found && !self.session.leaving {
                 let rest = (&self.parser, self.buffer.as_slice(), answered);
-                let some =
+                let Answered { commands: some, next_waits } =
                     handler::answer(rest, unread_max, &mut self.session, &mut self.replies, self.service)
                         .await;
                 answered += some;
@@ -257,11 +261,23 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
                 self.service.metrics.answered(Protocol::Resp, questions, done - now);
                 now = done;
                 // A client does not wait for the next trip to a shared store to have the answers of this one.
-                if self.replies.bytes().len() >= unread_max || self.service.engine.is_shared() {
+                let is_slow = next_waits || self.service.engine.is_shared();
+                if self.replies.bytes().len() >= unread_max || is_slow {
                     if !self.flush().await {
                         return Goes::Gone;
                     }
                     now = Instant::now();
+                }
+                if next_waits {
+                    // Most connections never wait like this, and hold no room for it.
+                    let came = Box::pin(self.wait_in_line(answered)).await;
+                    let Some(came) = came else { return Goes::Gone };
+                    more_came |= came;
+                    answered += 1;
+                    // Standing in line is no work of ours.
+                    self.service.metrics.answered(Protocol::Resp, 1, Duration::ZERO);
+                    now = Instant::now();
+                    self.active = now;
                 }
             }
             self.parser.forget();
@@ -284,10 +300,34 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             if found > 0 || self.parser.used() == self.buffer.len() {
                 self.began = None;
             }
-            if found < most {
+            if found < most && !more_came {
                 return Goes::On;
             }
         }
+    }
+
+    /// Answers a command that may wait in line for a lease. Those behind it wait too, as with Redis's `BLPOP`. When the
+    /// server stops it is answered at once. Whether the client has sent more meanwhile; `None` if it has left.
+    async fn wait_in_line(&mut self, place: usize) -> Option<bool> {
+        let Connection { stream, service, session, buffer, parser, replies, .. } = self;
+        let mut ahead = Vec::new();
+        if let Some(command) = parser.get(buffer, place) {
+            let line = handler::wait_in_line(command, session, replies, service);
+            let most = READ_AHEAD_MAX.saturating_sub(buffer.len());
+            let is_answered = tokio::select! {
+                biased;
+                () = service.stopped() => false,
+                // First: who has left has no use for a place that has just become free.
+                () = gone(stream, &mut ahead, most) => return None,
+                () = line => true,
+            };
+            if !is_answered {
+                handler::answer_without_waiting(command, session, replies, service).await;
+            }
+        }
+        let came = !ahead.is_empty();
+        buffer.append(&mut ahead);
+        Some(came)
     }
 
     /// What the client may send now, in all and at once, and how many bytes of replies may wait for it. Who has not said
@@ -334,6 +374,9 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
         .await;
         let took_all = (written == replies.len() && is_sent) || self.flush_slowly(written).await;
         self.replies.clear();
+        if took_all {
+            self.session.untold.drain(..).for_each(Untold::told);
+        }
         took_all
     }
 
@@ -435,12 +478,24 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
     }
 }
 
+/// Comes back when the client has left. What it sends before is kept; when that is `most`, nobody looks any more.
+async fn gone(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>, most: usize) {
+    while ahead.len() < most {
+        let room = READ_LEN_MIN.min(most - ahead.len());
+        ahead.reserve(room);
+        if !matches!((&mut *stream).take(room as u64).read_buf(ahead).await, Ok(1..)) {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::auth::Password;
     use crate::client_limits::ClientLimits;
-    use crate::engine::{Engine, Settings};
+    use crate::engine::{Engine, RuleSpec, Settings};
     use crate::metrics::Metrics;
     use sluicegate::SystemClock;
     use std::net::{IpAddr, Ipv4Addr};
@@ -520,6 +575,83 @@ mod tests {
             drop(client);
         };
         tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+    }
+
+    fn with_exports(service: &Service) {
+        let exports = RuleSpec {
+            name: "exports".into(),
+            limits: vec!["concurrency 1 ttl=1h".parse().unwrap()],
+            shadow: false,
+            on_store_failure: None,
+            local_share: None,
+            keys: Vec::new(),
+        };
+        service.engine.load(vec![exports]).unwrap();
+    }
+
+    fn leases(service: &Service) -> (u64, u64, usize, usize) {
+        let view = service.engine.rules().find("exports").unwrap().leases().unwrap();
+        let here = view.here.unwrap();
+        (view.acquired, view.released, here.held, here.waiting)
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
+        let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+        let (_stop, service) = service(short, None);
+        with_exports(&service);
+        // The reply does not fit into what the system would hold for the client.
+        let (server, mut client) = tokio::io::duplex(16);
+        let speak = async {
+            for part in b"RL.ACQUIRE exports acme\r\n".chunks(8) {
+                client.write_all(part).await.unwrap();
+            }
+            while leases(&service).0 == 0 {
+                tokio::task::yield_now().await;
+            }
+            drop(client);
+        };
+        tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+        assert_eq!(leases(&service), (1, 1, 0, 0));
+        // And that of one who reads none of it, and stays.
+        let (server, mut client) = tokio::io::duplex(32);
+        let speak = async {
+            client.write_all(b"RL.ACQUIRE exports acme\r\n").await.unwrap();
+            client
+        };
+        let (_client, ()) = tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+        assert_eq!(leases(&service), (2, 2, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn while_a_client_waits_in_line_it_is_read_ahead_and_not_without_end() {
+        let (_stop, service) = service(ClientLimits::default(), None);
+        with_exports(&service);
+        let (server, mut client) = tokio::io::duplex(1024);
+        let mut connection = Connection::new(server, NOBODY, &service);
+        client
+            .write_all(b"RL.ACQUIRE exports acme\r\nRL.ACQUIRE exports acme MAXWAIT 200\r\n")
+            .await
+            .unwrap();
+        let flood = async {
+            let mut sent = 0;
+            while leases(&service).3 == 0 {
+                tokio::task::yield_now().await;
+            }
+            while let Ok(Ok(some)) = timeout(Duration::from_millis(50), client.write(&[b'x'; 512])).await {
+                sent += some;
+            }
+            sent
+        };
+        let answer = async {
+            connection.make_room();
+            connection.stream.read_buf(&mut connection.buffer).await.unwrap();
+            let goes = connection.answer_and_flush().await;
+            (goes, connection.buffer.len())
+        };
+        let (sent, (goes, held)) = tokio::join!(flood, answer);
+        assert_eq!(goes, Goes::On);
+        assert!(sent >= READ_AHEAD_MAX / 2 && held <= READ_AHEAD_MAX, "{sent} sent, {held} held");
     }
 
     #[tokio::test]

@@ -8,9 +8,11 @@ mod about;
 mod arguments;
 mod client;
 mod greeting;
+mod leasing;
 mod limiting;
 mod refusal;
 
+use self::leasing::Patience;
 use self::limiting::Turn;
 use self::refusal::Refusal;
 use super::codec::{Command, Parser, Replies, Shown};
@@ -35,25 +37,35 @@ enum Step<'a> {
 /// replies do not cross the bound on replies.
 const CHECK_REPLY_LEN_MAX: usize = 512;
 
-/// Answers the commands from a place on, until the client leaves or as many bytes of replies wait as may. How many it
-/// answered.
+/// How far the commands of a client are answered.
+pub(super) struct Answered {
+    pub(super) commands: usize,
+    /// The next one may wait in line for a lease. It is for [`wait_in_line`], when the client has the replies to those before.
+    pub(super) next_waits: bool,
+}
+
+/// Answers the commands from a place on, until the client leaves, one may wait in line, or as many bytes of replies wait as may.
 pub(super) async fn answer(
     (parser, bytes, from): (&Parser, &[u8], usize),
     unread_max: usize,
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
-) -> usize {
+) -> Answered {
     let engine = &*service.engine;
     let commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
     if from + 1 == parser.len() {
         // Alone, there is nothing to overlap with. So it is with whoever has not said the password: they are read one
         // command at a time, and nothing is looked up for them.
         if let Some(command) = parser.get(bytes, from) {
-            Step::find(command).answer(engine.now(), session, replies, service).await;
+            let step = Step::find(command);
+            if step.waits(session) {
+                return Answered { commands: 0, next_waits: true };
+            }
+            step.answer(engine.now(), session, replies, service).await;
             session.recent.flush();
         }
-        return 1;
+        return Answered { commands: 1, next_waits: false };
     }
     let steps: Vec<Step<'_>> =
         commands.map(|command| Step::prepare(command, engine, &mut session.recent)).collect();
@@ -64,7 +76,12 @@ pub(super) async fn answer(
     }
     let now = engine.now();
     let mut rest = steps.as_slice();
+    let mut next_waits = false;
     while let [step, others @ ..] = rest {
+        if step.waits(session) {
+            next_waits = true;
+            break;
+        }
         if engine.is_shared() && session.authenticated && step.prepared().is_some() {
             let most = (unread_max.saturating_sub(replies.bytes().len()) / CHECK_REPLY_LEN_MAX).max(1);
             let together: Vec<_> = rest.iter().map_while(Step::prepared).take(most).collect();
@@ -82,7 +99,30 @@ pub(super) async fn answer(
         }
     }
     session.recent.flush();
-    steps.len() - rest.len()
+    Answered { commands: steps.len() - rest.len(), next_waits }
+}
+
+/// Answers a command that may wait in line for a lease. Dropped while it waits, it leaves the line and nothing behind.
+pub(super) async fn wait_in_line(
+    command: Command<'_>,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) {
+    let turn = leasing::Turn { now: service.engine.now(), session, replies, service };
+    if let Err(refusal) = leasing::acquire(command, turn, Patience::InLine).await {
+        refuse(&refusal, replies, service);
+    }
+}
+
+/// Answers the same command without waiting: the server stops.
+pub(super) async fn answer_without_waiting(
+    command: Command<'_>,
+    session: &mut Session,
+    replies: &mut Replies,
+    service: &Service,
+) {
+    Step::find(command).answer(service.engine.now(), session, replies, service).await;
 }
 
 impl<'a> Step<'a> {
@@ -90,11 +130,6 @@ impl<'a> Step<'a> {
     fn find(command: Command<'a>) -> Step<'a> {
         let name = command.get(0).unwrap_or_default();
         match commands::find(name) {
-            None if commands::is_to_come(name) => Step::Refused(Refusal::error(format_args!(
-                "'{}' is not in this version, which limits how often and not how many at once; \
-                 COMMAND LIST names the commands there are",
-                Shown(name)
-            ))),
             None => Step::Refused(Refusal::error(format_args!(
                 "unknown command '{}'; COMMAND LIST names those there are",
                 Shown(name)
@@ -118,6 +153,12 @@ impl<'a> Step<'a> {
             step => Ok(step),
         };
         prepared.unwrap_or_else(Step::Refused)
+    }
+
+    /// Whether it may wait in line for a lease. (Who has not said the password is told so at once.)
+    fn waits(&self, session: &Session) -> bool {
+        let Step::Other(Spec { verb: Verb::Acquire, .. }, command) = self else { return false };
+        session.authenticated && leasing::waits(*command)
     }
 
     /// What is prepared to be decided.
@@ -197,6 +238,12 @@ async fn other(
         Verb::Refund => limiting::refund(command, Turn { now, engine, replies }).await?,
         Verb::Reset => limiting::reset(command, engine, replies).await?,
         Verb::Next => limiting::next(command, Turn { now, engine, replies }).await?,
+        Verb::Acquire => {
+            let turn = leasing::Turn { now, session, replies, service };
+            leasing::acquire(command, turn, Patience::None).await?;
+        }
+        Verb::Renew => leasing::renew(command, Turn { now, engine, replies }).await?,
+        Verb::Release => leasing::release(command, Turn { now, engine, replies }).await?,
         Verb::Rules => limiting::rules(engine, replies),
         Verb::Ping => greeting::ping(command, replies),
         Verb::Echo => replies.bulk(command.get(1).unwrap_or_default()),

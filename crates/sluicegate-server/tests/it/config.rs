@@ -164,6 +164,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "sluice.toml:2:16: idle_timeout: \"400d\" is above the most, 365d; use at most 365d",
     ),
     (
+        "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3\"\n",
+        "sluice.toml:3:9: rule exports: concurrency 3: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"",
+    ),
+    (
+        "[[rule]]\nname = \"exports\"\nlimit = [\"concurrency 3 ttl=1s\", \"sliding-log 5/60s\"]\n",
+        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone",
+    ),
+    (
+        "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3 ttl=1s\"\n[rule.keys]\nacme = \"sliding-log 5/60s\"\n",
+        "sluice.toml:5:8: rule exports: sliding-log 5/m is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\"",
+    ),
+    (
         "[server]\nallow_inline = \"no\"\n",
         "sluice.toml:2:16: allow_inline: \"no\" is neither true nor false; write true or false, without quotes",
     ),

@@ -80,7 +80,7 @@ fn gives_the_answers_of_the_model<S: Subject>(serving: &Serving, subject: impl F
         subject(OverHttp { rule, clock: serving.clock.clone(), connection: Rc::clone(&connection) })
     };
     let mut report = vectors::run(&mut make).unwrap_or_else(|mismatch| panic!("{mismatch}"));
-    for algorithm in Limit::ALGORITHMS.into_iter().map(Some).chain([None]) {
+    for algorithm in Limit::CHECKS.into_iter().map(Some).chain([None]) {
         random_traces(algorithm, 3, DECISIONS, &mut make, &mut report)
             .unwrap_or_else(|mismatch| panic!("{mismatch}"));
     }

@@ -224,6 +224,21 @@ fn what_is_asked_and_answered_is_what_it_says() {
         document.agrees(&serving, path, &json!({"receipt": reserved["receipt"], "cost": 1}));
         document.agrees(&serving, path, &json!({"cost": 1}));
     }
+    let acme = json!({"limit": "concurrency 2 ttl=30s", "key": "acme", "cost": 2, "max_wait_ms": 0});
+    for path in ["/v1/acquire", "/v1/acquire", "/v1/acquire?enforce=true", "/v1/acquire?enforce=true"] {
+        document.agrees(&serving, path, &acme);
+    }
+    let acquired = serving.post("/v1/acquire", r#"{"limit":"concurrency 2 ttl=30s","key":"other"}"#).json();
+    for path in ["/v1/renew", "/v1/release", "/v1/release"] {
+        let lease = &acquired["lease"];
+        document.agrees(
+            &serving,
+            path,
+            &json!({"limit": "concurrency 2 ttl=30s", "key": "other", "lease": lease}),
+        );
+        document.agrees(&serving, path, &json!({"limit": "concurrency 2 ttl=30s", "key": "other"}));
+        document.agrees(&serving, path, &json!({"lease": lease}));
+    }
     let rules = serving.get("/v1/rules").json();
     let schema =
         &document.0["paths"]["/v1/rules"]["get"]["responses"]["200"]["content"]["application/json"]["schema"];

@@ -4,13 +4,16 @@
 
 mod config;
 mod engine;
+mod engine_leases;
 mod http;
 mod http_client;
 mod http_conformance;
 mod http_docs;
 mod http_guard;
+mod http_leases;
 mod http_limits;
 mod http_openapi;
+mod lease_conformance;
 mod listen;
 mod metrics;
 mod packaging;
@@ -21,9 +24,11 @@ mod resp_commands;
 mod resp_conformance;
 mod resp_docs;
 mod resp_fuzz;
+mod resp_leases;
 mod resp_limits;
 mod resp_pipelines;
 mod resp_redis_cell;
 mod running;
 mod shared;
+mod shared_leases;
 mod tls;

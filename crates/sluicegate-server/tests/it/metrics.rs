@@ -3,7 +3,7 @@
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
 use crate::running::{at_once, config, rule, start};
-use sluicegate::{ManualClock, Time};
+use sluicegate::{ManualClock, Span, Time};
 use sluicegate_server::engine::{Engine, KeySpec, Recent, RuleSpec, Settings, Target, Throttle};
 use sluicegate_server::metrics::{Metrics, Protocol};
 use sluicegate_server::server::Server;
@@ -305,6 +305,42 @@ async fn a_client_on_a_socket_is_counted_while_it_is_there() {
     until(&server, "sluice_connections{protocol=\"resp\"}", 0).await;
     until(&server, "sluice_connections_accepted_total{protocol=\"resp\"}", 1).await;
     server.stop().await;
+}
+
+#[test]
+fn what_becomes_of_leases_is_counted_by_rule() {
+    let engine =
+        engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["sliding-log 5/60s"])]);
+    let acquire = |rule: &str| {
+        let target = Target { rule, key: b"acme" };
+        let leased = at_once(engine.acquire(target, 1, Span::ZERO, NOON)).unwrap();
+        leased.lease.map(|lease| {
+            let text = lease.text().to_owned();
+            lease.told();
+            text
+        })
+    };
+    let leases: Vec<String> = (0..4).filter_map(|_| acquire("exports")).collect();
+    acquire("concurrency 1 ttl=1h").unwrap();
+    let exports = Target { rule: "exports", key: b"acme" };
+    assert!(at_once(engine.renew(exports, &leases[0], NOON)).unwrap());
+    assert!(at_once(engine.release(exports, &leases[1], NOON)).unwrap());
+    let later = NOON.after(Span::from_micros(30_000_000));
+    at_once(engine.peek(exports, 1, later)).unwrap();
+    let page = Page::read(&Metrics::default().render(&engine));
+    let event =
+        |rule, event| page.count(&format!("sluice_lease_events_total{{rule=\"{rule}\",event=\"{event}\"}}"));
+    assert_eq!(
+        ["acquired", "renewed", "released", "lapsed"].map(|name| event("exports", name)),
+        [3, 1, 1, 2]
+    );
+    assert_eq!(["acquired", "renewed", "released", "lapsed"].map(|name| event("inline", name)), [1, 0, 0, 0]);
+    assert_eq!(page.count("sluice_leases{rule=\"exports\"}"), 0);
+    assert_eq!(page.count("sluice_leases{rule=\"inline\"}"), 1);
+    assert_eq!(page.count("sluice_lease_waiting{rule=\"exports\"}"), 0);
+    assert_eq!(page.count("sluice_leases_max"), 100_000);
+    assert_eq!(page.count("sluice_decisions_total{rule=\"exports\",outcome=\"denied\"}"), 1);
+    assert!(!page.series.keys().any(|series| series.contains("lease") && series.contains("reply")));
 }
 
 #[test]

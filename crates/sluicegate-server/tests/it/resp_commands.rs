@@ -310,7 +310,7 @@ fn what_clients_say_and_ask() {
             "-ERR CONFIG SET is not offered; settings are in the configuration file|",
             None,
         ),
-        ("COMMAND COUNT", ":23|", None),
+        ("COMMAND COUNT", ":26|", None),
         (
             "COMMAND INFO rl.check no.such",
             "*2|*10|$8|rl.check|:-3|*3|+write|+denyoom|+fast|:2|:2|:1|*0|*0|*0|*0|$-1|",
@@ -350,11 +350,6 @@ fn what_clients_say_and_ask() {
 #[test]
 fn every_mistake_is_one_helpful_line() {
     check(&[
-        (
-            "rl.acquire pool k",
-            "-ERR 'rl.acquire' is not in this version, which limits how often and not how many at once; COMMAND LIST names the commands there are|",
-            None,
-        ),
         ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST names those there are|", None),
         ("RL.CHECK reply", "-ERR wrong number of arguments for 'rl.check' command|", None),
         ("RL.PEEK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.peek' command|", None),

@@ -37,18 +37,20 @@ fn every_example_on_the_page_is_what_redis_cli_shows() {
     let rules = vec![
         rule("reply", &["sliding-log 5/60s"]),
         rule("api", &["token-bucket 10/s burst=50", "fixed-window 1000/day"]),
+        rule("exports", &["concurrency 2 ttl=30s"]),
     ];
     let place = Place::start_at(Config { rules, ..config() }, &ManualClock::default());
-    let mut receipt = String::new();
+    // The receipt or the lease that was told last.
+    let mut told = String::new();
     let mut wrong = Vec::new();
     for (command, expected) in examples() {
-        let command = command.replace("$RECEIPT", &receipt);
+        let command = command.replace("$RECEIPT", &told).replace("$LEASE", &told);
         let words = words(&command);
         let mut arguments = vec!["--no-raw"];
         arguments.extend(words.iter().map(String::as_str));
         let mut shown = run("redis-cli", &place, &arguments);
         if let Some((before, text)) = shown.split_once("8) \"").filter(|_| expected.contains("8) \"...\"")) {
-            receipt = text.trim_end().trim_end_matches('"').to_owned();
+            told = text.trim_end().trim_end_matches('"').to_owned();
             shown = format!("{before}8) \"...\"\n");
         }
         // After an error redis-cli leaves a line empty.

@@ -20,8 +20,11 @@ impl Random {
 }
 
 /// What arguments are like, and what they should not be like.
-const ARGUMENTS: [&[u8]; 34] = [
+const ARGUMENTS: [&[u8]; 36] = [
     b"reply",
+    b"exports",
+    // No lease that there is.
+    b"0123456789abcdef0123456789abcdef0123456789abcdef",
     b"list",
     b"sliding-log 5/60s",
     b"token-bucket 3/s",
@@ -62,6 +65,7 @@ fn every_command_has_one_reply() {
     let rules = vec![
         rule("reply", &["sliding-log 5/60s"]),
         rule("list", &["token-bucket 10/s", "fixed-window 100/d"]),
+        rule("exports", &["concurrency 2 ttl=1ms"]),
     ];
     let place = Place::start(Config { rules, ..config() });
     let names: Vec<&[u8]> = usages().map(|usage| usage.split(' ').next().unwrap().as_bytes()).collect();

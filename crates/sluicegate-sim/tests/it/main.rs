@@ -6,6 +6,7 @@ mod conformance;
 mod csv_traffic;
 mod fuzz;
 mod logs;
+mod overload;
 mod scenarios;
 mod simulations;
 mod traces;

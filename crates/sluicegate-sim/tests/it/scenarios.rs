@@ -44,7 +44,7 @@ fn the_next_window_of_each_algorithm() {
         ("min-interval 30m", noon + 1_800 * second),
         ("pacer 1/m queue=3", noon + 60 * second),
     ] {
-        let limits = [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH)];
+        let limits = [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()];
         let mut account = Account::default();
         let _ = account.check(&limits, Time::from_micros(noon).unwrap(), 1);
         let next = account.next_window(&limits, Time::from_micros(now).unwrap());
@@ -56,14 +56,14 @@ fn the_next_window_of_each_algorithm() {
 fn an_idle_bucket_or_log_is_ready_now() {
     let now = Time::from_micros(1_794_398_410_000_000).unwrap();
     for limit in ["token-bucket 1/60s", "sliding-log 5/60s", "fixed-window 5/60s start=first", "pacer 1/s"] {
-        let limits = [limit.parse::<Limit>().unwrap().made_at(now)];
+        let limits = [limit.parse::<Limit>().unwrap().made_at(now).unwrap()];
         assert_eq!(Account::default().next_window(&limits, now), now, "{limit}");
     }
 }
 
 #[test]
 fn a_reservation_borrows_and_a_cancel_returns_it() {
-    let limits = ["token-bucket 1/s burst=2".parse::<Limit>().unwrap().made_at(Time::EPOCH)];
+    let limits = ["token-bucket 1/s burst=2".parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()];
     let mut account = Account::default();
     let now = Time::from_micros(1_000_000).unwrap();
     assert!(account.check(&limits, now, 2).allowed());

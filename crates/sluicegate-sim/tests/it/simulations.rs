@@ -73,7 +73,7 @@ fn brute_force(acts: &[Vec<Call>], length: Span) -> u64 {
 fn decisions_are_those_of_replay_and_measures_those_of_brute_force() {
     for seed in 0..600 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let algorithm = Limit::ALGORITHMS[random.usize(..Limit::ALGORITHMS.len())];
+        let algorithm = Limit::CHECKS[random.usize(..Limit::CHECKS.len())];
         let limits = match random.u8(..4) {
             0 => random::list(&mut random),
             1 => vec![random::limit(&mut random, algorithm)],
@@ -232,7 +232,7 @@ fn a_small_crowd_has_no_tenths_and_no_percentile() {
 fn the_curves_of_the_focus_are_those_of_brute_force() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let algorithm = Limit::ALGORITHMS[random.usize(..Limit::ALGORITHMS.len())];
+        let algorithm = Limit::CHECKS[random.usize(..Limit::CHECKS.len())];
         let limits = vec![random::small_limit(&mut random, algorithm)];
         let calls = random::trace(&mut random, &limits, 60, false);
         let traffic = traffic(calls.iter().map(|call| (call.at.as_micros(), "k".to_owned(), call.cost)));

@@ -42,11 +42,12 @@ pub(super) fn trailers_only<B>(refusal: &Refusal<'_>, content_type: HeaderValue,
 /// The numbers of gRPC's statuses.
 fn status(reason: &Reason) -> HeaderValue {
     HeaderValue::from_static(match reason {
-        Reason::Denied(_) => "8",                                      // RESOURCE_EXHAUSTED
-        Reason::NoKey => "3",                                          // INVALID_ARGUMENT
-        Reason::SetUp(_) => "13",                                      // INTERNAL
+        Reason::Denied(_) | Reason::TooManyAtOnce(_) => "8", // RESOURCE_EXHAUSTED
+        Reason::NoKey => "3",                                // INVALID_ARGUMENT
+        Reason::SetUp(_) | Reason::Failed(_) => "13",        // INTERNAL
         Reason::Undecided(undecided) if undecided.is_set_up() => "13", // INTERNAL
-        Reason::Undecided(_) => "14",                                  // UNAVAILABLE
+        Reason::Undecided(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
+        Reason::TimedOut => "4",                             // DEADLINE_EXCEEDED
     })
 }
 

@@ -32,13 +32,14 @@ fn problem(refusal: &Refusal<'_>) -> String {
     let status = refusal.status();
     let (kind, title) = match &refusal.reason {
         Reason::Denied(_) => (QUOTA_EXCEEDED, "The limit is used up"),
+        Reason::TooManyAtOnce(_) => (QUOTA_EXCEEDED, "Too many at once"),
         // What RFC 9457 calls a problem whose status says it all.
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let detail = escaped(&refusal.detail());
     let mut text =
         format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
-    if let Reason::Denied(_) = &refusal.reason {
+    if let Reason::Denied(_) | Reason::TooManyAtOnce(_) = &refusal.reason {
         // A name in the quotes of a header field is one in the quotes of JSON as well: it has nothing to escape.
         text += &format!(r#","violated-policies":[{}]"#, refusal.violated);
     }

@@ -5,14 +5,17 @@
 mod addresses;
 mod after;
 mod bed;
+mod concurrency;
 mod example;
 mod fields;
 mod grpc;
+mod guard;
 mod policies;
 mod redis;
 mod router;
 mod service;
 mod shadow;
+mod sockets;
 mod structured;
 mod waiting;
 mod without_key;

@@ -3,9 +3,9 @@
 use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
 use http::Response;
 use sluicegate::Span;
-use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore, SharedLease};
 use sluicegate_servers::{Options, Server};
-use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::{ConcurrencyLayer, HeldBody, RateLimitLayer};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 use tower::{Layer as _, ServiceExt as _};
@@ -141,4 +141,47 @@ async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
     while owed().await <= Span::from_micros(100_000) && !gives_up.is_finished() {}
     gives_up.abort();
     while owed().await > Span::from_micros(100_000) {}
+}
+
+fn places(store: &RedisStore, on_failure: OnStoreFailure) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder("concurrency 2 ttl=60s").in_store(store, "places");
+    builder.on_store_failure(on_failure).build().unwrap()
+}
+
+async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<HeldBody<Body, SharedLease>> {
+    let Ok(response) = layer.layer(tower::service_fn(answer)).oneshot(get()).await;
+    response
+}
+
+#[tokio::test]
+async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_returns_its_own() {
+    let server = Server::start(&Options::redis());
+    let layer = async || ConcurrencyLayer::new(places(&connected(&server).await, OnStoreFailure::Error));
+    let (one, other) = (layer().await, layer().await);
+    let (first, second) = (enter(&one).await, enter(&other).await);
+    assert!(first.body().holds_place() && second.body().holds_place());
+    let refused = enter(&one).await;
+    assert_eq!(refused.status(), 429);
+    let told: u64 = field(&refused, "retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&told), "{told}");
+    drop(first);
+    // A task returns it: the one who waits in line gets it when it is there.
+    let third = enter(&other.clone().wait(Duration::from_secs(30))).await;
+    assert!(third.status() == 200 && third.body().holds_place());
+}
+
+#[tokio::test]
+async fn without_the_store_there_are_503_or_places_in_memory() {
+    let server = Server::start(&Options::redis());
+    let store = connected(&server).await;
+    let layer = |on_failure| ConcurrencyLayer::new(places(&store, on_failure));
+    let (error, deny) = (layer(OnStoreFailure::Error), layer(OnStoreFailure::Deny));
+    let local = layer(OnStoreFailure::Local);
+    server.kill();
+    for refusing in [error, deny] {
+        let response = enter(&refusing).await;
+        assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, Some("1")));
+    }
+    let here = [enter(&local).await, enter(&local).await, enter(&local).await];
+    assert_eq!(here.map(|response| response.status().as_u16()), [200, 200, 429]);
 }

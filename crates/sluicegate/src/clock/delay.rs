@@ -56,9 +56,13 @@ impl Future for Delay {
 impl Bell {
     /// Has the alarm wake this one. Whether an alarm is set already; if not, the caller is about to.
     fn wakes(&self, waker: &Waker) -> bool {
+        // Cloned and dropped while no lock is held: it is the caller's code.
+        let waker = waker.clone();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.waker = Some(waker.clone());
-        std::mem::replace(&mut state.is_set, true)
+        let (before, is_set) = (state.waker.replace(waker), std::mem::replace(&mut state.is_set, true));
+        drop(state);
+        drop(before);
+        is_set
     }
 
     /// Whoever waits looks at the clock, and sets another alarm if it was too early.

@@ -3,7 +3,7 @@
 use crate::grammar::shown;
 use std::fmt;
 
-/// Why a text is not a limit. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
+/// Why a text is not a limit, or a breaker's rules. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitError {
     text: String,
@@ -12,7 +12,7 @@ pub struct LimitError {
 }
 
 impl LimitError {
-    pub(super) fn new(text: &str, problem: impl Into<String>, advice: impl Into<String>) -> LimitError {
+    pub(crate) fn new(text: &str, problem: impl Into<String>, advice: impl Into<String>) -> LimitError {
         LimitError { text: shown(text), problem: problem.into(), advice: advice.into() }
     }
 }

@@ -12,16 +12,21 @@ pub enum ListError {
     CountsDenied(String),
     /// This one is `smooth`, which lets the next caller pay: what remains of it says nothing beside the others'.
     Smooth(String),
+    /// This one is `concurrency`, which gives leases and decides no checks: not in a list, and not alone.
+    GivesLeases(String),
 }
 
 impl ListError {
-    /// An error unless the limits go together.
+    /// An error unless the limits decide checks and go together.
     ///
     /// # Errors
-    /// When there is none, or one that has no place in a list.
+    /// When there is none, one that has no place in a list, or one that gives leases.
     pub fn check(limits: &[Limit]) -> Result<(), ListError> {
         if limits.is_empty() {
             return Err(ListError::Empty);
+        }
+        if let Some(limit) = limits.iter().find(|limit| limit.concurrency().is_some()) {
+            return Err(ListError::GivesLeases(limit.to_string()));
         }
         match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
             Some(limit) if limit.algorithm() == "smooth" => Err(ListError::Smooth(limit.to_string())),
@@ -44,6 +49,10 @@ impl fmt::Display for ListError {
             ListError::Smooth(limit) => write!(
                 f,
                 "{limit}: smooth does not go with other limits; use it alone, or token-bucket, leaky-bucket or pacer in its place"
+            ),
+            ListError::GivesLeases(limit) => write!(
+                f,
+                "{limit}: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)"
             ),
         }
     }

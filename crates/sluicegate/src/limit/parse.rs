@@ -3,7 +3,7 @@
 use super::error::LimitError;
 use super::{Bounds, Initial, Limit, Spec, WindowSpec};
 use crate::calendar::{CalendarUnit, Zone};
-use crate::grammar::{Mistake, Options, Period, count_and_period, name, quoted, rate, span};
+use crate::grammar::{Mistake, Options, Period, count_and_period, name, number, quoted, rate, span};
 use jiff::Timestamp;
 use sluicegate_core::bounds::checked_count;
 use sluicegate_core::smooth::{ColdFactor, WarmUp};
@@ -38,7 +38,11 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
         return Err(Mistake::new("the limit is empty", "write one, such as sliding-log 5/60s"));
     };
     let algorithm = algorithm(word)?;
-    let example = if algorithm == "min-interval" { "200ms" } else { "5/60s" };
+    let example = match algorithm {
+        "min-interval" => "200ms",
+        "concurrency" => "10",
+        _ => "5/60s",
+    };
     let measure = words.next().unwrap_or_default();
     if measure.is_empty() || measure.contains('=') {
         let problem = format!("{algorithm} needs its measure right after it");
@@ -50,6 +54,13 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
             let interval = interval(measure)?;
             Options::read(takes(algorithm), words)?.refuse_the_rest()?;
             Ok(Spec::MinInterval { interval })
+        }
+        "concurrency" => {
+            let count = at_once(measure)?;
+            let mut options = Options::read(takes(algorithm), words)?;
+            let ttl = options.take("ttl").map(span).transpose()?;
+            options.refuse_the_rest()?;
+            Ok(Spec::Concurrency { count, ttl })
         }
         "fixed-window" => {
             let (count, period) = count_and_period(measure)?;
@@ -79,10 +90,6 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
 }
 
 fn algorithm(word: &str) -> Result<&'static str, Mistake> {
-    if word == "concurrency" {
-        let problem = format!("{word} is not available in this version");
-        return Err(Mistake::new(problem, format!("use one of {}", Limit::ALGORITHMS.join(" "))));
-    }
     name("algorithm", word, &Limit::ALGORITHMS)
 }
 
@@ -228,6 +235,16 @@ fn interval(measure: &str) -> Result<Span, Mistake> {
     span(measure)
 }
 
+/// How many at once.
+fn at_once(measure: &str) -> Result<u32, Mistake> {
+    if let Some((count, _)) = measure.split_once('/') {
+        let problem = format!("{} is a rate, concurrency takes how many at once", quoted(measure));
+        let meant = number("count", count).map_or_else(|_| "10".to_owned(), |count| count.to_string());
+        return Err(Mistake::new(problem, format!("write concurrency {meant}")));
+    }
+    Ok(checked_count("count", number("count", measure)?, 1)?)
+}
+
 /// The options of an algorithm.
 fn takes(algorithm: &str) -> &'static str {
     match algorithm {
@@ -237,6 +254,7 @@ fn takes(algorithm: &str) -> &'static str {
         "fixed-window" => "fixed-window takes start=first, start=TIME or tz=ZONE",
         "sliding-log" => "sliding-log takes count=all",
         "sliding-window" => "sliding-window takes no options",
+        "concurrency" => "concurrency takes ttl=DURATION",
         "smooth" => "smooth takes warmup=DURATION cold=FACTOR burst=N initial=N start=TIME",
         _ => "min-interval takes no options",
     }

@@ -37,6 +37,10 @@ impl fmt::Display for Limit {
             Spec::SlidingLog { rate, count_all } => {
                 write!(f, "{}{}", measure(*rate), if *count_all { " count=all" } else { "" })
             }
+            Spec::Concurrency { count, ttl } => {
+                write!(f, "{count}")?;
+                option(f, "ttl", *ttl)
+            }
             Spec::SlidingWindow { rate } => write!(f, "{}", measure(*rate)),
             Spec::Smooth { rate, warm_up, burst, initial, start } => {
                 write!(f, "{}", measure(*rate))?;
@@ -59,7 +63,7 @@ fn measure(rate: Rate) -> String {
 }
 
 /// A period without an N of 1: `60s` is `m`.
-fn unit(period: Span) -> String {
+pub(crate) fn unit(period: Span) -> String {
     let text = period.to_string();
     match text.strip_prefix('1') {
         Some(unit) if !unit.starts_with(|letter: char| letter.is_ascii_digit()) => unit.to_owned(),

@@ -44,6 +44,7 @@ impl Limit {
             Spec::SlidingLog { rate, count_all } => {
                 Spec::SlidingLog { rate: part_of_rate(rate), count_all: *count_all }
             }
+            Spec::Concurrency { count, ttl } => Spec::Concurrency { count: part(*count), ttl: *ttl },
             Spec::SlidingWindow { rate } => Spec::SlidingWindow { rate: part_of_rate(rate) },
             Spec::Smooth { rate, warm_up, burst, initial, start } => {
                 // As much of it as before: a warm-up takes as long at any rate.

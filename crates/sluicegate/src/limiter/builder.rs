@@ -1,6 +1,6 @@
 //! Settings of a limiter, each with a default and a bound.
 
-use super::engine::Engine;
+use super::engine::{Engine, made};
 use super::error::BuildError;
 use super::observe::Observer;
 use super::{Inner, Limiter};
@@ -191,7 +191,7 @@ impl Builder {
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let bounds = line_bounds(self.max_line, self.max_waiting)?;
         let engine =
-            Engine::new(&limits, start, size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+            Engine::new(made(&limits, start)?, size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
             lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
             engine,

@@ -1,6 +1,6 @@
 //! The store that fits a limiter's limits.
 
-use super::error::ChangeError;
+use super::error::{BuildError, ChangeError};
 use crate::limit::Limit;
 use crate::store::{AnyStore, Lists, Logs, Mixed, NoMemory, One, Rules, Shape, Size, Store};
 use sluicegate_core::fixed_window::FixedWindow;
@@ -49,12 +49,11 @@ macro_rules! on_store {
 pub(super) use on_store;
 
 impl Engine {
-    /// A store for limits that go together, of a limiter that is made at `start`.
+    /// A store for limits that go together.
     ///
     /// # Errors
     /// When there is not so much memory.
-    pub(super) fn new(limits: &[Limit], start: Time, size: Size) -> Result<Engine, NoMemory> {
-        let made = made(limits, start);
+    pub(super) fn new(made: Arc<[AnyLimit]>, size: Size) -> Result<Engine, NoMemory> {
         Ok(match &*made {
             [AnyLimit::Cell(limit)] => match limit {
                 CellLimit::TokenBucket(_) => Engine::TokenBucket(store(made, size)?),
@@ -72,7 +71,7 @@ impl Engine {
 
     /// Changes the limits of a store that is the limiter's own.
     pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
-        let made = made(limits, start);
+        let made = made(limits, start)?;
         if matches!(self, Engine::List(_)) != (made.len() > 1) {
             return Err(ChangeError::AnotherKind);
         }
@@ -96,8 +95,9 @@ impl Engine {
     }
 }
 
-pub(crate) fn made(limits: &[Limit], start: Time) -> Arc<[AnyLimit]> {
-    limits.iter().map(|limit| limit.made_at(start)).collect()
+/// What the core decides with.
+pub(crate) fn made(limits: &[Limit], start: Time) -> Result<Arc<[AnyLimit]>, BuildError> {
+    Ok(Limit::all_made_at(limits, start)?.into())
 }
 
 fn store<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(

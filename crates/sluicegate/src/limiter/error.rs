@@ -31,6 +31,8 @@ pub enum BuildError {
         /// How many.
         max_keys: usize,
     },
+    /// This limit decides checks, and a semaphore gives leases.
+    GivesNoLeases(String),
     /// A shared store knows as many different limits as it can, and all are in use.
     TooManyLimits {
         /// How many.
@@ -46,6 +48,8 @@ pub enum ChangeError {
     Limits(BuildError),
     /// Another algorithm, or several limits instead of one.
     AnotherKind,
+    /// It is a semaphore of a [`LeaseScope`](crate::LeaseScope).
+    OfScope,
 }
 
 /// Why nothing can be reserved.
@@ -83,6 +87,12 @@ impl fmt::Display for BuildError {
             BuildError::NoMemory { max_keys } => {
                 write!(f, "the system gives no memory for {max_keys} keys; use a smaller max_keys")
             }
+            BuildError::GivesNoLeases(limit) => {
+                write!(
+                    f,
+                    "{limit}: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
+                )
+            }
             BuildError::TooManyLimits { most } => {
                 write!(f, "{most} different limits are in use already; give callers fewer to choose from")
             }
@@ -101,6 +111,9 @@ impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChangeError::Limits(error) => error.fmt(f),
+            ChangeError::OfScope => f.write_str(
+                "a semaphore of a scope keeps its limit; make another one of the same scope, which goes on with its leases",
+            ),
             ChangeError::AnotherKind => f.write_str(
                 "a limiter keeps its algorithm, and one limit cannot become several or the reverse; make a new \
                  limiter, as its keys would start afresh in any case",

@@ -3,6 +3,7 @@
 //! Counting costs a decision next to nothing: the counts lie beside the lock of the key's place, on a cache line that
 //! the decision has just written to. Adding them up is the reader's work.
 
+use crate::event::Event;
 use crate::store::Counts;
 use sluicegate_core::Decision;
 
@@ -64,10 +65,19 @@ impl Stats {
 pub trait Observer: Send + Sync {
     /// A check, take, reservation or call together with others was decided.
     fn decided(&self, decision: &Decision);
+
+    /// Something else happened that is worth knowing, such as that a breaker opened. Nothing is done about it unless said otherwise.
+    fn event(&self, event: &Event) {
+        let _ = event;
+    }
 }
 
 impl<O: Observer + ?Sized> Observer for std::sync::Arc<O> {
     fn decided(&self, decision: &Decision) {
         (**self).decided(decision);
+    }
+
+    fn event(&self, event: &Event) {
+        (**self).event(event);
     }
 }

@@ -1,6 +1,7 @@
 //! A call that waits for its turn: as a future, or blocking its thread.
 
 use super::lines::{Joined, Waiter};
+use super::park::wait_here;
 use super::seats::{Outcome, SeatId};
 use super::{Priority, Refusal, Turn};
 use crate::key::{Fingerprint, Key};
@@ -9,10 +10,8 @@ use crate::store::NotTaken;
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A call that waits for its turn. Made by [`Limiter::acquire`] and its likes.
@@ -29,11 +28,23 @@ pub struct Acquire<'a> {
     state: State,
 }
 
+/// How long somebody who asks waits at the most.
 #[derive(Clone, Copy)]
-enum Patience {
+pub(crate) enum Patience {
     Endless,
     For(Span),
     Until(Time),
+}
+
+impl Patience {
+    /// When it ends for who asks now, if it does.
+    pub(crate) fn until(self, now: Time) -> Option<Time> {
+        match self {
+            Patience::Endless => None,
+            Patience::For(wait) => Some(now.after(wait)),
+            Patience::Until(deadline) => Some(deadline),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -111,15 +122,7 @@ impl<'a> Acquire<'a> {
         if let Some(turn) = self.at_once(self.limiter.now()) {
             return turn;
         }
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        let mut own = pin!(self);
-        loop {
-            if let Poll::Ready(turn) = own.as_mut().poll(&mut context) {
-                return turn;
-            }
-            thread::park();
-        }
+        wait_here(self)
     }
 
     /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
@@ -141,11 +144,7 @@ impl<'a> Acquire<'a> {
 
     #[cold]
     fn join(&mut self, now: Time, waker: &Waker) -> Poll<Turn> {
-        let until = match self.patience {
-            Patience::Endless => None,
-            Patience::For(wait) => Some(now.after(wait)),
-            Patience::Until(deadline) => Some(deadline),
-        };
+        let until = self.patience.until(now);
         let Acquire { key, cost, priority, .. } = *self;
         let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
         match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
@@ -224,15 +223,6 @@ impl fmt::Debug for Acquire<'_> {
             .field("priority", priority)
             .field("is_in_line", &is_in_line)
             .finish_non_exhaustive()
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

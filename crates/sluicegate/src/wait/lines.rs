@@ -188,14 +188,15 @@ impl Lines {
 }
 
 /// Wakes them, whatever one of them does.
-pub(super) fn wake_all(wakers: Vec<Waker>) {
+pub(crate) fn wake_all(wakers: Vec<Waker>) {
     let mut panicked = None;
     for waker in wakers {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
             panicked = Some(panic);
         }
     }
-    if let Some(panic) = panicked {
+    // A second panic while the first goes on would end the process.
+    if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
         resume_unwind(panic);
     }
 }

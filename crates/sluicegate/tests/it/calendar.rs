@@ -36,7 +36,7 @@ fn offset(zone: Tz, moment: DateTime<Utc>) -> i64 {
 fn by_limit(unit: &str, zone: &str, from: i64, to: i64) -> Vec<i64> {
     let limit: Limit =
         format!("fixed-window 1/{unit} tz={zone}").parse().unwrap_or_else(|error| panic!("{error}"));
-    let made = limit.made_at(Time::EPOCH);
+    let made = limit.made_at(Time::EPOCH).unwrap();
     let next = |at: Time| made.next_window(&AnyState::default(), at);
     let time = |second: i64| Time::from_micros(u64::try_from(second).unwrap() * 1_000_000).unwrap();
     std::iter::successors(Some(next(time(from))), |at| Some(next(*at)))
@@ -138,7 +138,7 @@ fn calendars_reach_from_the_epoch_to_the_end_of_time() {
     for unit in ["day", "week", "month", "year"] {
         for zone in ["Asia/Shanghai", "America/New_York", "+14:00", "-12:00"] {
             let limit: Limit = format!("fixed-window 1/{unit} tz={zone}").parse().unwrap();
-            let made = limit.made_at(Time::EPOCH);
+            let made = limit.made_at(Time::EPOCH).unwrap();
             for at in [Time::EPOCH, Time::MAX, Time::from_micros(Time::MAX.as_micros() - 1).unwrap()] {
                 let mut state = AnyState::default();
                 assert!(made.check(&mut state, at, 1).allowed(), "{limit}");

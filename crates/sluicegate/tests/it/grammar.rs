@@ -56,6 +56,9 @@ fn equal_limits_print_the_same() {
         ("pacer 10/s queue=20", "pacer 10/s queue=20"),
         ("pacer 10/s queue=10", "pacer 10/s"),
         ("pacer 10/s queue=0", "pacer 10/s queue=0"),
+        ("concurrency 010", "concurrency 10"),
+        ("concurrency 10 ttl=30000ms", "concurrency 10 ttl=30s"),
+        ("concurrency 1 ttl=day", "concurrency 1 ttl=1d"),
         ("smooth 10/1000ms", "smooth 10/s"),
         ("smooth 10/s burst=10 initial=0", "smooth 10/s"),
         ("smooth 600/m burst=10", "smooth 600/m"),
@@ -109,9 +112,9 @@ fn a_larger_log_can_be_asked_for() {
 fn a_bucket_with_initial_starts_when_the_limiter_was_made_unless_it_says_otherwise() {
     let at = |micros| Time::from_micros(micros).unwrap();
     let limit: Limit = "token-bucket 1/s burst=10 initial=0".parse().unwrap();
-    let made = limit.made_at(at(5_000_000));
+    let made = limit.made_at(at(5_000_000)).unwrap();
     assert_eq!(made.remaining(&AnyState::default(), at(5_000_000)), 0);
     assert_eq!(made.remaining(&AnyState::default(), at(8_000_000)), 3);
     let limit: Limit = "token-bucket 1/s burst=10 initial=0 start=1970-01-01T00:00:02Z".parse().unwrap();
-    assert_eq!(limit.made_at(at(5_000_000)).remaining(&AnyState::default(), at(8_000_000)), 6);
+    assert_eq!(limit.made_at(at(5_000_000)).unwrap().remaining(&AnyState::default(), at(8_000_000)), 6);
 }

@@ -2,13 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod adaptive;
 mod bounded;
+mod breaker;
+#[cfg(not(loom))]
+mod bulkhead;
 mod calendar;
 mod change;
 mod grammar;
+#[cfg(not(loom))]
+mod guard;
 mod limiter;
 mod mistakes;
 mod reserve;
+#[cfg(not(loom))]
+mod semaphore;
 mod shared;
 mod smooth;
 mod threads;

@@ -1,6 +1,6 @@
 //! Every refused limit gives one line: what was written, what is wrong with it, what to write instead.
 
-use sluicegate::Limit;
+use sluicegate::{Limit, Limiter, SharedStore};
 
 const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
 
@@ -17,7 +17,19 @@ fn each_mistake_points_at_the_word() {
             "slding-log 5/60s",
             r#"slding-log 5/60s: unknown algorithm "slding-log"; did you mean sliding-log?"#.to_owned(),
         ),
-        ("concurrency 10", "concurrency 10: concurrency is not available in this version; use one of token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer smooth".to_owned()),
+        ("concurrency", "concurrency: concurrency needs its measure right after it; write concurrency 10".to_owned()),
+        ("concurrency ttl=30s", "concurrency ttl=30s: concurrency needs its measure right after it; write concurrency 10".to_owned()),
+        ("concurrency 10/s", r#"concurrency 10/s: "10/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
+        ("concurrency ten/s", r#"concurrency ten/s: "ten/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
+        ("concurrency 0", "concurrency 0: count 0 is below the least, 1; that would deny every call, use at least 1".to_owned()),
+        ("concurrency ten", r#"concurrency ten: count "ten" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("concurrency 1000000001", "concurrency 1000000001: count 1000000001 is above the most, 1000000000; use a smaller number".to_owned()),
+        ("concurrency 10 ttl=0s", "concurrency 10 ttl=0s: ttl 0s is below the least, 1us; use at least 1us".to_owned()),
+        ("concurrency 10 ttl=3651d", "concurrency 10 ttl=3651d: ttl 3651d is above the most, 3650d; use at most 3650d".to_owned()),
+        ("concurrency 10 ttl=30", format!(r#"concurrency 10 ttl=30: "30" has no unit; add one of {UNITS}"#)),
+        ("concurrency 10 ttl=week", r#"concurrency 10 ttl=week: "week" is a calendar unit of fixed-window; use 7d, or fixed-window"#.to_owned()),
+        ("concurrency 10 queue=3", r#"concurrency 10 queue=3: unknown option "queue"; concurrency takes ttl=DURATION"#.to_owned()),
+        ("concurency 10", r#"concurency 10: unknown algorithm "concurency"; did you mean concurrency?"#.to_owned()),
         ("smooth 10/s cold=3", "smooth 10/s cold=3: cold= says how much slower a limiter is before its warm-up; add warmup=, such as warmup=4s, or leave cold= out".to_owned()),
         ("smooth 10/s warmup=4s burst=5", "smooth 10/s warmup=4s burst=5: burst= does not go with warmup=, which itself says how much is stored; leave one of them out".to_owned()),
         ("smooth 10/s warmup=4s cold=0.5", r#"smooth 10/s warmup=4s cold=0.5: cold "0.5" is not from 1 to 1000; use 1 to 1000 with up to three places after the point, such as 3 or 2.5"#.to_owned()),
@@ -32,7 +44,7 @@ fn each_mistake_points_at_the_word() {
         ("sliding-log 5/60x", units(r#"sliding-log 5/60x: unknown unit "x""#)),
         ("sliding-log 5/S", format!(r#"sliding-log 5/S: unknown unit "S"; write s; use {UNITS}"#)),
         ("sliding-log 5/min", format!(r#"sliding-log 5/min: unknown unit "min"; write m; use {UNITS}"#)),
-        ("xyz 5/60s", r#"xyz 5/60s: unknown algorithm "xyz"; use token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer smooth"#.to_owned()),
+        ("xyz 5/60s", r#"xyz 5/60s: unknown algorithm "xyz"; use token-bucket leaky-bucket fixed-window sliding-log sliding-window min-interval pacer smooth concurrency"#.to_owned()),
         ("Token_Bucket 5/60s", r#"Token_Bucket 5/60s: unknown algorithm "Token_Bucket"; did you mean token-bucket?"#.to_owned()),
         ("token-bucket burst=5 5/s", "token-bucket burst=5 5/s: token-bucket needs its measure right after it; write token-bucket 5/60s".to_owned()),
         ("sliding-log 5 / 60s", r#"sliding-log 5 / 60s: "5" is not COUNT/PERIOD; write how many in how long without a space, such as 5/60s"#.to_owned()),
@@ -207,4 +219,17 @@ fn a_start_is_rfc_3339_and_nothing_looser() {
     ] {
         assert!(said(&format!("fixed-window 5/h start={start}")).contains("is not a time"), "{start}");
     }
+}
+
+#[test]
+fn a_limiter_refuses_what_gives_leases_alone_and_in_a_list() {
+    let said = "concurrency 10 ttl=30s: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)";
+    let alone = Limiter::new("concurrency 10 ttl=30s").unwrap_err();
+    let in_a_list = Limiter::new(["sliding-log 5/60s", "concurrency 10 ttl=30s"]).unwrap_err();
+    assert_eq!([alone.to_string(), in_a_list.to_string()], [said, said]);
+    let limiter = Limiter::new("sliding-log 5/60s").unwrap();
+    assert_eq!(limiter.change("concurrency 10 ttl=30s").unwrap_err().to_string(), said);
+    let store = SharedStore::builder().build().unwrap();
+    let shared = Limiter::builder("concurrency 10 ttl=30s").in_store(&store, "scope").build();
+    assert_eq!(shared.unwrap_err().to_string(), said);
 }

@@ -48,6 +48,7 @@ pub(in crate::http) enum Besides<'a> {
     Nothing {},
     Taken { taken: u32 },
     Receipt { receipt: Option<String> },
+    Lease { lease: Option<String> },
     Checks { checks: Vec<Fields<'a>> },
 }
 
@@ -60,7 +61,7 @@ pub(in crate::http) struct Answer<'a> {
     pub(in crate::http) besides: Besides<'a>,
 }
 
-/// Whether a cancel, settle or reset could be done.
+/// Whether a cancel, settle, renewal, release or reset could be done.
 #[derive(Serialize)]
 pub(in crate::http) struct Done {
     pub(in crate::http) done: bool,

@@ -17,6 +17,7 @@ pub(in crate::http) struct Asked {
     pub(in crate::http) call: Call,
     pub(in crate::http) max_wait_ms: Option<u64>,
     receipt: Option<String>,
+    lease: Option<String>,
     /// Calls that are charged all or nothing.
     pub(in crate::http) checks: Option<Vec<Call>>,
 }
@@ -43,6 +44,7 @@ struct Body {
     cost: Option<u64>,
     max_wait_ms: Option<u64>,
     receipt: Option<String>,
+    lease: Option<String>,
     checks: Option<Checks>,
 }
 
@@ -63,6 +65,7 @@ impl Body {
             ("cost", self.cost.is_some()),
             ("max_wait_ms", self.max_wait_ms.is_some()),
             ("receipt", self.receipt.is_some()),
+            ("lease", self.lease.is_some()),
             ("checks", self.checks.is_some()),
         ];
         match said.iter().find(|(name, is_said)| *is_said && !takes.contains(name)) {
@@ -106,14 +109,19 @@ impl Asked {
         if body.checks.is_some() {
             body.only(&["checks"], "a check of several, beside its list,")?;
         }
-        let Body { rule, limit, key, key_base64, cost, max_wait_ms, receipt, checks } = body;
+        let Body { rule, limit, key, key_base64, cost, max_wait_ms, receipt, lease, checks } = body;
         let call = Call { rule, limit, key, key_base64, cost };
-        Ok(Asked { call, max_wait_ms, receipt, checks: checks.map(|checks| checks.0) })
+        Ok(Asked { call, max_wait_ms, receipt, lease, checks: checks.map(|checks| checks.0) })
     }
 
     /// The receipt of a reservation.
     pub(in crate::http) fn receipt(&self) -> Result<&str, Mistake> {
         self.receipt.as_deref().ok_or_else(|| Mistake::new("say which reservation: \"receipt\""))
+    }
+
+    /// The lease that is to be renewed or released.
+    pub(in crate::http) fn lease(&self) -> Result<&str, Mistake> {
+        self.lease.as_deref().ok_or_else(|| Mistake::new("say which lease: \"lease\""))
     }
 }
 

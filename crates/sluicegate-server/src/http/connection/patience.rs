@@ -6,8 +6,10 @@
 //! a few times that for all of it.
 
 use crate::client_limits::ClientLimits;
+use crate::engine::Untold;
 use std::future::Future as _;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -22,7 +24,11 @@ const LINGER_BYTES: usize = 1024 * 1024;
 
 /// How far the request of a connection has come. The socket and whoever answers share it.
 #[derive(Clone)]
-pub(in crate::http) struct Progress(Arc<Mutex<Phase>>);
+pub(in crate::http) struct Progress {
+    phase: Arc<Mutex<Phase>>,
+    /// Leases that are in answers which have not been sent yet. If the client goes before, they are given back.
+    untold: Arc<Mutex<Vec<Untold>>>,
+}
 
 #[derive(Clone, Copy)]
 enum Phase {
@@ -34,7 +40,7 @@ enum Phase {
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress(Arc::new(Mutex::new(Phase::Idle(Instant::now()))))
+        Progress { phase: Arc::new(Mutex::new(Phase::Idle(Instant::now()))), untold: Arc::default() }
     }
 }
 
@@ -66,8 +72,23 @@ impl Progress {
         matches!(*self.phase(), Phase::Asking(_))
     }
 
+    /// An answer has this lease in it. It is written before anything is sent again: making and writing it is one step.
+    pub(in crate::http) fn owes(&self, lease: Untold) {
+        self.untold().push(lease);
+    }
+
+    /// What was written is sent: whoever was answered knows its lease.
+    fn is_sent(&self) {
+        let told = mem::take(&mut *self.untold());
+        told.into_iter().for_each(Untold::told);
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Vec<Untold>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -174,6 +195,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         if flushed.is_ready() {
             // hyper flushes when it has written all it has.
             self.behind_since = None;
+            if matches!(flushed, Poll::Ready(Ok(()))) {
+                self.progress.is_sent();
+            }
         }
         self.wrote(flushed, cx)
     }

@@ -1,12 +1,13 @@
 //! What can be asked of the engine by POST, and how it is answered.
 
+use super::super::Context;
 use super::super::codec::{Answer, Asked, Besides, Call, Caller, Decided, Done, Fields, Next, RateLimit};
 use super::problem::{Refusal, denied, denied_without_store, json};
-use crate::engine::{Engine, Mistake, Part, Reason, Recent, Rule, Verdict};
+use crate::engine::{Engine, Leased, Mistake, Part, Reason, Recent, Rule, Verdict};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sluicegate::Time;
+use sluicegate::{Span, Time};
 use std::sync::Arc;
 
 /// A path under `/v1/`.
@@ -21,10 +22,13 @@ pub(super) enum Verb {
     Settle,
     Reset,
     Next,
+    Acquire,
+    Renew,
+    Release,
 }
 
 impl Verb {
-    pub(super) const ALL: [Verb; 9] = [
+    pub(super) const ALL: [Verb; 12] = [
         Verb::Check,
         Verb::Peek,
         Verb::Take,
@@ -34,6 +38,9 @@ impl Verb {
         Verb::Settle,
         Verb::Reset,
         Verb::Next,
+        Verb::Acquire,
+        Verb::Renew,
+        Verb::Release,
     ];
 
     pub(super) const fn path(self) -> &'static str {
@@ -47,6 +54,9 @@ impl Verb {
             Verb::Settle => "/v1/settle",
             Verb::Reset => "/v1/reset",
             Verb::Next => "/v1/next",
+            Verb::Acquire => "/v1/acquire",
+            Verb::Renew => "/v1/renew",
+            Verb::Release => "/v1/release",
         }
     }
 
@@ -55,20 +65,22 @@ impl Verb {
         match self {
             Verb::Check => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms", "checks"],
             Verb::Peek | Verb::Take | Verb::Refund => &["rule", "limit", "key", "key_base64", "cost"],
-            Verb::Reserve => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
+            Verb::Reserve | Verb::Acquire => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
             Verb::Cancel => &["receipt"],
             Verb::Settle => &["receipt", "cost"],
             Verb::Reset | Verb::Next => &["rule", "limit", "key", "key_base64"],
+            Verb::Renew | Verb::Release => &["rule", "limit", "key", "key_base64", "lease"],
         }
     }
 
     /// Asks the engine what a body says.
     pub(super) async fn answer(
         self,
-        engine: &Engine,
+        context: &Context,
         body: &[u8],
         enforce: bool,
     ) -> Result<Response, Refusal> {
+        let engine = &*context.service.engine;
         let asked = Asked::read(body, self.path(), self.takes())?;
         let now = engine.now();
         let done = |done| json(StatusCode::OK, &Done { done });
@@ -87,6 +99,15 @@ impl Verb {
                 let next = engine.next_window(asked.call.caller()?.target(), now).await?;
                 Ok(json(StatusCode::OK, &Next::from(next)))
             }
+            Verb::Renew => {
+                let caller = asked.call.caller()?;
+                Ok(done(engine.renew(caller.target(), asked.lease()?, now).await?))
+            }
+            Verb::Release => {
+                let caller = asked.call.caller()?;
+                Ok(done(engine.release(caller.target(), asked.lease()?, now).await?))
+            }
+            Verb::Acquire => acquire(context, &asked, now, enforce).await,
             Verb::Check => match &asked.checks {
                 Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
                 None => check(engine, &asked, now, enforce).await,
@@ -157,6 +178,33 @@ async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Resu
     let verdict = engine.decide(&prepared, now).await?;
     let each = Decided { rule: prepared.rule(), key: target.key, verdict: &verdict };
     Ok(decided(&verdict, Besides::Nothing {}, &[each], enforce))
+}
+
+async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
+    let service = &context.service;
+    let engine = &*service.engine;
+    let called = Called::of(engine, &asked.call)?;
+    let (target, cost) = (called.caller.target(), called.cost);
+    let max_wait = service.limits.wait_for_lease(span_of_millis(asked.max_wait_ms.unwrap_or(0)))?;
+    let in_line = tokio::select! {
+        biased;
+        // Who does not wait is answered, also when the server stops.
+        leased = Box::pin(engine.acquire(target, cost, max_wait, now)) => Some(leased),
+        () = service.stopped(), if max_wait > Span::ZERO => None,
+    };
+    let Leased { verdict, lease } = match in_line {
+        Some(leased) => leased?,
+        None => Box::pin(engine.acquire(target, cost, Span::ZERO, engine.now())).await?,
+    };
+    if max_wait > Span::ZERO {
+        // Standing in line is no work of ours.
+        context.progress.has_asked();
+    }
+    let text = lease.as_ref().map(|lease| lease.text().to_owned());
+    if let Some(lease) = lease {
+        context.progress.owes(lease);
+    }
+    Ok(decided(&verdict, Besides::Lease { lease: text }, &[called.decided(&verdict)], enforce))
 }
 
 async fn all_or_nothing(

@@ -8,7 +8,7 @@ use crate::wire;
 use sluicegate::{RetryAfter, Span, Time};
 
 /// How many items a decision has.
-const DECISION: usize = 7;
+pub(super) const DECISION: usize = 7;
 
 /// What answering takes: the time of the batch, who decides, and where the answer goes.
 pub(super) struct Turn<'t> {
@@ -173,7 +173,10 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Refusal> {
 }
 
 /// `[COST n] [MAXWAIT ms]` after rule and key; a cost of 1 unless said.
-fn cost_and_max_wait(command: Command<'_>, engine: &Engine) -> Result<(u32, Option<Span>), Refusal> {
+pub(super) fn cost_and_max_wait(
+    command: Command<'_>,
+    engine: &Engine,
+) -> Result<(u32, Option<Span>), Refusal> {
     if command.len() == 3 {
         return Ok((1, None));
     }
@@ -188,7 +191,7 @@ fn receipt(command: Command<'_>) -> Result<&str, Refusal> {
 }
 
 /// The seven items of a decision; `items` says how many the array has, as some commands add an eighth.
-fn decision(verdict: &Verdict, items: usize, replies: &mut Replies) {
+pub(super) fn decision(verdict: &Verdict, items: usize, replies: &mut Replies) {
     replies.array(items);
     replies.integer(u8::from(verdict.allowed));
     replies.integer(verdict.limit);

@@ -1,0 +1,65 @@
+//! What keeps one failure from becoming many, beside others: places and leases beside tokio's semaphore, layers beside tower's
+//! `ConcurrencyLimit`, breakers beside `recloser` and `failsafe`.
+//!
+//! Every figure is processor time of the threads that did the work: what else the machine does counts for little then.
+
+mod breaker;
+mod keyed;
+mod layer;
+mod line;
+mod place;
+
+use crate::measure::{Rounds, each, head, own_thread_cpu, row, verdict};
+use std::sync::Barrier;
+use std::time::Duration;
+
+pub const ROUNDS: usize = 41;
+/// At most so much of the best of the rivals.
+const BAR: f64 = 1.2;
+
+pub fn run(rounds: usize) {
+    place::run(rounds);
+    line::run(rounds);
+    keyed::run(rounds);
+    layer::run(rounds);
+    breaker::run(rounds);
+}
+
+/// Every contender beside the best of the rivals; those that are neither ours nor rivals are there to be seen.
+fn table(what: &str, figures: &Rounds, ours: &[&str], rivals: &[&str]) {
+    let best = rivals.iter().copied().min_by(|a, b| figures.median(a).total_cmp(&figures.median(b)));
+    let best = best.expect("there is a rival");
+    println!("{what}, in nanoseconds of processor time:\n");
+    head(["", "median", "rounds", "of the best rival", "at most 1.2"]);
+    for name in figures.names() {
+        let [middle, spread] = figures.spread(name);
+        let ratio = figures.ratio(name, best);
+        let met = if ours.contains(&name) { verdict(ratio <= BAR) } else { String::new() };
+        row([name.to_owned(), middle, spread, format!("{ratio:.2}"), met]);
+    }
+    println!();
+}
+
+/// Processor time of each of so many.
+fn cpu_nanos(count: u64, act: impl FnOnce()) -> f64 {
+    let began = own_thread_cpu();
+    act();
+    each(own_thread_cpu() - began, count)
+}
+
+/// The same of two threads at once that do so many each.
+fn cpu_nanos_of_two(count: u64, act: impl Fn() + Sync) -> f64 {
+    let (barrier, act) = (Barrier::new(2), &act);
+    let timed = || {
+        barrier.wait();
+        let began = own_thread_cpu();
+        act();
+        own_thread_cpu() - began
+    };
+    let took: Duration = std::thread::scope(|scope| {
+        let other = scope.spawn(timed);
+        let own = timed();
+        own + other.join().expect("it does not panic")
+    });
+    each(took, 2 * count)
+}

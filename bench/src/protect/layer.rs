@@ -1,0 +1,114 @@
+//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a service that answers at once: what is
+//! measured is the layer and little else.
+//!
+//! The same work: one number of places for all requests, held until the head of the response is there. Ours refuse in HTTP, tower's knows
+//! nothing of HTTP and has requests wait; `ConcurrencyLayer` finds the places of its key, here of `everyone()`.
+
+use super::line::{PLACES, TASKS, timed};
+use super::{cpu_nanos, table};
+use crate::measure::{Contender, Rounds, interleaved, median};
+use axum::body::Body;
+use axum::http::{Request, Response};
+use sluicegate::{Guard, Semaphore};
+use sluicegate_tower::{ConcurrencyLayer, GuardLayer, Hold, key};
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::hint::black_box;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::task::{unconstrained, yield_now};
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+
+const REQUESTS: u64 = 100_000;
+
+const NONE: &str = "no layer";
+const GUARD: &str = "`GuardLayer` with a bulkhead";
+const KEYED: &str = "`ConcurrencyLayer` of `everyone()`";
+const TOWER: &str = "tower `ConcurrencyLimit`";
+
+/// Longer than it takes for all.
+const MINUTE: Duration = Duration::from_secs(60);
+
+pub fn run(rounds: usize) {
+    let at_once =
+        || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let bulkhead = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*bulkhead).build().expect("a guard"));
+    let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_line(TASKS as usize).build();
+    let keyed = || {
+        ConcurrencyLayer::new(semaphore().expect("a semaphore")).key(key::everyone()).hold(Hold::UntilHead)
+    };
+    let tower = || GlobalConcurrencyLimitLayer::new(PLACES);
+
+    let contenders: Vec<Contender<'_>> = vec![
+        (NONE.to_owned(), Box::new(|| requests(at_once()))),
+        (GUARD.to_owned(), Box::new(|| requests(guard().layer(at_once())))),
+        (KEYED.to_owned(), Box::new(|| requests(keyed().layer(at_once())))),
+        (TOWER.to_owned(), Box::new(|| requests(tower().layer(at_once())))),
+    ];
+    let figures = interleaved(contenders, rounds);
+    table("A request for which there is a place", &figures, &[GUARD, KEYED], &[TOWER]);
+    overheads(&figures);
+
+    let steps_back = || {
+        service_fn(async |_: Request<Body>| {
+            yield_now().await;
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        })
+    };
+    let contenders: Vec<Contender<'_>> = vec![
+        (NONE.to_owned(), Box::new(|| tasks(steps_back()))),
+        (GUARD.to_owned(), Box::new(|| tasks(guard().layer(steps_back())))),
+        (KEYED.to_owned(), Box::new(|| tasks(keyed().wait(MINUTE).layer(steps_back())))),
+        (TOWER.to_owned(), Box::new(|| tasks(tower().layer(steps_back())))),
+    ];
+    let figures = interleaved(contenders, rounds);
+    let what = format!("{TASKS} requests through {PLACES} places, each waits for its turn, its task included");
+    table(&what, &figures, &[GUARD, KEYED], &[TOWER]);
+    overheads(&figures);
+}
+
+/// What the layers alone take, without the request, its task and the service.
+fn overheads(figures: &Rounds) {
+    let over = |name| median(figures.beyond(name, NONE));
+    let of = |name: &dyn Display, nanos: f64| format!("{name} {nanos:.1} ({:.2})", nanos / over(TOWER));
+    let all = [GUARD, KEYED, TOWER].map(|name| of(&name, over(name)));
+    println!("More than without a layer (and of tower's): {}\n", all.join(", "));
+}
+
+/// One request after another.
+fn requests<S>(mut service: S) -> f64
+where
+    S: Service<Request<Body>, Error = Infallible>,
+{
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime of one thread");
+    cpu_nanos(REQUESTS, || {
+        runtime.block_on(unconstrained(async {
+            for _ in 0..REQUESTS {
+                let request = Request::new(Body::empty());
+                let Ok(ready) = service.ready().await;
+                let Ok(response) = ready.call(black_box(request)).await;
+                black_box(response);
+            }
+        }));
+    })
+}
+
+/// Many requests at once, each in a task of its own.
+fn tasks<S>(service: S) -> f64
+where
+    S: Service<Request<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: Send,
+{
+    timed(|tasks| {
+        for _ in 0..TASKS {
+            let service = service.clone();
+            tasks.spawn(async move {
+                let Ok(response) = service.oneshot(Request::new(Body::empty())).await;
+                black_box(response);
+            });
+        }
+    })
+}

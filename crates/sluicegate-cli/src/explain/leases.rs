@@ -1,0 +1,69 @@
+//! A small timeline of leases: who takes one, who is denied, who returns it and who forgets it. The core is asked.
+
+use super::timeline::{HEADER, row};
+use sluicegate::core::concurrency::{Concurrency, Held, Leases};
+use sluicegate::core::{Decision, RetryAfter, Span, Time};
+use sluicegate_sim::human::{count, span};
+
+/// When nothing lapses by itself, any length shows the same.
+const WITHOUT_TTL: Span = Span::from_micros(30_000_000);
+
+/// One key under the limit, and what has been shown of it.
+struct Key {
+    limit: Concurrency,
+    leases: Leases<()>,
+    text: String,
+}
+
+pub(super) fn of(limit: Concurrency) -> String {
+    let mut key = Key { limit, leases: Leases::default(), text: HEADER.to_owned() };
+    key.show();
+    key.text
+}
+
+impl Key {
+    /// One takes a place, others all that are left, and one comes too many. Then the first returns its own, another takes it, and
+    /// in the end the rest lapses.
+    fn show(&mut self) {
+        let all = self.limit.count();
+        let third = Span::from_micros(self.limit.ttl().unwrap_or(WITHOUT_TTL).as_micros() / 3);
+        let [begin, later] = [Time::EPOCH, Time::EPOCH.after(third)];
+        let first = self.take(begin, 1);
+        let _ = self.take(later, all.saturating_sub(1));
+        let _ = self.take(later, 1);
+        if let Some(first) = first {
+            self.leases.release(later, first);
+            let standing = self.limit.peek(&mut self.leases, later, 0);
+            self.row(later, "-", "", &standing, "the first is returned");
+        }
+        let last = self.take(later, 1);
+        let lapsed = last.and_then(|held| held.until());
+        let end = lapsed.unwrap_or(later);
+        let standing = self.limit.peek(&mut self.leases, end, 0);
+        let then = if lapsed.is_some() { "the rest has lapsed" } else { "held until they are returned" };
+        self.row(end, "-", "", &standing, then);
+        let _ = self.take(end, all.saturating_add(1));
+    }
+
+    fn take(&mut self, now: Time, cost: u32) -> Option<Held> {
+        if cost == 0 {
+            return None;
+        }
+        let (decision, held) = self.limit.acquire(&mut self.leases, now, cost, ());
+        let then = match decision.retry_after() {
+            None => String::new(),
+            Some(RetryAfter::Never) => "never: above the limit".to_owned(),
+            Some(RetryAfter::After(_)) if self.limit.ttl().is_none() => {
+                "again when one is returned".to_owned()
+            }
+            Some(RetryAfter::After(wait)) => format!("again in {}, or sooner", span(wait)),
+        };
+        let answer = if decision.allowed() { "yes" } else { "no" };
+        self.row(now, &count(cost.into()), answer, &decision, &then);
+        held
+    }
+
+    fn row(&mut self, now: Time, cost: &str, answer: &str, decision: &Decision, then: &str) {
+        row(&mut self.text, &span(now.since(Time::EPOCH)), (cost, answer), decision, then);
+    }
+}

@@ -1,0 +1,541 @@
+//! The machine: who may pass, and what becomes of it.
+
+use super::probes::{Probes, Verdict};
+use super::rolling::{Counts, Rolling};
+use super::rules::Rules;
+use crate::decision::RetryAfter;
+use crate::time::{Span, Time};
+use core::num::NonZero;
+
+/// What a breaker does, for those who look.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Everybody passes, and is counted.
+    Closed,
+    /// Nobody passes, until `open` has passed and somebody asks.
+    Open,
+    /// Probes pass, and nobody else.
+    HalfOpen,
+    /// Nobody passes until it is no longer forced.
+    ForcedOpen,
+    /// Everybody passes, and nothing is counted.
+    Disabled,
+    /// Everybody passes and is counted; it is said when it would have opened.
+    MetricsOnly,
+}
+
+/// What a breaker can be forced to, until it no longer is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Forced {
+    /// To let nobody pass.
+    Open,
+    /// To let everybody pass and count nothing.
+    Disabled,
+    /// To let everybody pass, and count.
+    MetricsOnly,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// Well.
+    Success,
+    /// Badly, in a way that says something about what was called: an error, a timeout, a panic.
+    Failure,
+    /// In a way that says nothing about it: a bad request, a call that was never made.
+    Ignored,
+    /// Nobody knows: whoever asked has gone.
+    Dropped,
+}
+
+/// Lets one call pass; to be given back with how it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket {
+    generation: u64,
+    probe: Option<NonZero<u64>>,
+}
+
+impl Ticket {
+    /// The ticket of an ordinary call of that generation, for those who keep [`Machine::free`]'s where they can read it without a lock.
+    #[inline]
+    pub const fn ordinary(generation: u64) -> Ticket {
+        Ticket { generation, probe: None }
+    }
+
+    /// Which phase of the breaker it is from.
+    #[inline]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the call is a probe.
+    #[inline]
+    pub const fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+}
+
+/// Whether a call may pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a call that is denied must not happen"]
+pub enum Answer {
+    /// It may.
+    Allowed(Ticket),
+    /// It may not. It may after this long, if nobody else asks until then and nothing is heard of the probes that are out:
+    /// then, and not a tick sooner.
+    Denied(RetryAfter),
+}
+
+/// What has become of a breaker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// It opened, since the calls of the window, or the probes, ended like this.
+    Opened(Counts),
+    /// It lets probes pass.
+    HalfOpened,
+    /// It closed, since the probes ended like this.
+    Closed(Counts),
+    /// It only counts, and would have opened.
+    WouldHaveOpened(Counts),
+    /// It was forced.
+    Forced(Forced),
+    /// It is no longer forced, or was reset: as new.
+    Reset,
+}
+
+/// What has become of a breaker at once: nothing, one thing, or two, the first one first.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Changes([Option<Change>; 2]);
+
+impl Changes {
+    /// Whether nothing has changed.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, [None, _])
+    }
+
+    #[inline]
+    fn one(change: Option<Change>) -> Changes {
+        Changes([change, None])
+    }
+
+    fn then(self, change: Change) -> Changes {
+        match self.0 {
+            [None, _] => Changes([Some(change), None]),
+            [first, _] => Changes([first, Some(change)]),
+        }
+    }
+}
+
+impl From<Change> for Changes {
+    fn from(change: Change) -> Changes {
+        Changes([Some(change), None])
+    }
+}
+
+impl IntoIterator for Changes {
+    type Item = Change;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Change>, 2>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().flatten()
+    }
+}
+
+/// All that a breaker has seen. Calls are counted when they end, those included that ended too late to matter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Totals {
+    /// Calls that were denied.
+    pub denied: u64,
+    /// Calls that ended well.
+    pub successes: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    /// Calls that were slow, whether they succeeded or failed.
+    pub slow: u64,
+    /// Calls that were ignored.
+    pub ignored: u64,
+    /// Calls that were dropped.
+    pub dropped: u64,
+    /// Probes that had not ended in time. They are counted again when they end.
+    pub lapsed: u64,
+    /// Calls that ended in a later phase than theirs, and changed nothing. They are among the others.
+    pub late: u64,
+    /// How often it opened.
+    pub opened: u64,
+    /// How often it would have opened, only counting.
+    pub would_have_opened: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Closed,
+    Open {
+        since: Time,
+    },
+    HalfOpen,
+    ForcedOpen,
+    Disabled,
+    /// `above` is whether the last outcome would have opened it.
+    MetricsOnly {
+        forced: bool,
+        above: bool,
+    },
+}
+
+/// A circuit breaker without a clock or a lock.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    rules: Rules,
+    phase: Phase,
+    /// Counts phases. A call of an earlier one changes nothing.
+    generation: u64,
+    window: Rolling,
+    probes: Probes,
+    /// How many probes there have been: a name for each.
+    named: NonZero<u64>,
+    totals: Totals,
+}
+
+impl Machine {
+    /// A breaker that has seen nothing: closed, or only counting if the rules say so.
+    pub fn new(rules: Rules) -> Machine {
+        Machine {
+            rules,
+            phase: resting(&rules),
+            generation: 0,
+            window: Rolling::new(rules.window()),
+            probes: Probes::default(),
+            named: NonZero::<u64>::MIN,
+            totals: Totals::default(),
+        }
+    }
+
+    /// The ticket of every call, while nobody is denied: then there is no need to [`Machine::ask`].
+    #[inline]
+    pub fn free(&self) -> Option<Ticket> {
+        match self.phase {
+            Phase::Closed | Phase::Disabled | Phase::MetricsOnly { .. } => {
+                Some(Ticket::ordinary(self.generation))
+            }
+            Phase::Open { .. } | Phase::HalfOpen | Phase::ForcedOpen => None,
+        }
+    }
+
+    /// Whether a call may pass now.
+    pub fn ask(&mut self, now: Time) -> (Answer, Changes) {
+        let mut changes = self.look(now);
+        if let Some(ticket) = self.free() {
+            return (Answer::Allowed(ticket), changes);
+        }
+        if let Phase::Open { since } = self.phase
+            && since.after(self.rules.open()) <= now
+        {
+            self.enter(Phase::HalfOpen);
+            self.probes.clear();
+            changes = changes.then(Change::HalfOpened);
+        }
+        // Cannot wrap: it would take centuries to name so many.
+        let name = self.named.saturating_add(1);
+        if self.phase == Phase::HalfOpen && self.probes.let_through(&self.rules, name.get(), now) {
+            self.named = name;
+            return (Answer::Allowed(Ticket { generation: self.generation, probe: Some(name) }), changes);
+        }
+        self.totals.denied += 1;
+        (Answer::Denied(self.retry_after(now)), changes)
+    }
+
+    /// The short way of [`Machine::finish`] for a call that went well and was not timed, while all of a window of calls went well: nothing can
+    /// come of it. Whether it was that, and is counted; else nothing has happened.
+    #[inline]
+    pub fn went_well(&mut self, ticket: Ticket) -> bool {
+        let is_counted = ticket.generation == self.generation
+            && self.phase == Phase::Closed
+            && self.window.record_if_all_went_well();
+        self.totals.successes += u64::from(is_counted);
+        is_counted
+    }
+
+    /// A call has ended, having taken so long. A window of calls asks for the time only when it opens.
+    #[inline]
+    pub fn finish(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        took: Span,
+        now: impl Fn() -> Time,
+    ) -> Changes {
+        let slow = self.count(outcome, took);
+        let told = matches!(outcome, Outcome::Success | Outcome::Failure);
+        if ticket.generation != self.generation || self.phase != Phase::Closed || !told {
+            return self.finish_otherwise(ticket, outcome, slow, now);
+        }
+        let counts = self.window.record(outcome == Outcome::Failure, slow, &now);
+        if !self.rules.opens(counts) {
+            return Changes::default();
+        }
+        let counts = *counts;
+        Changes::from(self.open(counts, now()))
+    }
+
+    /// Whatever is not a call that counts while it is closed.
+    #[cold]
+    fn finish_otherwise(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        slow: bool,
+        now: impl Fn() -> Time,
+    ) -> Changes {
+        if ticket.generation != self.generation {
+            self.totals.late += 1;
+            return Changes::default();
+        }
+        match (self.phase, outcome) {
+            (Phase::MetricsOnly { forced, above }, Outcome::Success | Outcome::Failure) => {
+                let counts = *self.window.record(outcome == Outcome::Failure, slow, &now);
+                self.would_open(counts, forced, above)
+            }
+            (Phase::HalfOpen, _) => self.finish_probe(ticket, outcome, slow, now()),
+            _ => Changes::default(),
+        }
+    }
+
+    /// Finds out which probes should have ended by now, and what that comes to. Asking does so too.
+    pub fn look(&mut self, now: Time) -> Changes {
+        match &mut self.phase {
+            Phase::Open { since } => {
+                // The clock stepped back: it opened now, and is open for at most `open` longer.
+                *since = now.min(*since);
+                Changes::default()
+            }
+            Phase::HalfOpen => {
+                let out = self.probes.out();
+                let verdict = self.probes.lapse(&self.rules, now);
+                self.totals.lapsed += u64::try_from(out - self.probes.out()).unwrap_or(u64::MAX);
+                self.judge(verdict)
+            }
+            _ => Changes::default(),
+        }
+    }
+
+    /// What it does now. See [`Machine::look`] for what is only found out by looking.
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Closed => State::Closed,
+            Phase::Open { .. } => State::Open,
+            Phase::HalfOpen => State::HalfOpen,
+            Phase::ForcedOpen => State::ForcedOpen,
+            Phase::Disabled => State::Disabled,
+            Phase::MetricsOnly { .. } => State::MetricsOnly,
+        }
+    }
+
+    /// What counts at this time: the calls of the window, or when half-open the probes that have ended. Nothing when open.
+    pub fn counts(&mut self, now: Time) -> Counts {
+        if self.phase == Phase::HalfOpen { self.probes.ended() } else { self.window.counts(now) }
+    }
+
+    /// All that it has seen.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Its rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// How long a call would be denied from now on, if nothing more is heard of the probes that are out. `None` when one would pass. See
+    /// [`Machine::look`] for what is only found out by looking.
+    pub fn denies_for(&self, now: Time) -> Option<RetryAfter> {
+        let passes =
+            self.free().is_some() || self.phase == Phase::HalfOpen && self.probes.has_place(&self.rules);
+        let wait = Some(self.retry_after(now)).filter(|wait| *wait != RetryAfter::After(Span::ZERO));
+        if passes { None } else { wait }
+    }
+
+    /// Whether it is closed and counts nothing: as good as new.
+    pub fn is_idle(&mut self, now: Time) -> bool {
+        let resting = self.phase == resting(&self.rules);
+        resting && self.window.counts(now) == Counts::default()
+    }
+
+    /// Forces it. What is out changes nothing any more.
+    pub fn force(&mut self, forced: Forced) -> Change {
+        self.enter(match forced {
+            Forced::Open => Phase::ForcedOpen,
+            Forced::Disabled => Phase::Disabled,
+            Forced::MetricsOnly => Phase::MetricsOnly { forced: true, above: false },
+        });
+        self.window.clear();
+        Change::Forced(forced)
+    }
+
+    /// If it is forced it no longer is, and is as new but for its totals.
+    pub fn unforce(&mut self) -> Option<Change> {
+        let is_forced = matches!(
+            self.phase,
+            Phase::ForcedOpen | Phase::Disabled | Phase::MetricsOnly { forced: true, .. }
+        );
+        is_forced.then(|| self.reset())
+    }
+
+    /// As new but for its totals, whatever it was. What is out changes nothing any more.
+    pub fn reset(&mut self) -> Change {
+        self.enter(resting(&self.rules));
+        self.window.clear();
+        Change::Reset
+    }
+
+    /// Other rules from now on. What is forced stays forced, what is open stays open since when it was, for as long as the new rules
+    /// say. The counts are kept if the window is the same, and begin anew otherwise. A half-open phase begins anew: the probes that
+    /// are out change nothing any more. A breaker that is told only to count is no longer open or half-open.
+    pub fn change(&mut self, rules: Rules) -> Option<Change> {
+        let same_window = rules.window() == self.rules.window();
+        self.rules = rules;
+        if !same_window {
+            self.window = Rolling::new(rules.window());
+        }
+        match self.phase {
+            Phase::Closed | Phase::MetricsOnly { forced: false, .. } => {
+                if self.phase == Phase::Closed || !rules.metrics_only() {
+                    // The same calls go on being counted, so this is no new phase.
+                    self.phase = resting(&rules);
+                }
+            }
+            Phase::Open { .. } | Phase::HalfOpen if rules.metrics_only() => return Some(self.reset()),
+            Phase::HalfOpen => {
+                self.enter(Phase::HalfOpen);
+                self.probes.clear();
+            }
+            Phase::Open { .. } | Phase::ForcedOpen | Phase::Disabled | Phase::MetricsOnly { .. } => {}
+        }
+        None
+    }
+
+    /// Counts a call that has ended, and says whether it was slow.
+    #[inline]
+    fn count(&mut self, outcome: Outcome, took: Span) -> bool {
+        let totals = &mut self.totals;
+        match outcome {
+            Outcome::Success => totals.successes += 1,
+            Outcome::Failure => totals.failures += 1,
+            Outcome::Ignored => totals.ignored += 1,
+            Outcome::Dropped => totals.dropped += 1,
+        }
+        let slow = matches!(outcome, Outcome::Success | Outcome::Failure) && self.rules.is_slow(took);
+        totals.slow += u64::from(slow);
+        slow
+    }
+
+    fn finish_probe(&mut self, ticket: Ticket, outcome: Outcome, slow: bool, now: Time) -> Changes {
+        let changes = self.look(now);
+        let number = ticket.probe.map_or(0, NonZero::get);
+        if self.phase != Phase::HalfOpen || !self.probes.is_out(number) {
+            self.totals.late += 1;
+            return changes;
+        }
+        let how = match outcome {
+            Outcome::Success => Some((false, slow)),
+            Outcome::Failure | Outcome::Dropped => Some((true, slow)),
+            Outcome::Ignored => None,
+        };
+        let verdict = self.probes.end(&self.rules, number, how, now);
+        self.judge(verdict)
+    }
+
+    fn judge(&mut self, verdict: Option<Verdict>) -> Changes {
+        let counts = self.probes.ended();
+        Changes::one(match verdict {
+            None => None,
+            Some(Verdict::Open(at)) => Some(self.open(counts, at)),
+            Some(Verdict::Close) => {
+                self.enter(Phase::Closed);
+                self.window.clear();
+                Some(Change::Closed(counts))
+            }
+        })
+    }
+
+    #[cold]
+    fn open(&mut self, counts: Counts, now: Time) -> Change {
+        self.enter(Phase::Open { since: now });
+        self.window.clear();
+        self.totals.opened += 1;
+        Change::Opened(counts)
+    }
+
+    fn would_open(&mut self, counts: Counts, forced: bool, was_above: bool) -> Changes {
+        let above = self.rules.opens(&counts);
+        self.phase = Phase::MetricsOnly { forced, above };
+        let news = above && !was_above;
+        self.totals.would_have_opened += u64::from(news);
+        Changes::one(news.then_some(Change::WouldHaveOpened(counts)))
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.generation += 1;
+    }
+
+    fn retry_after(&self, now: Time) -> RetryAfter {
+        let open_until = |since: Time| since.after(self.rules.open());
+        let until = match self.phase {
+            Phase::Open { since } => open_until(since),
+            Phase::HalfOpen => match self.probes.if_all_lapse(&self.rules, now) {
+                (Some(Verdict::Open(at)), _) => open_until(at),
+                (_, at) => at,
+            },
+            _ => return RetryAfter::Never,
+        };
+        RetryAfter::After(until.since(now))
+    }
+}
+
+/// What a breaker does when nothing is wrong.
+fn resting(rules: &Rules) -> Phase {
+    if rules.metrics_only() { Phase::MetricsOnly { forced: false, above: false } } else { Phase::Closed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::breaker::Window;
+
+    /// Successes, now and then a failure: once by the short way where it is one, once by the long way only.
+    #[test]
+    fn the_short_way_comes_to_the_same_as_the_long_one() {
+        for window in [Window::Calls(7), Window::Time(Span::from_micros(1_000_000))] {
+            let rules = Rules::new(50, window).unwrap();
+            let (mut short, mut long, now) = (Machine::new(rules), Machine::new(rules), || Time::EPOCH);
+            let mut short_ones = 0;
+            for number in 0..200_u32 {
+                let failed = number % 23 == 5;
+                let outcome = if failed { Outcome::Failure } else { Outcome::Success };
+                let ticket = short.free().unwrap();
+                if !failed && short.went_well(ticket) {
+                    short_ones += 1;
+                } else {
+                    short.finish(ticket, outcome, Span::ZERO, now);
+                }
+                long.finish(long.free().unwrap(), outcome, Span::ZERO, now);
+                assert_eq!(short.counts(now()), long.counts(now()), "call {number}");
+                assert_eq!((short.totals(), short.state()), (long.totals(), long.state()));
+            }
+            assert_eq!(short_ones > 100, matches!(window, Window::Calls(_)), "{short_ones} of {window:?}");
+        }
+    }
+
+    #[test]
+    fn the_short_way_is_not_for_a_call_of_an_earlier_phase() {
+        let mut machine = Machine::new(Rules::new(50, Window::Calls(7)).unwrap());
+        let early = machine.free().unwrap();
+        machine.reset();
+        assert!(!machine.went_well(early) && machine.went_well(machine.free().unwrap()));
+        assert_eq!(machine.totals().successes, 1);
+        machine.force(Forced::MetricsOnly);
+        assert!(!machine.went_well(machine.free().unwrap()), "it has more to say");
+    }
+}

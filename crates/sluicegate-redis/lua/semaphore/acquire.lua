@@ -1,0 +1,52 @@
+-- Takes a lease, if there is a place for it beside those that are held and those that others in line came for before.
+--
+-- KEYS      the leases, their costs, the line, and until when its tickets are good
+-- ARGV[2]   id; [3] cost, from 1 to count; [4] count; [5] ttl; [6] how long a ticket is good
+--     [7]   of one who waits: the most that may stand in line; '' for one who does not
+--     [8]   how many leases are looked at to tell a wait
+-- Reply     one text: a sign, now, what leases cost, what those ahead in line cost, when enough has lapsed for this one (if it
+--           was denied), when all have, and how many stand in line before it. All as it was before.
+--           Signs: '1' taken, '0' not, 'f' not, and the line is full. And alone, as nothing was done: 'm' there are more lapsed
+--           leases to be cleared away first, 'x' what is there is not ours
+
+local id, cost, count, ttl = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local life, most = tonumber(ARGV[6]), tonumber(ARGV[7])
+local ticket = most and id .. struct.pack('<I4', cost)
+local s, why = leases_live()
+if not s then
+  return why
+end
+local ahead, rank, many = 0, nil, call('ZCARD', KEYS[3])
+if many > 0 then
+  line_sweep(life)
+  -- Of one who waits it matters only whether its turn has come.
+  ahead, rank, many = line_ahead(ticket, ticket and count - s.sum - cost + 1 or count, life)
+  if not ahead then
+    return 'x'
+  end
+end
+-- Who waits asks again when an answer was lost, and may have its lease already.
+if ticket and call('ZSCORE', KEYS[1], id) then
+  return string.format('1%.0f %.0f 0 0 %.0f 0', now, s.sum - cost, s.last)
+end
+local sign, enough = '1', 0
+if s.sum + ahead + cost <= count then
+  if cost > 1 then
+    call('HSET', KEYS[2], id, cost)
+    call('HINCRBY', KEYS[2], '#', cost - 1)
+  end
+  call('ZADD', KEYS[1], string.format('%.0f', now + ttl), id)
+  leases_expire(math.max(s.last, now + ttl))
+  if rank then
+    call('ZREM', KEYS[3], ticket)
+    call('ZREM', KEYS[4], ticket)
+  end
+else
+  sign, enough = '0', leases_lapse(s, s.sum + math.min(ahead + cost, count) - count, tonumber(ARGV[8]))
+  if rank or ticket and many < most then
+    line_keep(ticket, rank, life)
+  elseif ticket then
+    sign = 'f'
+  end
+end
+return string.format('%s%.0f %.0f %.0f %.0f %.0f %d', sign, now, s.sum, ahead, enough, s.last, many)

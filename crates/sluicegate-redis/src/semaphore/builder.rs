@@ -1,0 +1,94 @@
+//! Making a semaphore.
+
+use super::waiters::Waiters;
+use super::without::Fallback;
+use super::{Inner, RedisSemaphore};
+use crate::failure::OnStoreFailure;
+use crate::limiter::BuildError;
+use crate::names::Names;
+use crate::store::RedisStore;
+use sluicegate::{Limit, LimitError, MAX_LINE_DEFAULT, MAX_WAITING_DEFAULT};
+use std::sync::Arc;
+
+/// Settings of a semaphore. Made by [`RedisSemaphore::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct RedisSemaphoreBuilder {
+    limits: Result<Vec<Limit>, LimitError>,
+    place: Option<(RedisStore, String)>,
+    on_store_failure: OnStoreFailure,
+    local_share: u32,
+    max_line: usize,
+    max_waiting: usize,
+}
+
+impl RedisSemaphoreBuilder {
+    pub(super) fn new(limits: Result<Vec<Limit>, LimitError>) -> RedisSemaphoreBuilder {
+        RedisSemaphoreBuilder {
+            limits,
+            place: None,
+            on_store_failure: OnStoreFailure::default(),
+            local_share: 100,
+            max_line: MAX_LINE_DEFAULT,
+            max_waiting: MAX_WAITING_DEFAULT,
+        }
+    }
+
+    /// Where its keys live: a store, and a name for what they belong to. Semaphores of one scope share the leases, in whichever
+    /// process they are, and whatever their numbers.
+    pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisSemaphoreBuilder {
+        self.place = Some((store.clone(), scope.to_owned()));
+        self
+    }
+
+    /// What to answer when the store cannot. [`OnStoreFailure::Error`] unless said. Under [`OnStoreFailure::Allow`] there is a grant
+    /// without a lease, and under [`OnStoreFailure::Local`] a lease in this process's memory, which is not told to the store when it is back. Leases that are out cannot be renewed or returned without the store, whatever is said here.
+    pub fn on_store_failure(mut self, on_store_failure: OnStoreFailure) -> RedisSemaphoreBuilder {
+        self.on_store_failure = on_store_failure;
+        self
+    }
+
+    /// The share of the places, in percent, that [`OnStoreFailure::Local`] decides with: 100 unless said. With four processes
+    /// and 25, all of them together give out about as many as there are while the store is away.
+    pub fn local_share(mut self, percent: u32) -> RedisSemaphoreBuilder {
+        self.local_share = percent;
+        self
+    }
+
+    /// The most callers of all processes that may wait in line under one key: [`MAX_LINE_DEFAULT`] unless said. Further ones are refused.
+    pub fn max_line(mut self, most: usize) -> RedisSemaphoreBuilder {
+        self.max_line = most;
+        self
+    }
+
+    /// The most callers of this process that may wait under all keys: [`MAX_WAITING_DEFAULT`] unless said. Further ones are refused.
+    pub fn max_waiting(mut self, most: usize) -> RedisSemaphoreBuilder {
+        self.max_waiting = most;
+        self
+    }
+
+    /// Makes the semaphore.
+    ///
+    /// # Errors
+    /// When the text is not a `concurrency` limit that says its `ttl`, or no store was named.
+    pub fn build(self) -> Result<RedisSemaphore, BuildError> {
+        let limits = self.limits?;
+        let [limit] =
+            <[Limit; 1]>::try_from(limits).map_err(|limits| BuildError::NotOneConcurrency(texts(&limits)))?;
+        let Some(rule) = limit.concurrency() else {
+            return Err(BuildError::NotOneConcurrency(texts(&[limit])));
+        };
+        let Some(ttl) = rule.ttl() else { return Err(BuildError::NeedsTtl(limit.to_string())) };
+        let (store, scope) = self.place.ok_or(BuildError::NoStore)?;
+        let names = Names::new(&store.inner.settings.key_prefix, &scope);
+        let names = names.ok_or_else(|| BuildError::BadScope(scope.clone()))?;
+        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit)?;
+        let (max_line, waiters) = (self.max_line, Waiters::new(self.max_waiting));
+        let inner = Inner { store, scope, names, limit, rule, ttl, fallback, max_line, waiters };
+        Ok(RedisSemaphore { inner: Arc::new(inner) })
+    }
+}
+
+fn texts(limits: &[Limit]) -> String {
+    limits.iter().map(Limit::to_string).collect::<Vec<_>>().join(", ")
+}

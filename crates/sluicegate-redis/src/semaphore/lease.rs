@@ -1,0 +1,260 @@
+//! A place that somebody holds.
+
+use super::Inner;
+use super::id::{Home, LeaseId, StoreId};
+use crate::failure::StoreFailure;
+use sluicegate::Time;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// A lease is renewed when this part of its ttl has passed, so that two more tries fit in if one fails.
+const RENEWED_AFTER: u32 = 3;
+/// A renewal that failed is tried again after this part of the ttl.
+const TRIED_AGAIN_AFTER: u32 = 20;
+
+/// A place held in the store, returned when it is dropped.
+///
+/// In a drop nothing can wait for the store: the lease is returned by a task on the runtime that it was taken on, as well as can be. Where that
+/// fails, or the process dies, it lapses after its ttl. [`release`](SharedLease::release) waits, and tells what came of it.
+///
+/// While the store is away and [`OnStoreFailure::Local`](crate::OnStoreFailure::Local) was said, it is a place in this process's memory.
+#[must_use = "a lease that is dropped is returned"]
+pub struct SharedLease {
+    inner: Arc<Inner>,
+    key: Arc<[u8]>,
+    held: Held,
+    live: Mutex<Live>,
+}
+
+/// Where the place is.
+enum Held {
+    Store(StoreId, Option<Handle>),
+    Local(sluicegate::Lease),
+    /// It was released, or is to be kept.
+    NotOurs,
+}
+
+/// How long it is live for sure.
+#[derive(Clone, Copy)]
+struct Live {
+    /// By the store's clock.
+    until: Time,
+    /// By this process's clock: a ttl from before the store was asked.
+    here_until: Instant,
+}
+
+/// The lease has lapsed, or may have by now: somebody else may have its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseLost {
+    /// Why it was not renewed in time. `None` if the store said that it had lapsed.
+    pub failure: Option<StoreFailure>,
+}
+
+impl SharedLease {
+    /// A lease that was taken at the store's time, asked for at a moment of ours.
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        key: Arc<[u8]>,
+        id: StoreId,
+        (now, asked): (Time, Instant),
+        runtime: Option<Handle>,
+    ) -> SharedLease {
+        let live = Mutex::new(inner.live_from(now, asked));
+        SharedLease { inner, key, held: Held::Store(id, runtime), live }
+    }
+
+    /// One that was taken in this process's memory, at a moment.
+    pub(super) fn local(
+        inner: &Arc<Inner>,
+        key: &[u8],
+        lease: sluicegate::Lease,
+        asked: Instant,
+    ) -> SharedLease {
+        let mut live = inner.live_from(Time::EPOCH, asked);
+        live.until = lease.until().unwrap_or(live.until);
+        SharedLease {
+            inner: Arc::clone(inner),
+            key: key.into(),
+            held: Held::Local(lease),
+            live: Mutex::new(live),
+        }
+    }
+
+    /// Names the lease, wherever it is renewed or released: see [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
+    pub fn id(&self) -> LeaseId {
+        match &self.held {
+            Held::Store(id, _) => LeaseId::from(*id),
+            Held::Local(lease) => LeaseId { of: Home::Local(lease.id()) },
+            Held::NotOurs => unreachable!("only a method that consumes the lease says so"),
+        }
+    }
+
+    /// Whose place it is.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// When it lapses unless it is renewed, by the store's clock.
+    pub fn until(&self) -> Time {
+        self.live().until
+    }
+
+    /// Gives it a whole new ttl. `false` if it has lapsed: then its holder must stop, as somebody else may have the place.
+    ///
+    /// # Errors
+    /// When the store gives no answer. The lease may have been renewed all the same; it is live until [`until`](SharedLease::until) at least.
+    pub async fn renew(&self) -> Result<bool, StoreFailure> {
+        let asked = Instant::now();
+        let renewed = match &self.held {
+            Held::Store(id, _) => {
+                let (is_live, now) = self.inner.ask_renew(&self.key, id, None).await?;
+                is_live.then(|| self.inner.live_from(now, asked))
+            }
+            Held::Local(lease) => lease.renew().then(|| {
+                let live = self.inner.live_from(Time::EPOCH, asked);
+                Live { until: lease.until().unwrap_or(live.until), ..live }
+            }),
+            Held::NotOurs => None,
+        };
+        if let Some(live) = renewed {
+            *self.live() = live;
+        }
+        Ok(renewed.is_some())
+    }
+
+    /// Returns it. `false` if it had lapsed.
+    ///
+    /// # Errors
+    /// When the store gives no answer. It is then tried again in the background, as when the lease is dropped.
+    pub async fn release(mut self) -> Result<bool, StoreFailure> {
+        if let Held::Store(id, _) = &self.held {
+            let released = self.inner.release(&self.key, &LeaseId::from(*id), None).await?;
+            self.held = Held::NotOurs;
+            return Ok(released);
+        }
+        Ok(match mem::replace(&mut self.held, Held::NotOurs) {
+            Held::Local(lease) => {
+                let released = lease.release();
+                self.inner.waiters.wake_first(&self.key);
+                released
+            }
+            _ => false,
+        })
+    }
+
+    /// Keeps the place when this is dropped: it is returned by its id, or lapses.
+    pub fn keep(mut self) -> LeaseId {
+        let id = self.id();
+        if let Held::Local(lease) = mem::replace(&mut self.held, Held::NotOurs) {
+            lease.keep();
+        }
+        id
+    }
+
+    /// Does some work, and renews the lease until it is done: each time a third of the ttl has passed. If the lease is lost, the work is dropped
+    /// where it is, as somebody else may have the place by then.
+    ///
+    /// ```no_run
+    /// # async fn run(lease: sluicegate_redis::SharedLease) {
+    /// # async fn export() -> u32 { 7 }
+    /// match lease.renew_while(export()).await {
+    ///     Ok(rows) => println!("{rows} rows"),
+    ///     Err(lost) => eprintln!("stopped: {lost}"),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the lease is lost: the store says that it has lapsed, or could not be reached for so long that it may have.
+    pub async fn renew_while<W: Future>(&self, work: W) -> Result<W::Output, LeaseLost> {
+        tokio::select! {
+            // A process that was stopped for too long learns of it before it goes on with the work.
+            biased;
+            lost = self.renew_until_lost() => Err(lost),
+            done = work => Ok(done),
+        }
+    }
+
+    async fn renew_until_lost(&self) -> LeaseLost {
+        let ttl = Duration::from(self.inner.ttl);
+        let mut failure = None;
+        let mut next = self.live().here_until - ttl + ttl / RENEWED_AFTER;
+        loop {
+            let lapses = self.live().here_until;
+            sleep_until(next.min(lapses)).await;
+            match timeout_at(lapses, self.renew()).await {
+                Ok(Ok(false)) => return LeaseLost { failure: None },
+                Ok(Ok(true)) => {
+                    failure = None;
+                    next = self.live().here_until - ttl + ttl / RENEWED_AFTER;
+                }
+                Ok(Err(failed)) => {
+                    failure = Some(failed);
+                    if Instant::now() >= lapses {
+                        return LeaseLost { failure };
+                    }
+                    next = Instant::now() + ttl / TRIED_AGAIN_AFTER;
+                }
+                // It is too late to ask.
+                Err(_) => return LeaseLost { failure },
+            }
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn live_from(&self, now: Time, asked: Instant) -> Live {
+        Live { until: now.after(self.ttl), here_until: asked + Duration::from(self.ttl) }
+    }
+}
+
+impl Drop for SharedLease {
+    fn drop(&mut self) {
+        match mem::replace(&mut self.held, Held::NotOurs) {
+            Held::Store(id, Some(runtime)) => {
+                let (inner, key) = (Arc::clone(&self.inner), Arc::clone(&self.key));
+                runtime.spawn(inner.give_back(key, id, None));
+            }
+            Held::Local(lease) => {
+                drop(lease);
+                self.inner.waiters.wake_first(&self.key);
+            }
+            Held::Store(_, None) | Held::NotOurs => {}
+        }
+    }
+}
+
+impl fmt::Debug for SharedLease {
+    /// Without the id: who knows it can return the lease.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLease")
+            .field("scope", &self.inner.scope)
+            .field("key", &String::from_utf8_lossy(&self.key))
+            .field("until", &self.until())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for LeaseLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            None => f.write_str(
+                "the lease has lapsed; somebody else may have its place, so stop and take another one",
+            ),
+            Some(failure) => {
+                write!(f, "the lease may have lapsed, as it could not be renewed in time: {failure}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LeaseLost {}

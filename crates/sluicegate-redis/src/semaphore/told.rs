@@ -1,0 +1,123 @@
+//! What the scripts of a semaphore say, read with suspicion, and what the core makes of it.
+
+use super::Inner;
+use crate::failure::StoreFailure;
+use crate::limiter::not_understood;
+use redis::Value;
+use sluicegate::core::concurrency::Leases;
+use sluicegate::{Decision, Time};
+
+/// What came of asking for a lease.
+pub(super) struct Told {
+    pub(super) is_taken: bool,
+    /// Not taken, and no room in line either.
+    pub(super) is_full: bool,
+    pub(super) decision: Decision,
+    /// The store's time, or the caller's.
+    pub(super) now: Time,
+    /// How many stand in line before it.
+    pub(super) place: u64,
+}
+
+/// A reply.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Reply {
+    Done(Done),
+    /// Nothing was done: there are more lapsed leases to be cleared away first.
+    More,
+    /// Nothing was done: what is there is not ours.
+    NotOurs,
+}
+
+/// A sign, and the numbers after it.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Done {
+    pub(super) sign: u8,
+    pub(super) numbers: Vec<u64>,
+}
+
+impl Reply {
+    pub(super) fn read(value: &Value) -> Option<Reply> {
+        let Value::BulkString(text) = value else { return None };
+        match text.as_slice() {
+            b"m" => Some(Reply::More),
+            b"x" => Some(Reply::NotOurs),
+            [sign, rest @ ..] => {
+                let numbers = rest.split(|byte| *byte == b' ');
+                let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
+                Some(Reply::Done(Done { sign: *sign, numbers: numbers.map(number).collect::<Option<_>>()? }))
+            }
+            [] => None,
+        }
+    }
+}
+
+impl Done {
+    /// Whether it was done, and when.
+    pub(super) fn yes(&self) -> Option<(bool, Time)> {
+        let [now] = *self.numbers.as_slice() else { return None };
+        let yes = match self.sign {
+            b'1' => true,
+            b'0' => false,
+            _ => return None,
+        };
+        Some((yes, Time::from_micros(now)?))
+    }
+}
+
+impl Inner {
+    /// What a reply says of a lease of this cost. Of the leases it tells as much as this one decision needs: those that have to lapse
+    /// for it are as one, and so are all others.
+    pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<Told, StoreFailure> {
+        self.read_decided(done, cost, takes).ok_or_else(not_understood)
+    }
+
+    fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<Told> {
+        let [now, sum, ahead, enough_at, last_at, place] = *done.numbers.as_slice() else { return None };
+        let (count, now) = (u64::from(self.rule.count()), Time::from_micros(now)?);
+        let missing = count.min(ahead.checked_add(cost.into())?).checked_add(sum)?.saturating_sub(count);
+        let (sooner, later) =
+            if enough_at == 0 { (0, sum) } else { (missing.min(sum), sum.checked_sub(missing)?) };
+        let mut leases = Leases::default();
+        for (cost, until) in [(sooner, enough_at), (later, last_at)] {
+            if cost > 0 {
+                leases.hold(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
+            }
+        }
+        let yes = done.sign == b'1';
+        let decision = match (yes, takes) {
+            (false, _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
+            (_, true) => self.rule.acquire(&mut leases, now, cost, ()).0,
+            (_, false) => self.rule.peek(&mut leases, now, cost),
+        };
+        let is_known = matches!(done.sign, b'0' | b'1' | b'f');
+        (is_known && decision.allowed() == yes).then_some(Told {
+            is_taken: yes,
+            is_full: done.sign == b'f',
+            decision,
+            now,
+            place,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Reply> {
+        Reply::read(&Value::BulkString(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn only_texts_of_ours_are_replies() {
+        assert_eq!(read("12 3"), Some(Reply::Done(Done { sign: b'1', numbers: vec![2, 3] })));
+        assert_eq!((read("m"), read("x")), (Some(Reply::More), Some(Reply::NotOurs)));
+        for other in ["", "1", "1 ", "1-5", "1inf", "1nan 7", "0 1 2", "118446744073709551616"] {
+            let reply = read(other);
+            let numbers = matches!(&reply, Some(Reply::Done(done)) if !done.numbers.is_empty());
+            assert!(!numbers, "{other:?}: {reply:?}");
+        }
+        assert_eq!(Reply::read(&Value::Int(1)), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! The store is killed, stands still, forgets, or its answers are lost, while places are held and waited for.
+
+use super::{KEY, PATIENCE, connect, leases, line, semaphore, until};
+use crate::support::{alone, panics, watch_for_panics};
+use sluicegate_redis::{
+    OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
+};
+use sluicegate_servers::{Options, Proxy, Server};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const LIMIT: &str = "concurrency 2 ttl=1h";
+
+type Waiting = JoinHandle<Result<SharedGrant, StoreFailure>>;
+
+fn wait(jobs: &RedisSemaphore) -> Waiting {
+    let jobs = jobs.clone();
+    tokio::spawn(async move { jobs.acquire(KEY, 2).await })
+}
+
+async fn ended(waiting: Waiting) -> Result<SharedGrant, StoreFailure> {
+    timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
+}
+
+async fn until_answered(jobs: &RedisSemaphore) {
+    let answered = async {
+        while !matches!(jobs.peek("is anybody there?", 1, None).await, Ok(answer) if answer.source() == Source::Store)
+        {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, answered).await.expect("the store does not come back");
+}
+
+fn with(store: &RedisStore, policy: OnStoreFailure) -> RedisSemaphore {
+    RedisSemaphore::builder(LIMIT).in_store(store, "jobs").on_store_failure(policy).build().unwrap()
+}
+
+#[tokio::test]
+async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() {
+    let server = Server::start(&Options::redis());
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let [error, allow, deny] = [OnStoreFailure::Error, OnStoreFailure::Allow, OnStoreFailure::Deny]
+        .map(|policy| with(&store, policy));
+    let local = RedisSemaphore::builder(LIMIT).in_store(&store, "jobs").local_share(50);
+    let local = local.on_store_failure(OnStoreFailure::Local).build().unwrap();
+    let held = error.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    let (waits_error, waits_allow, waits_deny) = (wait(&error), wait(&allow), wait(&deny));
+    until("all are in line", || line(&server) == 3).await;
+    server.kill();
+    assert!(matches!(ended(waits_error).await, Err(StoreFailure::Away(_) | StoreFailure::Refused(_))));
+    let allowed = ended(waits_allow).await.unwrap();
+    assert_eq!((allowed.allowed(), allowed.source()), (true, Source::Allowed));
+    assert!(allowed.lease().is_none(), "there is nobody to return it to");
+    assert!(error.try_acquire(KEY, 1).await.is_err() && error.peek(KEY, 1, None).await.is_err());
+    assert!(held.renew().await.is_err());
+    for (jobs, source) in [(&allow, Source::Allowed), (&deny, Source::Denied)] {
+        let is_yes = source == Source::Allowed;
+        let grant = jobs.try_acquire(KEY, 1).await.unwrap();
+        assert_eq!((grant.allowed(), grant.source()), (is_yes, source));
+        assert_eq!(jobs.peek(KEY, 1, None).await.unwrap().allowed(), is_yes);
+        let free = jobs.try_acquire(KEY, 0).await.unwrap();
+        assert_eq!((free.allowed(), free.source()), (is_yes, source));
+    }
+    let grants = [local.try_acquire(KEY, 1).await.unwrap(), local.try_acquire(KEY, 1).await.unwrap()];
+    assert_eq!(
+        grants.each_ref().map(|grant| (grant.allowed(), grant.source())),
+        [(true, Source::Local), (false, Source::Local)]
+    );
+    let [Some(lease), None] = grants.map(SharedGrant::lease) else {
+        panic!("there is one place of the two here")
+    };
+    assert!(lease.renew().await.unwrap() && !local.peek(KEY, 1, None).await.unwrap().allowed());
+    let id = lease.keep().to_string().parse().unwrap();
+    assert!(local.renew(KEY, &id, None).await.unwrap());
+    let waiting = {
+        let local = local.clone();
+        tokio::spawn(async move { local.acquire(KEY, 1).await })
+    };
+    assert!(local.release(KEY, &id, None).await.unwrap() && !local.release(KEY, &id, None).await.unwrap());
+    assert_eq!(ended(waiting).await.unwrap().source(), Source::Local);
+    let short = deny.acquire_within(KEY, 1, Duration::from_millis(50)).await.unwrap();
+    assert_eq!((short.refusal(), short.source()), (Some(Refusal::TooLong), Source::Denied));
+    assert!(!waits_deny.is_finished(), "it waits for the store too");
+    server.restart();
+    let grant = ended(waits_deny).await.unwrap();
+    assert_eq!((grant.allowed(), grant.source()), (true, Source::Store));
+    assert!(!held.renew().await.unwrap(), "the store has forgotten it");
+}
+
+#[tokio::test]
+async fn who_waits_outlasts_a_store_that_stands_still_for_a_moment() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let jobs = semaphore(&store, LIMIT);
+    let held = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    let waiting = wait(&jobs);
+    until("it is in line", || line(&server) == 1).await;
+    // Longer than the deadline of one asking, and shorter than five.
+    server.stop();
+    sleep(Duration::from_millis(120)).await;
+    server.cont();
+    until_answered(&jobs).await;
+    assert!(held.release().await.unwrap());
+    let grant = ended(waiting).await.unwrap();
+    assert_eq!((grant.allowed(), leases(&server)), (true, 1), "{grant:?}");
+    drop(grant);
+    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+#[tokio::test]
+async fn after_flushall_holders_are_refused_and_waiters_come_in() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, LIMIT);
+    let held = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    let waiting = wait(&jobs);
+    until("it is in line", || line(&server) == 1).await;
+    server.cli(&["FLUSHALL"]);
+    let grant = ended(waiting).await.unwrap();
+    assert!(grant.allowed());
+    assert!(!held.renew().await.unwrap());
+    assert!(!held.release().await.unwrap());
+    assert_eq!(leases(&server), 1, "the other's place was not touched");
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_was_cut_at_any_byte_is_given_back() {
+    watch_for_panics();
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let store = RedisStore::builder(&proxy.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let jobs = semaphore(&store, LIMIT);
+    let now = sluicegate::Time::from_micros(1_780_000_000_000_000).unwrap();
+    // The scripts are there already when bytes are counted.
+    for _ in 0..2 {
+        let warm = jobs.try_acquire_at(KEY, 1, now).await.unwrap().lease().unwrap().keep();
+        assert!(jobs.release(KEY, &warm, Some(now)).await.unwrap());
+    }
+    let before = proxy.reply_bytes();
+    let whole = jobs.try_acquire_at(KEY, 1, now).await.unwrap().lease().unwrap().keep();
+    let length = proxy.reply_bytes() - before;
+    assert!(jobs.release(KEY, &whole, Some(now)).await.unwrap() && length > 10);
+    for byte in 0..length {
+        proxy.cut_after(byte);
+        let failure = jobs.try_acquire_at(KEY, 2, now).await.expect_err("no whole reply");
+        assert!(matches!(failure, StoreFailure::Lost(_)), "byte {byte}: {failure:?}");
+        until("it is given back", || leases(&server) == 0).await;
+        // There is a connection again, and what was said on it before has been heard.
+        until_answered(&jobs).await;
+    }
+    assert_eq!(panics(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_came_too_late_is_given_back() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let jobs = semaphore(&store, LIMIT);
+    until_answered(&jobs).await;
+    assert!(jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap().release().await.unwrap());
+    for _ in 0..3 {
+        until_answered(&jobs).await;
+        proxy.lose_replies(true);
+        let failure = jobs.try_acquire(KEY, 2).await.unwrap_err();
+        assert!(failure.may_have_charged(), "{failure:?}");
+        proxy.lose_replies(false);
+        until("it is given back", || leases(&server) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let proxy = Proxy::start(server.port());
+    let store =
+        RedisStore::builder(&proxy.url()).deadline(Duration::from_millis(300)).connect().await.unwrap();
+    let jobs = semaphore(&store, LIMIT);
+    // Held by somebody whose connection is fine.
+    let other = semaphore(&connect(&server.url()).await, LIMIT);
+    let held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    let waiting = wait(&jobs);
+    until("it is in line", || line(&server) == 1).await;
+    proxy.lose_replies(true);
+    assert!(held.release().await.unwrap());
+    until("it was granted", || leases(&server) == 1 && line(&server) == 0).await;
+    proxy.lose_replies(false);
+    let grant = ended(waiting).await.unwrap();
+    assert_eq!((grant.allowed(), leases(&server), line(&server)), (true, 1, 0), "{grant:?}");
+    assert_eq!(grant.decision().remaining(), 0);
+    assert!(grant.lease().unwrap().release().await.unwrap());
+}

@@ -1,0 +1,191 @@
+//! What a lease is, and what becomes of it.
+
+use super::{KEY, connect, leases, name, number, semaphore, until};
+use crate::support::every_key_expires;
+use sluicegate::core::RetryAfter;
+use sluicegate::{Span, Time};
+use sluicegate_redis::{BuildError, LeaseLost, RedisLimiter, RedisSemaphore, Refusal, Source, StoreFailure};
+use sluicegate_servers::{Options, Server};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+#[tokio::test]
+async fn a_place_is_held_until_its_lease_is_released_or_dropped_and_then_nothing_is_left() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let jobs = semaphore(&store, "concurrency 3 ttl=30s");
+    let first = jobs.try_acquire(KEY, 1).await.unwrap();
+    assert_eq!((first.allowed(), first.source(), first.refusal()), (true, Source::Store, None));
+    let second = jobs.try_acquire(KEY, 2).await.unwrap().lease().unwrap();
+    let third = jobs.try_acquire(KEY, 1).await.unwrap();
+    assert_eq!((third.allowed(), third.refusal()), (false, Some(Refusal::TooLong)));
+    assert!(matches!(third.decision().retry_after(), Some(RetryAfter::After(_))), "{third:?}");
+    assert!(third.lease().is_none());
+    every_key_expires(&server);
+    assert!(second.release().await.unwrap());
+    assert_eq!(jobs.peek(KEY, 1, None).await.unwrap().remaining(), 2);
+    drop(first);
+    until("the dropped grant has returned its lease", || server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+#[tokio::test]
+async fn a_lease_that_is_kept_is_renewed_and_released_by_its_id_from_anywhere() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let here = semaphore(&store, "concurrency 1 ttl=30s");
+    let text = here.try_acquire(KEY, 1).await.unwrap().lease().unwrap().keep().to_string();
+    let there = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=30s");
+    let lease = text.parse().unwrap();
+    assert!(there.renew(KEY, &lease, None).await.unwrap());
+    assert!(!there.renew("Sally", &lease, None).await.unwrap(), "it is Harry's");
+    assert!(!there.try_acquire(KEY, 1).await.unwrap().allowed());
+    assert!(there.release(KEY, &lease, None).await.unwrap());
+    assert!(!there.release(KEY, &lease, None).await.unwrap(), "once");
+    assert!(!there.renew(KEY, &lease, None).await.unwrap());
+}
+
+#[tokio::test]
+async fn nothing_costs_no_lease_and_too_much_is_never_granted() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 2 ttl=30s");
+    let held = jobs.try_acquire(KEY, 2).await.unwrap().lease().unwrap();
+    for grant in [jobs.try_acquire(KEY, 0).await.unwrap(), jobs.acquire(KEY, 0).await.unwrap()] {
+        assert!(grant.allowed() && grant.lease().is_none());
+    }
+    for grant in [jobs.try_acquire(KEY, 3).await.unwrap(), jobs.acquire(KEY, 3).await.unwrap()] {
+        assert_eq!(grant.refusal(), Some(Refusal::Never));
+        assert_eq!(grant.decision().retry_after(), Some(RetryAfter::Never));
+    }
+    assert!(held.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn fewer_places_than_are_held_leave_the_leases_as_they_are() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let (many, few) =
+        (semaphore(&store, "concurrency 5 ttl=30s"), semaphore(&store, "concurrency 2 ttl=10s"));
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        held.push(many.try_acquire(KEY, 1).await.unwrap().lease().unwrap());
+    }
+    assert!(!few.try_acquire(KEY, 1).await.unwrap().allowed());
+    for lease in held.split_off(1) {
+        assert!(lease.renew().await.unwrap() && lease.release().await.unwrap());
+    }
+    assert!(few.try_acquire(KEY, 1).await.unwrap().lease().unwrap().release().await.unwrap());
+}
+
+#[tokio::test]
+async fn after_a_reset_the_leases_are_gone() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=30s");
+    let lease = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
+    jobs.reset(KEY).await.unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+    assert!(!lease.renew().await.unwrap());
+    let next = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
+    assert!(!lease.release().await.unwrap(), "it returns nobody else's place");
+    assert!(next.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_store_whose_clock_steps_back_gives_out_no_more_and_holds_places_for_the_step_longer() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 2 ttl=30s");
+    let at = |second: u64| Time::from_micros(1_780_000_000_000_000 + second * 1_000_000).unwrap();
+    let lease = jobs.try_acquire_at(KEY, 2, at(100)).await.unwrap().lease().unwrap().keep();
+    let back = jobs.try_acquire_at(KEY, 1, at(40)).await.unwrap();
+    assert_eq!(back.decision().retry_after(), Some(RetryAfter::After(Span::from_micros(90_000_000))));
+    // Seen to have lapsed it is gone, though the clock goes back again.
+    assert!(jobs.peek(KEY, 2, Some(at(130))).await.unwrap().allowed());
+    assert!(!jobs.renew(KEY, &lease, Some(at(100))).await.unwrap());
+    assert!(jobs.try_acquire_at(KEY, 2, at(100)).await.unwrap().lease().is_some());
+}
+
+#[tokio::test]
+async fn work_goes_on_while_its_lease_is_renewed() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=400ms");
+    let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
+    let until_three_ttls = sleep(Duration::from_millis(1200));
+    assert_eq!(
+        lease
+            .renew_while(async {
+                until_three_ttls.await;
+                7
+            })
+            .await,
+        Ok(7)
+    );
+    assert!(lease.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn work_is_dropped_when_its_lease_is_lost() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=300ms");
+    let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
+    jobs.reset(KEY).await.unwrap();
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let work = Dropped(Arc::clone(&is_dropped));
+    let lost = lease.renew_while(async move {
+        let _work = work;
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(lost.await, Err(LeaseLost { failure: None }));
+    assert!(is_dropped.load(Relaxed));
+    // A store that is away for a ttl: somebody else may have the place by then.
+    let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
+    server.kill();
+    let began = Instant::now();
+    let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();
+    assert!(matches!(lost.failure, Some(StoreFailure::Away(_) | StoreFailure::Lost(_))), "{lost:?}");
+    assert!(began.elapsed() >= Duration::from_millis(250), "it was tried until the lease may have lapsed");
+    assert!(lost.to_string().contains("may have lapsed"), "{lost}");
+}
+
+#[tokio::test]
+async fn a_key_has_no_memory_of_costs_when_none_is_above_one() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 10 ttl=30s");
+    let one = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
+    assert_eq!(server.cli(&["EXISTS", &name('k')]).trim(), "0");
+    let four = jobs.try_acquire(KEY, 4).await.unwrap().lease().unwrap();
+    assert_eq!((number(&server, &["HLEN", &name('k')]), leases(&server)), (2, 2));
+    assert!(four.release().await.unwrap());
+    assert_eq!(server.cli(&["EXISTS", &name('k')]).trim(), "0");
+    assert!(one.release().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_semaphore_says_why() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let said = |limits: &[&str]| {
+        RedisSemaphore::builder(limits).in_store(&store, "jobs").build().unwrap_err().to_string()
+    };
+    assert_eq!(
+        said(&["concurrency 10"]),
+        "concurrency 10: on a shared store a lease must lapse, as nobody else could return that of a process that has died; write ttl=DURATION, such as concurrency 10 ttl=30s"
+    );
+    assert_eq!(
+        said(&["token-bucket 5/s"]),
+        "a semaphore is made of one concurrency limit, such as concurrency 10 ttl=30s, and not of \"token-bucket 5/s\"; make a RedisLimiter of others"
+    );
+    assert!(said(&["concurrency 10 ttl=1s", "concurrency 5 ttl=1s"]).contains("one concurrency limit"));
+    let no_store = RedisSemaphore::builder("concurrency 10 ttl=30s").build();
+    assert_eq!(no_store.unwrap_err(), BuildError::NoStore);
+    let bad_scope = RedisSemaphore::builder("concurrency 10 ttl=30s").in_store(&store, "a|b").build();
+    assert!(matches!(bad_scope, Err(BuildError::BadScope(_))));
+    let limiter = RedisLimiter::builder("concurrency 10 ttl=30s").in_store(&store, "jobs").build();
+    assert!(matches!(limiter, Err(BuildError::List(_))), "{limiter:?}");
+}

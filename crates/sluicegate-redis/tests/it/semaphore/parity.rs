@@ -1,0 +1,172 @@
+//! The same answers as the core's, in every field.
+
+use super::connect;
+use fastrand::Rng;
+use sluicegate::core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
+use sluicegate::{Limit, Span, Time};
+use sluicegate_redis::{LeaseId, RedisSemaphore, RedisStore, SharedLease};
+use sluicegate_servers::{Cluster, Options, Server};
+
+const START: u64 = 1_780_000_000_000_000;
+
+/// A key in the store, and in the core.
+struct Twins {
+    semaphore: RedisSemaphore,
+    rule: Concurrency,
+    leases: Leases<()>,
+    /// All that were ever given, also those that are gone.
+    given: Vec<(LeaseId, Held)>,
+}
+
+impl Twins {
+    fn new(store: &RedisStore, limit: &str, scope: &str) -> Twins {
+        let rule = limit.parse::<Limit>().unwrap().concurrency().unwrap();
+        let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
+        Twins { semaphore, rule, leases: Leases::default(), given: Vec::new() }
+    }
+
+    async fn acquire(&mut self, key: &str, cost: u32, now: Time) -> bool {
+        let grant = self.semaphore.try_acquire_at(key, cost, now).await.unwrap();
+        let (decision, held) = self.rule.acquire(&mut self.leases, now, cost, ());
+        assert_eq!(
+            (grant.decision(), grant.allowed()),
+            (decision, decision.allowed()),
+            "cost {cost} at {now:?}"
+        );
+        let lease = grant.lease();
+        assert_eq!(lease.as_ref().map(SharedLease::until), held.and_then(|held| held.until()));
+        self.given.extend(lease.map(SharedLease::keep).zip(held));
+        decision.allowed()
+    }
+
+    async fn peek(&mut self, key: &str, cost: u32, now: Time) {
+        let answer = self.semaphore.peek(key, cost, Some(now)).await.unwrap();
+        assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
+    }
+
+    async fn renew(&mut self, key: &str, place: usize, now: Time) -> bool {
+        let (id, held) = &mut self.given[place];
+        let renewed = self.rule.renew(&mut self.leases, now, *held);
+        assert_eq!(self.semaphore.renew(key, id, Some(now)).await.unwrap(), renewed.is_some());
+        *held = renewed.unwrap_or(*held);
+        renewed.is_some()
+    }
+
+    async fn release(&mut self, key: &str, place: usize, now: Time) -> bool {
+        let (id, held) = self.given[place];
+        let released = self.leases.release(now, held);
+        assert_eq!(self.semaphore.release(key, &id, Some(now)).await.unwrap(), released);
+        released
+    }
+}
+
+/// How often each thing happened.
+#[derive(Default, Debug)]
+struct Seen {
+    granted: u32,
+    denied: u32,
+    renewed: u32,
+    not_renewed: u32,
+    released: u32,
+    not_released: u32,
+}
+
+async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
+    let mut random = Rng::with_seed(seed);
+    let (scope, key) = (format!("trace{seed}"), format!("key {seed}"));
+    let mut twins = Twins::new(store, "concurrency 7 ttl=10s", &scope);
+    let heavy = random.bool();
+    let mut now = START;
+    for _ in 0..calls {
+        // Now and then the clock steps back.
+        now =
+            if random.u8(..50) == 0 { now - random.u64(..5_000_000) } else { now + random.u64(..2_000_000) };
+        let at = Time::from_micros(now).unwrap();
+        let cost = if heavy { random.u32(..=8) } else { 1 };
+        let any = |random: &mut Rng, twins: &Twins| {
+            // Mostly one of the last.
+            let last = twins.given.len().checked_sub(1)?;
+            Some(last - random.usize(..=last.min(9)))
+        };
+        match random.u8(..20) {
+            0..8 => {
+                let granted = twins.acquire(&key, cost, at).await;
+                *(if granted { &mut tally.granted } else { &mut tally.denied }) += 1;
+            }
+            8..11 => twins.peek(&key, cost, at).await,
+            11..15 => match any(&mut random, &twins) {
+                Some(place) if twins.renew(&key, place, at).await => tally.renewed += 1,
+                Some(_) => tally.not_renewed += 1,
+                None => {}
+            },
+            15..19 => match any(&mut random, &twins) {
+                Some(place) if twins.release(&key, place, at).await => tally.released += 1,
+                Some(_) => tally.not_released += 1,
+                None => {}
+            },
+            _ if random.bool() => {
+                // The same leases under other numbers.
+                let other = format!("concurrency {} ttl={}s", random.u32(1..9), random.u32(1..20));
+                let Twins { semaphore, rule, .. } = Twins::new(store, &other, &scope);
+                (twins.semaphore, twins.rule) = (semaphore, rule);
+            }
+            _ if random.u8(..4) == 0 => {
+                twins.semaphore.reset(&key).await.unwrap();
+                drop(twins.leases.reset());
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn traces(store: &RedisStore, seeds: u64, calls: usize) {
+    let mut seen = Seen::default();
+    for seed in 0..seeds {
+        trace(store, seed, calls, &mut seen).await;
+    }
+    let Seen { granted, denied, renewed, not_renewed, released, not_released } = seen;
+    for times in [granted, denied, renewed, not_renewed, released, not_released] {
+        assert!(times > 200, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_field_is_the_cores_whatever_happens_and_whenever() {
+    for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
+        let server = Server::start(&options);
+        traces(&connect(&server.url()).await, 60, 250).await;
+    }
+}
+
+#[tokio::test]
+async fn every_field_is_the_cores_on_a_cluster_too() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    traces(&connect(&cluster.url()).await, 40, 150).await;
+}
+
+#[tokio::test]
+async fn of_very_many_leases_none_that_has_lapsed_counts_and_none_that_is_live_is_missed() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let many = u64::try_from(LOOKED_AT_MAX).unwrap() + 1500;
+    let at = |micros: u64| Time::from_micros(START + micros).unwrap();
+    for heavy in [false, true] {
+        let scope = format!("many {heavy}");
+        let mut twins = Twins::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
+        for place in 0..many {
+            let cost = if heavy && place % 3 == 0 { 3 } else { 1 };
+            assert!(twins.acquire("Harry", cost, at(place)).await);
+        }
+        let hour = Span::from_micros(3_600_000_000).as_micros();
+        let count = twins.rule.count();
+        for cost in [1, count / 2, count / 2 + 1000, count / 2 + 4096, count / 2 + 4097, count - 1, count] {
+            twins.peek("Harry", cost, at(many)).await;
+        }
+        // More than are cleared away at once.
+        for lapsed in [2500, 2501, 4000, many - 1, many] {
+            twins.peek("Harry", count, at(hour + lapsed)).await;
+        }
+        assert_eq!(server.cli(&["EXISTS", &format!("sluice:{scope}:0c|{{Harry}}")]).trim(), "0");
+        assert_eq!(server.cli(&["EXISTS", &format!("sluice:{scope}:0k|{{Harry}}")]).trim(), "0");
+    }
+}

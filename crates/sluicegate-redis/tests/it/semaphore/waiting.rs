@@ -1,0 +1,212 @@
+//! Waiting for a place: in order, within bounds, and leaving nothing behind.
+
+use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
+use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, Source, TICKET_LIFE};
+use sluicegate_servers::{Options, Server};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<SharedGrant> {
+    let jobs = jobs.clone();
+    tokio::spawn(async move { jobs.acquire(KEY, cost).await.unwrap() })
+}
+
+async fn granted(waiting: JoinHandle<SharedGrant>) -> SharedGrant {
+    let grant = timeout(PATIENCE, waiting).await.expect("it still waits").unwrap();
+    assert!(grant.allowed(), "{grant:?}");
+    grant
+}
+
+#[tokio::test]
+async fn waiters_go_in_the_order_in_which_they_came_and_a_large_one_is_not_overtaken() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=1h");
+    let (one, two) = (jobs.try_acquire(KEY, 1).await.unwrap(), jobs.try_acquire(KEY, 2).await.unwrap());
+    let large = wait(&jobs, 3);
+    until("the large one is in line", || line(&server) == 1).await;
+    let small = wait(&jobs, 1);
+    until("both are in line", || line(&server) == 2).await;
+    drop(one);
+    until("a place is free", || leases(&server) == 1).await;
+    // Neither the small one nor one who comes by takes it.
+    for _ in 0..50 {
+        let passer_by = jobs.try_acquire(KEY, 1).await.unwrap();
+        assert_eq!((passer_by.allowed(), passer_by.decision().remaining()), (false, 0));
+        assert!(passer_by.decision().retry_after().is_some());
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert!(!jobs.peek(KEY, 1, None).await.unwrap().allowed());
+    assert!(!large.is_finished() && !small.is_finished());
+    drop(two);
+    let large = granted(large).await;
+    assert!(!small.is_finished());
+    drop(large);
+    drop(granted(small).await);
+    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+#[tokio::test]
+async fn many_waiters_of_two_processes_all_come_to_their_turn_and_never_too_many_at_once() {
+    let server = Server::start(&Options::redis());
+    let processes = [connect(&server.url()).await, connect(&server.url()).await]
+        .map(|store| semaphore(&store, "concurrency 4 ttl=1h"));
+    let inside = Arc::new(Mutex::new((0_u32, 0_u32)));
+    let mut waiters = JoinSet::new();
+    for waiter in 0..60_u32 {
+        let (jobs, inside) = (processes[waiter as usize % 2].clone(), Arc::clone(&inside));
+        waiters.spawn(async move {
+            let cost = 1 + waiter % 3;
+            let lease = jobs.acquire(KEY, cost).await.unwrap().lease().unwrap();
+            {
+                let mut inside = inside.lock().unwrap();
+                inside.0 += cost;
+                inside.1 = inside.1.max(inside.0);
+            }
+            sleep(Duration::from_millis(2)).await;
+            inside.lock().unwrap().0 -= cost;
+            assert!(lease.release().await.unwrap());
+        });
+    }
+    timeout(2 * PATIENCE, waiters.join_all()).await.unwrap();
+    assert_eq!(*inside.lock().unwrap(), (0, 4));
+    assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+}
+
+#[tokio::test]
+async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
+    let held = jobs.try_acquire(KEY, 1).await.unwrap();
+    let patience = Duration::from_millis(100);
+    let grant = jobs.acquire_within(KEY, 1, patience).await.unwrap();
+    assert_eq!((grant.refusal(), grant.source()), (Some(Refusal::TooLong), Source::Store));
+    assert!(grant.waited() >= patience && grant.decision().retry_after().is_some(), "{grant:?}");
+    until("it has left the line", || line(&server) == 0).await;
+    let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
+    assert_eq!(at_once.refusal(), Some(Refusal::TooLong));
+    let until_then = std::time::Instant::now() + patience;
+    let grant = jobs.acquire_until(KEY, 1, until_then).await.unwrap();
+    assert!(!grant.allowed() && std::time::Instant::now() >= until_then);
+    // A place that becomes free in time is taken.
+    let waiting = tokio::spawn({
+        let jobs = jobs.clone();
+        async move { jobs.acquire_within(KEY, 1, PATIENCE).await.unwrap() }
+    });
+    until("it is in line", || line(&server) == 1).await;
+    drop(held);
+    drop(granted(waiting).await);
+    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+#[tokio::test]
+async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let builder = || RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&store, "jobs");
+    let short_line = builder().max_line(2).build().unwrap();
+    let few_waiters = builder().max_waiting(1).build().unwrap();
+    let _held = short_line.try_acquire(KEY, 1).await.unwrap();
+    let first = wait(&short_line, 1);
+    until("one is in line", || line(&server) == 1).await;
+    // That the line has room for more, says the other one.
+    let second = wait(&few_waiters, 1);
+    until("two are in line", || line(&server) == 2).await;
+    let third = short_line.acquire(KEY, 1).await.unwrap();
+    assert_eq!((third.refusal(), third.source()), (Some(Refusal::LineFull), Source::Store));
+    let fourth = few_waiters.acquire("Sally", 1).await.unwrap();
+    assert_eq!((fourth.refusal(), fourth.source()), (Some(Refusal::LineFull), Source::Remembered));
+    assert_eq!(line(&server), 2);
+    second.abort();
+    until("the second has left", || line(&server) == 1).await;
+    assert!(few_waiters.acquire("Sally", 1).await.unwrap().allowed());
+    first.abort();
+}
+
+#[tokio::test]
+async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=1h");
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut came = 0;
+    for _ in 0..60 {
+        let mut callers = JoinSet::new();
+        for _ in 0..random.usize(1..12) {
+            let (jobs, cost) = (jobs.clone(), random.u32(1..=3));
+            let (patience, holds) = (random.u64(..20_000), random.u64(..3_000));
+            let waits = random.bool();
+            callers.spawn(async move {
+                let work = async {
+                    let tried =
+                        if waits { jobs.acquire(KEY, cost).await } else { jobs.try_acquire(KEY, cost).await };
+                    // Held while it sleeps.
+                    let grant = tried.unwrap();
+                    let allowed = grant.allowed();
+                    sleep(Duration::from_micros(holds)).await;
+                    allowed
+                };
+                timeout(Duration::from_micros(patience), work).await.unwrap_or(false)
+            });
+        }
+        came += callers.join_all().await.into_iter().filter(|came| *came).count();
+    }
+    assert!(came > 60, "{came}");
+    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+    assert!(jobs.try_acquire(KEY, 3).await.unwrap().allowed());
+}
+
+#[tokio::test]
+async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=1h");
+    // From here on the server knows the scripts.
+    assert!(jobs.try_acquire("Ron", 1).await.unwrap().lease().unwrap().release().await.unwrap());
+    server.stop();
+    let moment = Duration::from_millis(20);
+    assert!(timeout(moment, jobs.acquire(KEY, 1)).await.is_err());
+    assert!(timeout(moment, jobs.try_acquire(KEY, 2)).await.is_err());
+    server.cont();
+    let ran = || server.cli(&["INFO", "commandstats"]).contains("cmdstat_hdel:");
+    until("it was taken and given back", || ran() && server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+#[tokio::test]
+async fn the_ticket_of_a_waiter_that_died_holds_the_line_up_for_its_life_at_most() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
+    let held = jobs.try_acquire(KEY, 1).await.unwrap();
+    // One whose runtime ends before it can leave the line.
+    let url = server.url();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let jobs = semaphore(&connect(&url).await, "concurrency 1 ttl=1h");
+            assert!(timeout(Duration::from_millis(50), jobs.acquire(KEY, 1)).await.is_err());
+        });
+        runtime.shutdown_background();
+    })
+    .join()
+    .unwrap();
+    assert_eq!(line(&server), 1, "its ticket is still there");
+    let began = Instant::now();
+    drop(held);
+    let next = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
+    assert!(next.allowed());
+    assert!(began.elapsed() < TICKET_LIFE + Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn tickets_from_before_the_clock_was_set_back_hold_nobody_up() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
+    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000";
+    let write = format!(
+        "redis.call('ZADD', KEYS[1], 1, '{ticket}') return redis.call('ZADD', KEYS[2], '9000000000000000', '{ticket}')"
+    );
+    server.cli(&["EVAL", &write, "2", &name('w'), &name('u')]);
+    assert_eq!(line(&server), 1);
+    assert!(jobs.peek(KEY, 1, None).await.unwrap().allowed());
+    assert!(jobs.try_acquire(KEY, 1).await.unwrap().allowed());
+    assert_eq!(line(&server), 0);
+}

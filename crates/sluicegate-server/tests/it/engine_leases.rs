@@ -1,0 +1,340 @@
+//! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and what is a mistake.
+
+use crate::running::{at_once, rule};
+use sluicegate::{ManualClock, RetryAfter, Span};
+use sluicegate_server::engine::{
+    Engine, HeldView, KeySpec, Leased, LeasesView, Mistake, Part, Reason, RuleSpec, Settings, Target, Verdict,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn engine_with(settings: Settings, rules: Vec<RuleSpec>) -> (Engine, ManualClock) {
+    let clock = ManualClock::default();
+    let engine = Engine::new(Settings { max_keys: 100, ..settings }, Arc::new(clock.clone())).unwrap();
+    engine.load(rules).unwrap();
+    (engine, clock)
+}
+
+fn engine(rules: Vec<RuleSpec>) -> (Engine, ManualClock) {
+    engine_with(Settings::default(), rules)
+}
+
+fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
+    Target { rule, key: key.as_bytes() }
+}
+
+fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Verdict, Option<String>) {
+    let Leased { verdict, lease } =
+        at_once(engine.acquire(on(rule, key), cost, Span::ZERO, engine.now())).unwrap();
+    let text = lease.as_ref().map(|lease| lease.text().to_owned());
+    if let Some(lease) = lease {
+        lease.told();
+    }
+    (verdict, text)
+}
+
+/// The lease of somebody who has to get one.
+fn lease(engine: &Engine, rule: &str, key: &str) -> String {
+    acquire(engine, rule, key, 1).1.unwrap()
+}
+
+fn renew(engine: &Engine, rule: &str, key: &str, lease: &str) -> bool {
+    at_once(engine.renew(on(rule, key), lease, engine.now())).unwrap()
+}
+
+fn release(engine: &Engine, rule: &str, key: &str, lease: &str) -> bool {
+    at_once(engine.release(on(rule, key), lease, engine.now())).unwrap()
+}
+
+fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
+    at_once(engine.peek(on(rule, key), 1, engine.now())).unwrap().remaining
+}
+
+fn mistake<T>(answer: Result<T, Mistake>) -> String {
+    answer.map(|_| ()).unwrap_err().to_string()
+}
+
+fn exports(limit: &str, keys: &[(&str, KeySpec)]) -> RuleSpec {
+    let keys = keys.iter().map(|(key, says)| (key.as_bytes().to_vec(), says.clone())).collect();
+    RuleSpec { keys, ..rule("exports", &[limit]) }
+}
+
+fn limits(text: &str) -> KeySpec {
+    KeySpec::Limits(vec![text.parse().unwrap()])
+}
+
+#[test]
+fn a_lease_is_taken_renewed_returned_and_lapses() {
+    let (engine, clock) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
+    let [first, second] = [lease(&engine, "exports", "acme"), lease(&engine, "exports", "acme")];
+    assert_ne!(first, second);
+    let (denied, none) = acquire(&engine, "exports", "acme", 1);
+    assert_eq!((denied.allowed, denied.limit, denied.remaining, none), (false, 2, 0, None));
+    assert_eq!(denied.retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))));
+    assert_eq!(denied.denied_by.as_deref(), Some("concurrency 2 ttl=30s"));
+    assert_eq!(denied.reason, Some(Reason::Limit));
+    assert_eq!(acquire(&engine, "exports", "acme", 3).0.reason, Some(Reason::CostExceedsLimit));
+    assert_eq!(remaining(&engine, "exports", "other"), 2, "another key");
+    clock.advance(TTL / 2);
+    assert!(renew(&engine, "exports", "acme", &first));
+    clock.advance(TTL / 2);
+    assert!(!renew(&engine, "exports", "acme", &second), "it has lapsed");
+    assert!(!release(&engine, "exports", "acme", &second));
+    assert!(!release(&engine, "exports", "other", &first), "it is acme's");
+    assert!(release(&engine, "exports", "acme", &first) && !release(&engine, "exports", "acme", &first));
+    assert_eq!(remaining(&engine, "exports", "acme"), 2);
+}
+
+#[test]
+fn a_lease_that_nobody_was_told_of_is_given_back() {
+    let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
+    let leased = at_once(engine.acquire(on("exports", "acme"), 1, Span::ZERO, engine.now())).unwrap();
+    assert_eq!(remaining(&engine, "exports", "acme"), 0);
+    drop(leased);
+    assert_eq!(remaining(&engine, "exports", "acme"), 1);
+    let view = engine.rules().find("exports").unwrap().leases().unwrap();
+    assert_eq!((view.acquired, view.released), (1, 1));
+}
+
+#[test]
+fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use() {
+    let (engine, _) = engine(vec![exports("concurrency 2 ttl=30s", &[("free", KeySpec::Unlimited)])]);
+    let now = engine.now();
+    let says = "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire";
+    for target in [on("exports", "acme"), on("exports", "free"), on("concurrency 2 ttl=1s", "acme")] {
+        for said in [
+            mistake(at_once(engine.check(target, 1, now))),
+            mistake(at_once(engine.check_within(target, 1, Span::ZERO, now))),
+            mistake(at_once(engine.take(target, 1, now))),
+            mistake(at_once(engine.reserve(target, 1, Span::ZERO, now))),
+            mistake(at_once(engine.refund(target, 1, now))),
+            mistake(at_once(engine.next_window(target, now))),
+            mistake(at_once(engine.check_all(&[Part { target, cost: 1 }], now))),
+        ] {
+            assert_eq!(said, says, "{target:?}");
+        }
+    }
+    assert_eq!(remaining(&engine, "exports", "acme"), 2);
+}
+
+#[test]
+fn a_lease_is_a_mistake_under_any_other_limit_and_says_what_to_use() {
+    let reply = RuleSpec {
+        keys: vec![(b"free".to_vec(), KeySpec::Unlimited)],
+        ..rule("reply", &["sliding-log 5/60s"])
+    };
+    let (engine, _) = engine(vec![reply, rule("exports", &["concurrency 1 ttl=30s"])]);
+    let text = lease(&engine, "exports", "acme");
+    let now = engine.now();
+    for target in [on("reply", "Harry"), on("reply", "free"), on("pacer 1/s", "Harry")] {
+        for said in [
+            mistake(at_once(engine.acquire(target, 1, Span::ZERO, now))),
+            mistake(at_once(engine.renew(target, &text, now))),
+            mistake(at_once(engine.release(target, &text, now))),
+        ] {
+            assert_eq!(said, "only a concurrency limit gives leases; use RL.CHECK or POST /v1/check");
+        }
+    }
+}
+
+#[test]
+fn ttl_must_be_written_and_the_limit_stands_alone() {
+    let (engine, _) = engine(vec![]);
+    let forever = "a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"";
+    assert_eq!(
+        mistake(engine.load(vec![rule("exports", &["concurrency 3"])])),
+        format!("rule exports: concurrency 3: {forever}")
+    );
+    assert_eq!(
+        mistake(at_once(engine.acquire(on("concurrency 3", "acme"), 1, Span::ZERO, engine.now()))),
+        format!("concurrency 3: {forever}")
+    );
+    assert_eq!(
+        mistake(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
+        "rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+    );
+    assert_eq!(
+        mistake(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
+        "rule exports: sliding-log 5/m is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\""
+    );
+    assert_eq!(
+        mistake(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
+        "rule exports: concurrency 3 ttl=1s is for one key of a rule that decides checks; use a limit that does, \"unlimited\" or \"blocked\""
+    );
+}
+
+#[test]
+fn exceptions_by_key_are_another_limit_unlimited_or_blocked() {
+    let keys =
+        [("big", limits("concurrency 3 ttl=10s")), ("free", KeySpec::Unlimited), ("bad", KeySpec::Blocked)];
+    let (engine, _) = engine(vec![exports("concurrency 1 ttl=30s", &keys)]);
+    let of = |key: &str| {
+        let (verdict, lease) = acquire(&engine, "exports", key, 1);
+        (verdict.allowed, verdict.limit, lease.is_some())
+    };
+    assert_eq!([of("acme"), of("acme")], [(true, 1, true), (false, 1, false)]);
+    assert_eq!(
+        [of("big"), of("big"), of("big"), of("big")],
+        [(true, 3, true), (true, 3, true), (true, 3, true), (false, 3, false)]
+    );
+    assert_eq!([of("free"), of("free")], [(true, 1_000_000_000, false), (true, 1_000_000_000, false)]);
+    let (blocked, _) = acquire(&engine, "exports", "bad", 1);
+    assert_eq!(
+        (blocked.allowed, blocked.retry_after, blocked.reason),
+        (false, Some(RetryAfter::Never), Some(Reason::Blocked))
+    );
+}
+
+#[test]
+fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait() {
+    let shadow = RuleSpec { shadow: true, ..rule("exports", &["concurrency 1 ttl=30s"]) };
+    let (engine, _) = engine(vec![shadow]);
+    assert!(acquire(&engine, "exports", "acme", 1).1.is_some());
+    let minute = Span::from_micros(60_000_000);
+    let leased = at_once(engine.acquire(on("exports", "acme"), 1, minute, engine.now())).unwrap();
+    assert!(leased.verdict.allowed && leased.verdict.denied() && leased.lease.is_none());
+    let tally = engine.rules().find("exports").unwrap().tally();
+    assert_eq!((tally.allowed, tally.denied, tally.shadow_denied), (1, 0, 1));
+}
+
+#[test]
+fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
+    let (engine, _) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
+    let text = lease(&engine, "concurrency 2 ttl=60s", "acme");
+    assert_eq!(remaining(&engine, "concurrency 2 ttl=1m", "acme"), 1, "the same limit in other words");
+    assert_eq!(remaining(&engine, "concurrency 2 ttl=30s", "acme"), 2, "another limit");
+    assert_eq!(remaining(&engine, "exports", "acme"), 2, "a rule");
+    assert!(
+        !release(&engine, "exports", "acme", &text)
+            && !release(&engine, "concurrency 2 ttl=30s", "acme", &text)
+    );
+    assert!(release(&engine, "concurrency 2 ttl=1m", "acme", &text));
+    let closed = Settings { allow_inline: false, ..Settings::default() };
+    let (engine, _) = engine_with(closed, vec![]);
+    let said =
+        mistake(at_once(engine.acquire(on("concurrency 2 ttl=30s", "acme"), 1, Span::ZERO, engine.now())));
+    assert!(said.contains("allow_inline"), "{said}");
+}
+
+#[test]
+fn however_many_limits_callers_bring_their_leases_stay() {
+    let (engine, _) = engine(vec![]);
+    let held = lease(&engine, "concurrency 2 ttl=1h", "acme");
+    for ttl in 1..=10_000 {
+        let limit = format!("concurrency 1 ttl={ttl}ms");
+        let text = lease(&engine, &limit, "acme");
+        assert!(release(&engine, &limit, "acme", &text));
+    }
+    assert_eq!(remaining(&engine, "concurrency 2 ttl=1h", "acme"), 1);
+    assert!(renew(&engine, "concurrency 2 ttl=1h", "acme", &held));
+}
+
+#[test]
+fn a_changed_rule_keeps_the_leases_that_are_out() {
+    let (engine, clock) = engine(vec![exports("concurrency 3 ttl=30s", &[])]);
+    let held: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
+    engine.load(vec![exports("concurrency 1 ttl=10s", &[])]).unwrap();
+    let (denied, _) = acquire(&engine, "exports", "acme", 1);
+    assert_eq!((denied.allowed, denied.limit, denied.remaining), (false, 1, 0), "nobody is thrown out");
+    assert!(renew(&engine, "exports", "acme", &held[0]), "for ten seconds from now on");
+    assert!(release(&engine, "exports", "acme", &held[1]) && release(&engine, "exports", "acme", &held[2]));
+    assert_eq!(remaining(&engine, "exports", "acme"), 0);
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(remaining(&engine, "exports", "acme"), 1);
+
+    let held = lease(&engine, "exports", "acme");
+    let exception = exports("concurrency 1 ttl=10s", &[("acme", limits("concurrency 2 ttl=10s"))]);
+    engine.load(vec![exception]).unwrap();
+    assert_eq!(remaining(&engine, "exports", "acme"), 1, "what it holds belongs to the rule and the key");
+    engine.load(vec![exports("concurrency 1 ttl=10s", &[("acme", KeySpec::Blocked)])]).unwrap();
+    assert!(renew(&engine, "exports", "acme", &held), "blocked, but it may finish");
+    engine.load(vec![]).unwrap();
+    engine.load(vec![exports("concurrency 1 ttl=10s", &[])]).unwrap();
+    assert_eq!(remaining(&engine, "exports", "acme"), 0, "the rule is back, and so are its leases");
+    assert!(release(&engine, "exports", "acme", &held));
+}
+
+#[test]
+fn reset_forgets_the_leases_of_a_key() {
+    let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
+    let [acme, other] = ["acme", "other"].map(|key| lease(&engine, "exports", key));
+    at_once(engine.reset(on("exports", "acme"))).unwrap();
+    assert_eq!(remaining(&engine, "exports", "acme"), 1);
+    assert!(!renew(&engine, "exports", "acme", &acme) && renew(&engine, "exports", "other", &other));
+}
+
+#[test]
+fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
+    let settings = Settings { max_leases: 3, ..Settings::default() };
+    let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
+    let first = lease(&engine, "exports", "acme");
+    lease(&engine, "exports", "other");
+    lease(&engine, "concurrency 1 ttl=10s", "acme");
+    let (denied, none) = acquire(&engine, "exports", "third", 1);
+    assert_eq!((denied.allowed, denied.reason, none), (false, Some(Reason::NoRoom), None));
+    assert!(matches!(denied.retry_after, Some(RetryAfter::After(_))), "{denied:?}");
+    assert!(renew(&engine, "exports", "acme", &first), "renewing takes no more room");
+    assert!(release(&engine, "exports", "acme", &first));
+    assert!(acquire(&engine, "exports", "third", 1).0.allowed);
+    clock.advance(TTL);
+    assert!(acquire(&engine, "concurrency 9 ttl=10s", "fourth", 1).0.allowed, "what has lapsed makes room");
+}
+
+#[test]
+fn what_becomes_of_leases_is_counted_by_rule() {
+    let (engine, clock) =
+        engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["pacer 1/s"])]);
+    let leases: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
+    acquire(&engine, "exports", "acme", 1);
+    assert!(renew(&engine, "exports", "acme", &leases[0]) && release(&engine, "exports", "acme", &leases[1]));
+    lease(&engine, "concurrency 1 ttl=1h", "acme");
+    clock.advance(TTL);
+    assert_eq!(remaining(&engine, "exports", "acme"), 3);
+    let of = |name: &str| engine.rules().find(name).unwrap().leases();
+    let here = Some(HeldView { held: 0, lapsed: 2, waiting: 0 });
+    assert_eq!(of("exports"), Some(LeasesView { acquired: 3, renewed: 1, released: 1, here }));
+    assert_eq!(of("reply"), None);
+    let here = Some(HeldView { held: 1, lapsed: 0, waiting: 0 });
+    assert_eq!(engine.inline_leases(), LeasesView { acquired: 1, renewed: 0, released: 0, here });
+    let tally = engine.rules().find("exports").unwrap().tally();
+    assert_eq!((tally.allowed, tally.denied), (3, 1));
+}
+
+#[test]
+fn what_is_no_lease_is_a_mistake_and_an_unknown_one_is_not_found() {
+    let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
+    let now = engine.now();
+    let text = lease(&engine, "exports", "acme");
+    let unknown: String = text.chars().map(|digit| if digit == '0' { '1' } else { '0' }).collect();
+    assert!(!release(&engine, "exports", "acme", &unknown) && !renew(&engine, "exports", "acme", &unknown));
+    for wrong in ["", "x", &text[1..], &format!("{text}0"), &text.to_uppercase().replace('0', "Z")] {
+        let said = mistake(at_once(engine.release(on("exports", "acme"), wrong, now)));
+        assert!(said.starts_with("not a lease"), "{said}");
+        assert_eq!(said, mistake(at_once(engine.renew(on("exports", "acme"), wrong, now))));
+    }
+}
+
+#[tokio::test]
+async fn who_waits_has_the_place_when_it_is_returned_and_who_leaves_leaves_the_line() {
+    let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
+    let minute = Span::from_micros(60_000_000);
+    let held = lease(&engine, "exports", "acme");
+    let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().here.unwrap().waiting;
+    let left = engine.acquire(on("exports", "acme"), 1, minute, engine.now());
+    assert!(tokio::time::timeout(Duration::from_millis(20), left).await.is_err(), "it waits");
+    assert_eq!(waiting(), 0, "it has left the line");
+    let waits = engine.acquire(on("exports", "acme"), 1, minute, engine.now());
+    let returns = async {
+        while waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(release(&engine, "exports", "acme", &held));
+    };
+    let (leased, ()) = tokio::join!(waits, returns);
+    let leased = leased.unwrap();
+    assert!(leased.verdict.allowed && leased.lease.is_some());
+    drop(leased);
+    assert_eq!(remaining(&engine, "exports", "acme"), 1);
+}

@@ -1,0 +1,336 @@
+//! Leases over RESP: what is answered, who waits in line, and what becomes of clients that leave.
+
+use crate::resp_client::{Client, Place, array, words};
+use crate::resp_clients::run;
+use crate::running::{config, rule};
+use sluicegate::ManualClock;
+use sluicegate_server::auth::Password;
+use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::engine::RuleSpec;
+use sluicegate_server::server::Config;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes. A test that waits for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// As many milliseconds as nobody waits for.
+const LONG_MS: u64 = 30_000;
+
+fn rules() -> Vec<RuleSpec> {
+    vec![rule("exports", &["concurrency 1 ttl=60s"]), rule("reply", &["sliding-log 5/60s"])]
+}
+
+fn place() -> Place {
+    Place::start(Config { rules: rules(), ..config() })
+}
+
+/// Takes the place of a key, and gives its lease.
+fn hold(client: &mut Client, key: &str) -> String {
+    let reply = client.ask(&format!("RL.ACQUIRE exports {key}"));
+    lease_in(&reply).unwrap_or_else(|| panic!("no lease in {reply}"))
+}
+
+/// The lease in a reply that is shown.
+fn lease_in(reply: &str) -> Option<String> {
+    let (_, lease) = reply.strip_prefix("*8|:1|")?.split_once("$-1|$48|")?;
+    Some(lease.trim_end_matches('|').to_owned())
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        thread::yield_now();
+    }
+}
+
+fn waiting(place: &Place) -> usize {
+    place.engine.rules().find("exports").unwrap().leases().unwrap().here.unwrap().waiting
+}
+
+fn wait_for_line(place: &Place, len: usize) {
+    wait_until(&format!("{len} in line"), || waiting(place) == len);
+}
+
+fn is_free(client: &mut Client, key: &str) -> bool {
+    client.ask(&format!("RL.PEEK exports {key}")).starts_with("*7|:1|")
+}
+
+#[test]
+fn what_is_answered() {
+    let clock = ManualClock::default();
+    let rules = vec![rule("exports", &["concurrency 2 ttl=30s"])];
+    let place = Place::start_at(Config { rules, ..config() }, &clock);
+    let mut client = place.client();
+    let reply = client.ask("RL.ACQUIRE exports acme COST 2");
+    let lease = lease_in(&reply).unwrap();
+    assert_eq!(reply, format!("*8|:1|:2|:0|:-1|:30000|:0|$-1|$48|{lease}|"));
+    let denied = "*8|:0|:2|:0|:30000|:30000|:0|$21|concurrency 2 ttl=30s|$-1|";
+    assert_eq!(client.ask("rl.acquire exports acme maxwait 0"), denied);
+    assert_eq!(client.ask("RL.ACQUIRE exports acme COST 0"), "*8|:1|:2|:0|:-1|:30000|:0|$-1|$-1|");
+    assert_eq!(
+        client.ask("RL.ACQUIRE exports acme COST 3"),
+        "*8|:0|:2|:0|:-2|:30000|:0|$21|concurrency 2 ttl=30s|$-1|"
+    );
+    assert_eq!(client.ask("RL.PEEK exports acme"), "*7|:0|:2|:0|:30000|:30000|:0|$21|concurrency 2 ttl=30s|");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(client.ask(&format!("RL.RENEW exports acme {lease}")), ":1|");
+    assert_eq!(client.ask("RL.PEEK exports acme COST 0"), "*7|:1|:2|:0|:-1|:30000|:0|$-1|");
+    assert_eq!(client.ask(&format!("RL.RELEASE exports other {lease}")), ":0|");
+    assert_eq!(client.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    assert_eq!(client.ask(&format!("RL.RENEW exports acme {lease}")), ":0|");
+    assert_eq!(client.ask("HELLO 3").chars().next(), Some('%'));
+    assert!(client.ask("RL.ACQUIRE exports acme").starts_with("*8|:1|:2|:1|:-1|:30000|:0|_|$48|"));
+    assert_eq!(client.ask("RL.RESET exports acme"), "+OK|");
+    assert_eq!(client.ask("RL.PEEK exports acme"), "*7|:1|:2|:2|:-1|:0|:0|_|");
+}
+
+#[test]
+fn mistakes_say_what_to_write() {
+    let place = place();
+    let mut client = place.client();
+    let use_acquire = "-ERR a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire|";
+    for (command, reply) in [
+        ("RL.CHECK exports acme", use_acquire),
+        ("RL.CHECK exports acme MAXWAIT 5", use_acquire),
+        ("RL.CHECK \"concurrency 3 ttl=1s\" acme", use_acquire),
+        ("RL.TAKE exports acme 1", use_acquire),
+        ("RL.RESERVE exports acme", use_acquire),
+        ("RL.REFUND exports acme", use_acquire),
+        ("RL.NEXT exports acme", use_acquire),
+        ("RL.CHECKALL reply acme 1 exports acme 1", use_acquire),
+        (
+            "RL.ACQUIRE reply acme",
+            "-ERR only a concurrency limit gives leases; use RL.CHECK or POST /v1/check|",
+        ),
+        (
+            "RL.ACQUIRE exports acme MAXWAIT 60001",
+            "-ERR a wait of 60001 ms for a lease is too long; use at most 60000 (lease_wait_max), and ask again|",
+        ),
+        (
+            "RL.ACQUIRE exports acme MAXWAIT soon",
+            "-ERR the longest wait in milliseconds \"soon\" is not a whole number from 0 on; write digits alone|",
+        ),
+        ("RL.ACQUIRE exports", "-ERR wrong number of arguments for 'rl.acquire' command|"),
+        ("RL.RENEW exports acme", "-ERR wrong number of arguments for 'rl.renew' command|"),
+        (
+            "RL.RELEASE exports acme lease",
+            "-ERR not a lease; hand in the 48 characters that acquiring it gave, as they are|",
+        ),
+    ] {
+        assert_eq!(client.ask_words(command), reply, "{command}");
+        // In a batch too, where checks are prepared.
+        let words = words(command);
+        let bytes = array(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
+        client.send([bytes, array(&[b"PING"])].concat());
+        assert_eq!((client.shown().as_str(), client.shown().as_str()), (reply, "+PONG|"), "{command}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_longer_than_lease_wait_max_or_at_all_if_it_is_off() {
+    let within = |lease_wait_max| {
+        let limits = ClientLimits { lease_wait_max, ..ClientLimits::default() };
+        Place::start(Config { limits, rules: rules(), ..config() })
+    };
+    let place = within(Some(Duration::from_millis(30)));
+    let mut client = place.client();
+    hold(&mut client, "acme");
+    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"));
+    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 (lease_wait_max)"));
+    let place = within(None);
+    assert_eq!(
+        place.client().ask("RL.ACQUIRE exports acme MAXWAIT 1"),
+        "-ERR nobody waits in line for a lease here (lease_wait_max = \"off\"); ask again after retry_after|"
+    );
+}
+
+#[test]
+fn who_waits_in_vain_is_denied_when_the_time_is_over() {
+    let place = place();
+    let mut client = place.client();
+    hold(&mut client, "acme");
+    let began = Instant::now();
+    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 50").starts_with("*8|:0|:1|:0|"));
+    assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+}
+
+#[test]
+fn those_who_wait_go_first_come_first_served() {
+    let place = place();
+    let mut holder = place.client();
+    let mut lease = hold(&mut holder, "acme");
+    let mut line: Vec<Client> = Vec::new();
+    for place_in_line in 0..5 {
+        let mut client = place.client();
+        client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+        wait_for_line(&place, place_in_line + 1);
+        line.push(client);
+    }
+    for mut client in line {
+        assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+        lease = lease_in(&client.shown()).unwrap();
+        assert!(!is_free(&mut holder, "acme"));
+    }
+    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    assert!(is_free(&mut holder, "acme"));
+}
+
+#[test]
+fn commands_before_a_wait_are_answered_before_it_and_those_behind_it_after() {
+    let place = place();
+    let mut holder = place.client();
+    let lease = hold(&mut holder, "acme");
+    let mut client = place.client();
+    client.send(format!("PING\r\nRL.CHECK reply Harry\r\nRL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\nRL.ACQUIRE"));
+    assert_eq!(client.shown(), "+PONG|");
+    assert!(client.shown().starts_with("*7|:1|"));
+    wait_for_line(&place, 1);
+    // The rest comes while it waits, in pieces.
+    client.send(format!(" exports acme MAXWAIT {LONG_MS}\r\n"));
+    client.send("ECHO last\r\n");
+    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    let lease = lease_in(&client.shown()).unwrap();
+    assert_eq!(client.shown(), "$6|behind|");
+    wait_for_line(&place, 1);
+    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    assert!(lease_in(&client.shown()).is_some());
+    assert_eq!(client.shown(), "$4|last|");
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_leaves_the_line_and_nothing_behind() {
+    let place = place();
+    let mut holder = place.client();
+    let lease = hold(&mut holder, "acme");
+    for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000)] {
+        let mut client = place.client();
+        client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+        wait_for_line(&place, 1);
+        client.send(sent);
+        drop(client);
+        wait_for_line(&place, 0);
+    }
+    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    assert!(is_free(&mut holder, "acme"));
+}
+
+#[test]
+fn a_server_that_stops_answers_those_who_wait() {
+    let place = place();
+    let mut holder = place.client();
+    hold(&mut holder, "acme");
+    let mut client = place.client();
+    client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\n"));
+    wait_for_line(&place, 1);
+    let began = Instant::now();
+    let stopping = thread::spawn(move || place.stop());
+    assert!(client.shown().starts_with("*8|:0|:1|:0|"));
+    assert_eq!(client.shown(), "$6|behind|");
+    assert_eq!(client.rest(), "");
+    drop(holder);
+    stopping.join().unwrap();
+    assert!(began.elapsed() < Duration::from_millis(LONG_MS), "{:?}", began.elapsed());
+}
+
+#[test]
+fn who_has_not_said_the_password_does_not_wait() {
+    let password = Some(Password::new(b"sesame").unwrap());
+    let place = Place::start(Config { password, rules: rules(), ..config() });
+    let mut client = place.client();
+    assert!(client.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}")).starts_with("-NOAUTH"));
+}
+
+#[test]
+fn max_leases_are_denied_with_a_wait() {
+    let settings = sluicegate_server::engine::Settings { max_leases: 2, max_keys: 100, ..Default::default() };
+    let place = Place::start(Config { settings, rules: rules(), ..config() });
+    let mut client = place.client();
+    hold(&mut client, "a");
+    let lease = hold(&mut client, "b");
+    let reply = client.ask("RL.ACQUIRE exports c");
+    assert!(reply.starts_with("*8|:0|:1|:0|:") && !reply.contains("concurrency"), "{reply}");
+    assert_eq!(client.ask(&format!("RL.RELEASE exports b {lease}")), ":1|");
+    hold(&mut client, "c");
+}
+
+#[test]
+fn redis_cli_and_the_redis_crate_take_leases() {
+    type Leased = (bool, i64, i64, i64, i64, i64, Option<String>, Option<String>);
+    let place = place();
+    let taken = run("redis-cli", &place, &["RL.ACQUIRE", "exports", "acme"]);
+    let lease = taken.lines().last().unwrap();
+    assert_eq!(lease.len(), 48, "{taken}");
+    let client = redis::Client::open(format!("redis://{}/?protocol=resp3", place.address)).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let acquire = |connection: &mut redis::Connection, max_wait: u64| -> Leased {
+        redis::cmd("RL.ACQUIRE")
+            .arg("exports")
+            .arg("acme")
+            .arg("MAXWAIT")
+            .arg(max_wait)
+            .query(connection)
+            .unwrap()
+    };
+    let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
+    assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1m"), None));
+    let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
+    wait_for_line(&place, 1);
+    assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
+    let (allowed, .., lease) = waits.join().unwrap();
+    assert!(allowed && lease.is_some());
+    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Takes a lease"));
+}
+
+/// Many clients wait, take, return and give up at random: never are more at work than there are places, and in the end
+/// none is missing.
+#[test]
+fn clients_that_come_and_go_never_hold_more_than_there_is_and_lose_nothing() {
+    const CLIENTS: u64 = 12;
+    let rules = vec![rule("exports", &["concurrency 3 ttl=1h"])];
+    let place = Place::start(Config { rules, ..config() });
+    let (at_work, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (place, at_work, taken) = (&place, &at_work, &taken);
+            scope.spawn(move || {
+                let mut client = place.client();
+                for round in 0..50 {
+                    let max_wait = (number * 7 + round * 13) % 20;
+                    let reply = client.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {max_wait}"));
+                    let Some(lease) = lease_in(&reply) else { continue };
+                    let now = at_work.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert!(now <= 3, "{now} at once");
+                    taken.fetch_add(1, Ordering::SeqCst);
+                    thread::yield_now();
+                    at_work.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(client.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+                }
+            });
+        }
+    });
+    assert!(taken.load(Ordering::SeqCst) > 100, "{taken:?}");
+    assert_eq!(place.client().ask("RL.PEEK exports acme COST 3"), "*7|:1|:3|:3|:-1|:0|:0|$-1|");
+}
+
+/// Half of a line leaves while a place goes from one to the next. Those who stay are all served.
+#[test]
+fn those_who_leave_the_line_take_no_place_with_them() {
+    let place = place();
+    let mut holder = place.client();
+    let lease = hold(&mut holder, "acme");
+    let mut line: Vec<Client> = (0..20).map(|_| place.client()).collect();
+    for (before, client) in line.iter_mut().enumerate() {
+        client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+        wait_for_line(&place, before + 1);
+    }
+    let mut stay: Vec<Client> = line.into_iter().step_by(2).collect();
+    wait_for_line(&place, 10);
+    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    for client in &mut stay {
+        let lease = lease_in(&client.shown());
+        assert_eq!(client.ask(&format!("RL.RELEASE exports acme {}", lease.unwrap())), ":1|");
+    }
+    assert!(is_free(&mut holder, "acme"));
+}

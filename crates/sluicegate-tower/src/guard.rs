@@ -1,0 +1,182 @@
+//! A guard around a service: breaker, bulkhead, timeout and retries for requests.
+//!
+//! This is the layer and its settings; `guard/tries.rs` makes the tries of a request, `guard/judge.rs` says how they went, and
+//! `guard/service.rs` is the service and the future of its responses.
+
+mod judge;
+mod service;
+mod tries;
+
+pub use service::{Guarded, GuardedFuture};
+pub use tries::{CopyRequest, Once, RetryWith};
+
+use crate::refusal::{GrpcStatus, Problem, Refusal, RespondWith};
+use http::{HeaderMap, Request, Response, StatusCode};
+use judge::ByHead;
+use sluicegate::{Guard, Outcome};
+use std::fmt;
+use std::sync::Arc;
+use tower_layer::Layer;
+
+/// Stands between requests and a service that may fail: for clients, and for servers in front of what is slow.
+///
+/// ```
+/// use sluicegate::Guard;
+/// use sluicegate_tower::GuardLayer;
+/// use std::time::Duration;
+///
+/// let guard = Guard::builder("search")
+///     .breaker("breaker 50%/10s")
+///     .bulkhead("bulkhead 50 queue=20 wait=500ms")
+///     .timeout(Duration::from_secs(2))
+///     .build()?;
+/// let layer = GuardLayer::new(guard);
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// A request that is refused or takes too long gets an answer: 503 with `Retry-After` from the breaker and the bulkhead, 504 when the time
+/// was up. Errors of the service itself stay what they are. The guard is shared: clone a layer, add it to many routes, serve
+/// many connections, and there is still one breaker and one bulkhead.
+///
+/// A response with a status of 500 or more is a failure, and so is an error of the service; see [`GuardLayer::judge`]. A place is held until
+/// the head of the response is there, not until its body has ended: [`crate::ConcurrencyLayer`] holds its own for so long. Being ready takes
+/// no place, and neither does a future that nobody has polled.
+///
+/// Requests are not tried again unless [`GuardLayer::retry_with`] says how to make a copy of one.
+///
+/// It is for HTTP, gRPC included: a service of something else has no response that could say no, and its errors are its own. Around such
+/// a one put [`Guard::call`] itself, which gives a [`sluicegate::guard::Failure`].
+pub struct GuardLayer<R = Problem, C = Once> {
+    /// All there is, as axum has a layer make its service anew with every request.
+    shared: Arc<Shared<R, C>>,
+}
+
+/// What all clones of a layer and its services share.
+struct Shared<R, C> {
+    settings: Settings,
+    respond: R,
+    copy: C,
+}
+
+#[derive(Clone)]
+struct Settings {
+    guard: Guard,
+    judge: ByHead,
+    /// Whether failures of the service are answered too, and not only what did not reach it.
+    falls_back: bool,
+}
+
+impl GuardLayer {
+    /// A layer that calls the service through a guard.
+    pub fn new(guard: Guard) -> GuardLayer {
+        let settings = Settings { guard, judge: ByHead::default(), falls_back: false };
+        GuardLayer::from_parts(settings, Problem, Once)
+    }
+}
+
+impl<R: Clone, C: Clone> GuardLayer<R, C> {
+    /// How a response counts, by its status and header fields. Unless told otherwise a status of 500 or more is a failure, and so is a gRPC
+    /// status in the header fields that stands for one: `UNKNOWN`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNAVAILABLE` and `DATA_LOSS`. An
+    /// error of the service is always one.
+    ///
+    /// Failures are what the breaker counts and retries are for. It must not take long, and say the same each time.
+    #[must_use]
+    pub fn judge(self, judge: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static) -> Self {
+        let settings = Settings { judge: ByHead::of(judge), ..self.shared.settings.clone() };
+        GuardLayer::from_parts(settings, self.shared.respond.clone(), self.shared.copy.clone())
+    }
+
+    /// How to make a copy of a request, so that the guard's retries hold for it. `None` for one that must not be made twice, such as an
+    /// order.
+    ///
+    /// ```
+    /// use http::{Method, Request};
+    /// use sluicegate::Guard;
+    /// use sluicegate_tower::GuardLayer;
+    ///
+    /// let guard = Guard::builder("search").retry("retry 2 budget=10%").build()?;
+    /// let layer = GuardLayer::new(guard)
+    ///     .retry_with(|request: &Request<String>| (request.method() == Method::GET).then(|| request.clone()));
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    ///
+    /// It is asked for a copy before each try, as a request is gone once it was sent. Each further try asks the service whether it is ready.
+    #[must_use]
+    pub fn retry_with<Q, F>(self, copy: F) -> GuardLayer<R, RetryWith<F>>
+    where
+        F: Fn(&Request<Q>) -> Option<Request<Q>> + Send + Sync,
+    {
+        let Shared { settings, respond, .. } = &*self.shared;
+        GuardLayer::from_parts(settings.clone(), respond.clone(), RetryWith::new(copy))
+    }
+
+    /// Has a closure write the answer to a request that was refused or took too long. `Retry-After` is added to it. Of a request that took
+    /// too long it sees the method, the target and the content type.
+    #[must_use]
+    pub fn respond_with<B, F>(self, respond: F) -> GuardLayer<RespondWith<F>, C>
+    where
+        F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+    {
+        self.answering(RespondWith::new(respond), false)
+    }
+
+    /// Has a closure give a response instead when all tries have failed, took too long or were refused: yesterday's prices, an empty
+    /// list. It is given as it is, without `Retry-After`. Of a request that was sent it sees the method, the target and the content type.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use sluicegate::Guard;
+    /// use sluicegate_tower::GuardLayer;
+    ///
+    /// let guard = Guard::builder("recommendations").breaker("breaker 50%/10s").build()?;
+    /// let layer = GuardLayer::new(guard).fallback(|_why| Response::new(String::from("[]")));
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    ///
+    /// What it has to look up elsewhere and wait for is better a service of its own.
+    #[must_use]
+    pub fn fallback<B, F>(self, respond: F) -> GuardLayer<RespondWith<F>, C>
+    where
+        F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+    {
+        self.answering(RespondWith::new(respond), true)
+    }
+
+    /// Answers with a gRPC status. For tonic; services with other bodies answer gRPC calls so by themselves.
+    #[must_use]
+    pub fn grpc(self) -> GuardLayer<GrpcStatus, C> {
+        self.answering(GrpcStatus, false)
+    }
+
+    fn answering<T>(self, respond: T, falls_back: bool) -> GuardLayer<T, C> {
+        let settings = Settings { falls_back, ..self.shared.settings.clone() };
+        GuardLayer::from_parts(settings, respond, self.shared.copy.clone())
+    }
+}
+
+impl<R, C> GuardLayer<R, C> {
+    fn from_parts(settings: Settings, respond: R, copy: C) -> GuardLayer<R, C> {
+        GuardLayer { shared: Arc::new(Shared { settings, respond, copy }) }
+    }
+}
+
+impl<S, R, C> Layer<S> for GuardLayer<R, C> {
+    type Service = Guarded<S, R, C>;
+
+    #[inline]
+    fn layer(&self, inner: S) -> Guarded<S, R, C> {
+        Guarded::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl<R, C> Clone for GuardLayer<R, C> {
+    fn clone(&self) -> Self {
+        GuardLayer { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<R, C> fmt::Debug for GuardLayer<R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardLayer").field("guard", &self.shared.settings.guard).finish_non_exhaustive()
+    }
+}

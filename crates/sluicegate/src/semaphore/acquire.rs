@@ -1,0 +1,137 @@
+//! A call that waits for its lease: as a future, or blocking its thread.
+
+use super::grant::Grant;
+use super::scope::View;
+use super::shard::{Joined, Outcome, Shard, Waiter};
+use crate::key::Fingerprint;
+use crate::wait::{Patience, Priority, wait_here};
+use sluicegate_core::Time;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A call that waits for its lease. Made by [`Semaphore::acquire`](super::Semaphore::acquire) and its likes.
+///
+/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. It borrows nothing, so it can be spawned.
+/// Dropping it leaves the line, and whatever it held goes to the next. [`AcquireLease::blocking`] waits in the thread
+/// instead.
+#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+pub struct AcquireLease {
+    shard: Arc<Shard>,
+    by: Option<Arc<View>>,
+    key: Fingerprint,
+    cost: u32,
+    priority: Priority,
+    patience: Patience,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    New,
+    Seated { seat: u32, since: Time },
+    Done,
+}
+
+impl AcquireLease {
+    #[inline]
+    pub(super) fn new(
+        shard: Arc<Shard>,
+        by: Option<Arc<View>>,
+        key: Fingerprint,
+        cost: u32,
+        patience: Patience,
+    ) -> AcquireLease {
+        AcquireLease { shard, by, key, cost, priority: Priority::Normal, patience, state: State::New }
+    }
+
+    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    pub fn priority(mut self, priority: Priority) -> AcquireLease {
+        self.priority = priority;
+        self
+    }
+
+    /// Waits in this thread. Not for async code: use `.await` there.
+    pub fn blocking(mut self) -> Grant {
+        match self.at_once() {
+            Some(grant) => grant,
+            None => wait_here(self),
+        }
+    }
+
+    /// The way of most calls: nobody waits, and there is room. Otherwise nothing has happened, and it can still be awaited.
+    #[doc(hidden)]
+    #[inline]
+    pub fn at_once(&mut self) -> Option<Grant> {
+        // Whether a moment has passed is asked only of those who named one.
+        if matches!(self.state, State::New) && !matches!(self.patience, Patience::Until(_)) {
+            let grant = self.shard.at_once(self.by.as_ref(), self.key, self.cost)?;
+            self.state = State::Done;
+            return Some(grant);
+        }
+        None
+    }
+
+    #[cold]
+    fn join(&mut self, waker: &Waker) -> Poll<Grant> {
+        let now = self.shard.now();
+        let until = self.patience.until(now);
+        let AcquireLease { key, cost, priority, .. } = *self;
+        match self.shard.join(self.by.as_ref(), &Waiter { key, cost, until, priority }, now, waker.clone()) {
+            Joined::Done(outcome) => Poll::Ready(self.done(outcome, now)),
+            Joined::Seated(seat) => {
+                self.state = State::Seated { seat, since: now };
+                Poll::Pending
+            }
+        }
+    }
+
+    fn done(&mut self, outcome: Outcome, since: Time) -> Grant {
+        self.state = State::Done;
+        self.shard.grant(outcome, since)
+    }
+}
+
+impl Future for AcquireLease {
+    type Output = Grant;
+
+    /// # Panics
+    /// When it is polled again after it was ready.
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
+        match self.state {
+            State::New => match self.at_once() {
+                Some(grant) => Poll::Ready(grant),
+                None => self.join(context.waker()),
+            },
+            State::Seated { seat, since } => match self.shard.look(seat, context.waker()) {
+                Some(outcome) => Poll::Ready(self.done(outcome, since)),
+                None => Poll::Pending,
+            },
+            State::Done => panic!("an acquire was polled again after its turn"),
+        }
+    }
+}
+
+impl Drop for AcquireLease {
+    #[inline]
+    fn drop(&mut self) {
+        if let State::Seated { seat, .. } = self.state {
+            self.shard.leave(seat);
+        }
+    }
+}
+
+impl fmt::Debug for AcquireLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AcquireLease { cost, priority, .. } = self;
+        let is_in_line = matches!(self.state, State::Seated { .. });
+        f.debug_struct("AcquireLease")
+            .field("cost", cost)
+            .field("priority", priority)
+            .field("is_in_line", &is_in_line)
+            .finish_non_exhaustive()
+    }
+}

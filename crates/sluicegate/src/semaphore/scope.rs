@@ -1,0 +1,211 @@
+//! Semaphores that share one room: bounded once, for all of them.
+//!
+//! ```text
+//! scope "exports"  ──▶ concurrency 10 ttl=30s ──┐
+//!                  ──▶ concurrency 50 ttl=30s ──┼──▶ leases of (scope, key), in one room
+//! scope "imports"  ──▶ concurrency 5 ttl=1m   ──┘
+//! ```
+//!
+//! A lease belongs to (scope, key), whichever semaphore of the scope it was taken from. The numbers of the one that was last
+//! asked about a key hold for those who wait there.
+
+use super::stats::SemaphoreStats;
+use super::{Semaphore, builder};
+use crate::clock::Clock;
+use crate::key::{Fingerprint, Key};
+use crate::limiter::{BuildError, IntoLimits};
+use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::concurrency::Concurrency;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The limit of the room itself, under which nobody asks. Its ttl says that time matters.
+const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
+
+/// Room for the leases of many semaphores, bounded once for all of them.
+///
+/// ```
+/// use sluicegate::SharedLeases;
+///
+/// let room = SharedLeases::builder().max_leases(10_000).build()?;
+/// let exports = room.scope("exports");
+/// let few = exports.semaphore("concurrency 1 ttl=30s")?;
+/// let more = exports.semaphore("concurrency 3 ttl=30s")?;
+/// let lease = few.try_acquire("acme", 1).lease();
+/// assert!(lease.is_some() && !few.try_acquire("acme", 1).allowed());
+/// assert_eq!(more.peek("acme", 1).remaining(), 2); // the same scope and key: the same leases
+/// assert_eq!(room.scope("imports").semaphore("concurrency 3 ttl=30s")?.peek("acme", 1).remaining(), 3);
+/// assert_eq!(exports.stats().leases, 1);
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// Clones are the same room.
+#[derive(Clone)]
+pub struct SharedLeases {
+    room: Semaphore,
+    /// What is counted of scopes that are in use.
+    counts: Arc<Mutex<HashMap<[u64; 2], Weak<Counts>>>>,
+}
+
+/// Settings of a room. Made by [`SharedLeases::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct SharedLeasesBuilder {
+    of: builder::SemaphoreBuilder,
+}
+
+/// What leases belong to, together with a key. Made by [`SharedLeases::scope`].
+#[derive(Clone)]
+pub struct LeaseScope {
+    room: Semaphore,
+    name: Fingerprint,
+    counts: Arc<Counts>,
+}
+
+/// What is counted of a scope.
+#[derive(Default)]
+struct Counts {
+    leases: AtomicUsize,
+    waiting: AtomicUsize,
+    lapsed: AtomicU64,
+}
+
+/// The numbers that a key was last asked about by, and whose key it is.
+pub(super) struct View {
+    pub(super) rule: Concurrency,
+    name: Fingerprint,
+    counts: Arc<Counts>,
+}
+
+impl SharedLeases {
+    /// A room with settings of your own.
+    pub fn builder() -> SharedLeasesBuilder {
+        SharedLeasesBuilder { of: Semaphore::builder(OF_THE_ROOM) }
+    }
+
+    /// What leases of this name belong to. Scopes of one name are the same.
+    pub fn scope(&self, name: impl Key) -> LeaseScope {
+        let name = self.room.fingerprint(name);
+        let mut known = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = [name.high, name.low];
+        let counts = known.get(&place).and_then(Weak::upgrade).unwrap_or_else(|| {
+            // Whatever is not in use any more is forgotten before there is another one.
+            known.retain(|_, counts| counts.strong_count() > 0);
+            let counts = Arc::<Counts>::default();
+            known.insert(place, Arc::downgrade(&counts));
+            counts
+        });
+        LeaseScope { room: self.room.clone(), name, counts }
+    }
+
+    /// What all its semaphores have decided, and what it holds.
+    pub fn stats(&self) -> SemaphoreStats {
+        self.room.stats()
+    }
+}
+
+impl SharedLeasesBuilder {
+    /// The most leases that are held at once, as [`SemaphoreBuilder::max_leases`](builder::SemaphoreBuilder::max_leases):
+    /// [`crate::MAX_LEASES_DEFAULT`] unless said.
+    pub fn max_leases(mut self, max_leases: usize) -> SharedLeasesBuilder {
+        self.of = self.of.max_leases(max_leases);
+        self
+    }
+
+    /// The most callers that may wait in line under one key.
+    pub fn max_line(mut self, max_line: usize) -> SharedLeasesBuilder {
+        self.of = self.of.max_line(max_line);
+        self
+    }
+
+    /// The most callers that may wait in line under all keys.
+    pub fn max_waiting(mut self, max_waiting: usize) -> SharedLeasesBuilder {
+        self.of = self.of.max_waiting(max_waiting);
+        self
+    }
+
+    /// A clock of your own. For tests: [`crate::ManualClock`].
+    pub fn clock(mut self, clock: impl Clock + 'static) -> SharedLeasesBuilder {
+        self.of = self.of.clock(clock);
+        self
+    }
+
+    /// Makes the room.
+    ///
+    /// # Errors
+    /// When a number is out of bounds.
+    pub fn build(self) -> Result<SharedLeases, BuildError> {
+        Ok(SharedLeases { room: self.of.build()?, counts: Arc::default() })
+    }
+}
+
+impl LeaseScope {
+    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's.
+    ///
+    /// # Errors
+    /// When the text is not one limit of `concurrency`.
+    pub fn semaphore(&self, limit: impl IntoLimits) -> Result<Semaphore, BuildError> {
+        let (limit, rule) = builder::one(limit.into_limits())?;
+        let view = View { rule, name: self.name, counts: Arc::clone(&self.counts) };
+        Ok(self.room.seen_by(Arc::new(view), limit))
+    }
+
+    /// Another scope, whose leases are counted with those of this one.
+    #[must_use = "the scope itself stays as it is"]
+    pub fn counting(&self, name: impl Key) -> LeaseScope {
+        let name = self.room.fingerprint(name);
+        LeaseScope { room: self.room.clone(), name, counts: Arc::clone(&self.counts) }
+    }
+
+    /// The leases that are out, those that have lapsed and those who wait. Decisions are counted for the room alone.
+    pub fn stats(&self) -> SemaphoreStats {
+        let Counts { leases, waiting, lapsed } = &*self.counts;
+        SemaphoreStats {
+            leases: leases.load(Ordering::Relaxed),
+            waiting: waiting.load(Ordering::Relaxed),
+            lapsed: lapsed.load(std::sync::atomic::Ordering::Relaxed),
+            ..SemaphoreStats::default()
+        }
+    }
+}
+
+impl View {
+    /// Whose keys they are.
+    pub(super) fn name(&self) -> Fingerprint {
+        self.name
+    }
+
+    pub(super) fn one_more_out(&self) {
+        self.counts.leases.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn one_less_out(&self) {
+        self.counts.leases.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn one_lapsed(&self) {
+        self.counts.lapsed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(super) fn one_more_waits(&self) {
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn one_less_waits(&self) {
+        self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for SharedLeases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLeases").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LeaseScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseScope").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

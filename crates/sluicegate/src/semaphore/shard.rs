@@ -1,0 +1,404 @@
+//! A part of a semaphore's keys: their lock, and what is done when it has been given back.
+//!
+//! ```text
+//! acquire ──▶ nobody waits and there is room: a lease at once
+//!         ──▶ else a place in the key's line, and a seat for what comes of it
+//! release, lapse, reset, change ──▶ the key's line goes on: each head that fits now gets its lease and is woken
+//! ring    ──▶ leases that have lapsed under keys where somebody waits, and waits that have become too long
+//! ```
+//!
+//! `desk.rs` is what is done under the lock. No waker, observer or other code of the caller runs there.
+
+use super::desk::{Book, Desk};
+use super::grant::Grant;
+use super::lease::{Lease, Name};
+use super::room::Room;
+use super::scope::View;
+use super::stats::SemaphoreStats;
+use crate::clock::{Alarm, AnyClock, Rings};
+use crate::event::Event;
+use crate::key::Fingerprint;
+use crate::limiter::Observer;
+use crate::seal::Seal;
+use crate::sync::{AtomicUsize, Lock};
+use crate::wait::{LineBounds, Priority, Refusal, wake_all};
+use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
+use sluicegate_core::{Decision, RetryAfter, Span, Time};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+
+/// One tick: the least wait there is to tell.
+const TICK: Span = Span::from_micros(1);
+
+/// When there is no room for a lease it is made, and another may be faster; so often is it tried.
+const TRIES: usize = 3;
+
+pub(super) struct Shard {
+    book: Lock<Book>,
+    common: Arc<Common>,
+    number: u32,
+}
+
+/// Which of several semaphores asks that share a room; none if there is only one.
+pub(super) type By<'a> = Option<&'a Arc<View>>;
+
+/// What all shards of a semaphore share.
+pub(super) struct Common {
+    pub(super) clock: AnyClock,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) room: Room,
+    /// How many wait, in all lines.
+    pub(super) waiting: AtomicUsize,
+    pub(super) bounds: LineBounds,
+    pub(super) seal: Seal,
+    /// All shards, for whoever has to make room. They are made after this.
+    pub(super) shards: OnceLock<Box<[Weak<Shard>]>>,
+}
+
+/// Who asks for a lease, and waits if need be.
+#[derive(Clone, Copy)]
+pub(super) struct Waiter {
+    pub(super) key: Fingerprint,
+    pub(super) cost: u32,
+    pub(super) until: Option<Time>,
+    pub(super) priority: Priority,
+}
+
+/// A lease that was given.
+#[derive(Clone, Copy)]
+pub(super) struct Given {
+    pub(super) name: Name,
+    pub(super) until: Option<Time>,
+}
+
+/// What has come of asking.
+#[derive(Clone, Copy)]
+pub(super) enum Outcome {
+    /// Without a lease if it cost nothing.
+    Allowed {
+        decision: Decision,
+        given: Option<Given>,
+        at: Time,
+    },
+    Refused {
+        refusal: Refusal,
+        decision: Decision,
+        at: Time,
+    },
+}
+
+pub(super) enum Joined {
+    Done(Outcome),
+    Seated(u32),
+}
+
+/// What came of asking without waiting.
+pub(super) enum Taken {
+    Allowed(Decision, Option<Given>),
+    /// There is no room under the key, or others wait before it.
+    Denied,
+    /// The semaphore holds as many leases as it may.
+    Full,
+}
+
+/// What is done when the lock has been given back.
+#[derive(Default)]
+pub(super) struct After {
+    pub(super) wake: Vec<Waker>,
+    /// A waker is its maker's, and so is what dropping it does.
+    pub(super) drop: Option<Waker>,
+    /// The costs of leases that have lapsed, if somebody wants to know.
+    pub(super) lapsed: Vec<u32>,
+    pub(super) ring_at: Option<Time>,
+}
+
+impl Shard {
+    pub(super) fn new(rule: Concurrency, common: Arc<Common>, number: u32) -> Arc<Shard> {
+        Arc::new(Shard { book: Lock::new(Book::new(rule)), common, number })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.common.seal
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.common.clock.now()
+    }
+
+    /// A lease now, or why not.
+    #[inline]
+    pub(super) fn try_acquire(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        key: Fingerprint,
+        cost: u32,
+        now: Option<Time>,
+    ) -> Grant {
+        let grant = match self.take(by, key, cost, now) {
+            Some(grant) => grant,
+            None => self.make_room_and(by, now, |now| self.take(by, key, cost, now)),
+        };
+        self.observe(&grant.decision());
+        grant
+    }
+
+    /// A lease now if there is one; else nothing has happened.
+    #[inline]
+    pub(super) fn at_once(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32) -> Option<Grant> {
+        let mut desk = self.open_by(by, None);
+        let taken = desk.take(key, cost);
+        self.close(desk);
+        let Taken::Allowed(decision, given) = taken else { return None };
+        let grant = Grant::of(decision, Span::ZERO, self.lease(given));
+        self.observe(&decision);
+        Some(grant)
+    }
+
+    /// A lease, or the denial; `None` if the semaphore holds as many as it may.
+    #[inline]
+    fn take(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32, now: Option<Time>) -> Option<Grant> {
+        let mut desk = self.open_by(by, now);
+        let grant = match desk.take(key, cost) {
+            Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
+            Taken::Denied => Some(Grant::denied(desk.deny(key, cost))),
+            Taken::Full => None,
+        };
+        self.close(desk);
+        grant
+    }
+
+    /// Takes a lease, or a place in line.
+    pub(super) fn join(self: &Arc<Shard>, by: By<'_>, waiter: &Waiter, now: Time, waker: Waker) -> Joined {
+        let (mut waker, mut wait) = (Some(waker), TICK);
+        for _ in 0..TRIES {
+            let mut desk = self.open_by(by, Some(now));
+            let joined = desk.join(waiter, &mut waker);
+            self.close(desk);
+            match joined {
+                Some(joined) => return joined,
+                None => match self.make_room(now) {
+                    Ok(()) => {}
+                    Err(after) => {
+                        wait = after;
+                        break;
+                    }
+                },
+            }
+        }
+        let decision = self.no_room(by, wait);
+        Joined::Done(Outcome::Refused { refusal: Refusal::NoRoom, decision, at: now })
+    }
+
+    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
+    pub(super) fn look(self: &Arc<Shard>, seat: u32, waker: &Waker) -> Option<Outcome> {
+        // Cloned here, as cloning is the business of whoever made it.
+        let waker = waker.clone();
+        let mut desk = self.open(None);
+        let outcome = desk.look(seat, waker);
+        self.close(desk);
+        outcome
+    }
+
+    /// A caller has lost interest: what it held goes to the next.
+    #[cold]
+    pub(super) fn leave(self: &Arc<Shard>, seat: u32) {
+        let mut desk = self.open(None);
+        desk.leave(seat);
+        self.close(desk);
+    }
+
+    #[inline]
+    pub(super) fn release(self: &Arc<Shard>, name: Name) -> bool {
+        let mut desk = self.open(None);
+        let released = desk.release(name);
+        self.close(desk);
+        released
+    }
+
+    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is.
+    pub(super) fn release_of(self: &Arc<Shard>, key: Fingerprint, name: Name, now: Option<Time>) -> bool {
+        let mut desk = self.open(now);
+        desk.see(key);
+        let released = desk.release(name);
+        self.close(desk);
+        released
+    }
+
+    /// The same to renew it. Whether it is live.
+    pub(super) fn renew_of(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        key: Fingerprint,
+        name: Name,
+        now: Option<Time>,
+    ) -> bool {
+        let mut desk = self.open_by(by, now);
+        desk.see(key);
+        let renewed = desk.renew(name);
+        self.close(desk);
+        renewed.is_some()
+    }
+
+    /// How it is held from now on. `None` if it is not live any more.
+    pub(super) fn renew(self: &Arc<Shard>, name: Name) -> Option<Held> {
+        let mut desk = self.open(None);
+        let renewed = desk.renew(name);
+        self.close(desk);
+        renewed
+    }
+
+    pub(super) fn peek(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        key: Fingerprint,
+        cost: u32,
+        now: Option<Time>,
+    ) -> Decision {
+        let mut desk = self.open_by(by, now);
+        let decision = desk.peek(key, cost);
+        self.close(desk);
+        decision
+    }
+
+    pub(super) fn reset(self: &Arc<Shard>, key: Fingerprint) {
+        let mut desk = self.open(None);
+        desk.reset(key);
+        self.close(desk);
+    }
+
+    pub(super) fn change(self: &Arc<Shard>, rule: Concurrency) {
+        let mut desk = self.open(None);
+        desk.change(rule);
+        self.close(desk);
+    }
+
+    pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
+        self.book.lock().add_to(stats);
+    }
+
+    /// What somebody who asked is told.
+    pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
+        let grant = match outcome {
+            Outcome::Allowed { decision, given, at } => {
+                Grant::of(decision, at.since(since), self.lease(given))
+            }
+            Outcome::Refused { refusal, decision, at } => Grant::refused(refusal, decision, at.since(since)),
+        };
+        self.observe(&grant.decision());
+        grant
+    }
+
+    #[inline]
+    fn lease(self: &Arc<Shard>, given: Option<Given>) -> Option<Lease> {
+        given.map(|Given { name, until }| Lease::new(Arc::clone(self), name, until))
+    }
+
+    #[inline]
+    fn open(&self, now: Option<Time>) -> Desk<'_> {
+        self.open_by(None, now)
+    }
+
+    /// The same for one of several semaphores that share the room.
+    #[inline]
+    fn open_by<'a>(&'a self, by: By<'a>, now: Option<Time>) -> Desk<'a> {
+        Desk::new(self.book.lock(), &self.common, now, by)
+    }
+
+    /// Gives the lock back, then wakes, tells and has the clock ring.
+    #[inline]
+    fn close(self: &Arc<Shard>, desk: Desk<'_>) {
+        if let Some(after) = desk.close() {
+            self.then(after);
+        }
+    }
+
+    #[cold]
+    fn then(self: &Arc<Shard>, after: After) {
+        let After { wake, drop, lapsed, ring_at } = after;
+        if let Some(time) = ring_at {
+            let shard: Weak<Shard> = Arc::downgrade(self);
+            self.common.clock.ring_at(time, Alarm::new(shard, time));
+        }
+        // Those who wait before anybody else: an observer or a waker may panic.
+        wake_all(wake);
+        if let Some(observer) = &self.common.observer {
+            for cost in lapsed {
+                observer.event(&Event::LeaseLapsed { cost });
+            }
+        }
+        std::mem::drop(drop);
+    }
+
+    #[inline]
+    fn observe(&self, decision: &Decision) {
+        if let Some(observer) = &self.common.observer {
+            observer.decided(decision);
+        }
+    }
+
+    /// Makes room for a lease and tries again; refused if there is none.
+    #[cold]
+    fn make_room_and(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        now: Option<Time>,
+        mut again: impl FnMut(Option<Time>) -> Option<Grant>,
+    ) -> Grant {
+        let (at, mut wait) = (now.unwrap_or_else(|| self.now()), TICK);
+        for _ in 0..TRIES {
+            if let Err(after) = self.make_room(at) {
+                wait = after;
+                break;
+            }
+            if let Some(grant) = again(now) {
+                return grant;
+            }
+        }
+        Grant::refused(Refusal::NoRoom, self.no_room(by, wait), Span::ZERO)
+    }
+
+    /// Finds room for a lease: what other shards keep and do not use, and what has lapsed and nobody has seen since.
+    ///
+    /// # Errors
+    /// When there is none: how long until the next lease lapses, as far as is known.
+    #[cold]
+    fn make_room(&self, now: Time) -> Result<(), Span> {
+        let mut soonest: Option<Time> = None;
+        for shard in self.common.shards.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            let mut desk = shard.open(Some(now));
+            let found = desk.make_room();
+            shard.close(desk);
+            match found {
+                Ok(()) => return Ok(()),
+                Err(next) => soonest = soonest.into_iter().chain(next).min(),
+            }
+        }
+        Err(soonest.map_or(UNKNOWN, |next| next.since(now).max(TICK)))
+    }
+
+    /// The answer when the semaphore holds as many leases as it may.
+    #[cold]
+    fn no_room(&self, by: By<'_>, wait: Span) -> Decision {
+        let mut book = self.book.lock();
+        book.count_denied();
+        Decision::no_room(by.map_or_else(|| book.count(), |by| by.rule.count()), RetryAfter::After(wait))
+    }
+}
+
+impl Rings for Shard {
+    fn ring(self: Arc<Self>, at: Time) {
+        let mut desk = self.open(None);
+        desk.ring(at);
+        self.close(desk);
+    }
+
+    /// Whoever waits looks again, and so sets another alarm. Not here: in a runtime that ends that would be lost as well.
+    fn lost(self: Arc<Self>, at: Time) {
+        let wakers = self.book.lock().alarm_is_lost(at);
+        wake_all(wakers);
+    }
+}

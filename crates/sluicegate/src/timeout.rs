@@ -1,0 +1,87 @@
+//! A call that may take so long at the most, in any runtime.
+
+use crate::clock::{AnyClock, Clock, Countdown, Countdowns};
+use sluicegate_core::Span;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// The time was up before the call had ended; it was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the call took longer than it may; try again later, or allow it more time")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
+/// Runs a future for so long at the most, and drops it when the time is up. It needs no runtime.
+///
+/// ```
+/// use sluicegate::{TimedOut, timeout};
+/// use std::time::Duration;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// assert_eq!(timeout(Duration::from_secs(1), async { 7 }).await, Ok(7));
+/// assert_eq!(timeout(Duration::from_millis(1), std::future::pending::<u8>()).await, Err(TimedOut));
+/// # });
+/// ```
+///
+/// What is ready when it is looked at counts, however late. If the system's clock is set back meanwhile, it may take its time once more,
+/// and if it is set forward, it ends sooner by as much.
+///
+/// # Errors
+/// When the time was up first.
+pub async fn timeout<F: Future>(most: Duration, future: F) -> Result<F::Output, TimedOut> {
+    ends_with(Countdowns::system().lasting(Span::from(most)), future).await
+}
+
+/// The same by a clock of your own, as one of a test.
+///
+/// # Errors
+/// When the time was up first.
+pub async fn timeout_on<F: Future>(
+    clock: impl Clock + 'static,
+    most: Duration,
+    future: F,
+) -> Result<F::Output, TimedOut> {
+    let countdowns = Countdowns::new(AnyClock::Other(Arc::new(clock)));
+    ends_with(countdowns.lasting(Span::from(most)), future).await
+}
+
+async fn ends_with<F: Future>(mut countdown: Countdown, future: F) -> Result<F::Output, TimedOut> {
+    let mut future = pin!(future);
+    poll_fn(move |context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut countdown).poll(context).map(|()| Err(TimedOut))
+    })
+    .await
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::alarms_set;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_call_that_ended_in_time_leaves_no_alarm_behind() {
+        let before = alarms_set();
+        for _ in 0..1_000 {
+            let mut call = pin!(timeout(Duration::from_secs(600), std::future::pending::<()>()));
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        // Other tests of this process may set some of their own.
+        let more = alarms_set().saturating_sub(before);
+        assert!(more < 100, "{more} alarms");
+    }
+}

@@ -1,0 +1,122 @@
+//! Every bound, crossed.
+
+use super::line_up::Caller;
+use sluicegate::{
+    MAX_LEASES_DEFAULT, MAX_LEASES_MAX, ManualClock, Refusal, RetryAfter, Semaphore, SemaphoreBuilder, Span,
+};
+use std::time::Duration;
+
+fn builder(limit: &str) -> (SemaphoreBuilder, ManualClock) {
+    let clock = ManualClock::default();
+    (Semaphore::builder(limit).clock(clock.clone()), clock)
+}
+
+#[test]
+fn no_more_leases_are_held_than_max_leases_in_whichever_shards_they_are() {
+    for most in [1_usize, 2, 3, 64, 500, 20_000] {
+        let (builder, _) = builder("concurrency 1");
+        let semaphore = builder.max_leases(most).build().unwrap();
+        assert_eq!(semaphore.stats().max_leases, most);
+        // What is not used of one round is found by the next, under other keys.
+        for round in 0..2 {
+            let leases: Vec<_> =
+                (0..most).filter_map(|key| semaphore.try_acquire((round, key), 1).lease()).collect();
+            assert_eq!((leases.len(), semaphore.stats().leases), (most, most));
+            let refused = semaphore.try_acquire("one more", 1);
+            assert_eq!((refused.allowed(), refused.refusal()), (false, Some(Refusal::NoRoom)));
+            assert_eq!(refused.decision().denied_by(), None, "no limit said no");
+            assert_eq!(semaphore.acquire("one more", 1).blocking().refusal(), Some(Refusal::NoRoom));
+        }
+        assert_eq!((semaphore.stats().leases, semaphore.stats().keys), (0, 0));
+    }
+}
+
+#[test]
+fn what_has_lapsed_makes_room_before_anybody_is_refused() {
+    let (builder, clock) = builder("concurrency 1 ttl=30s");
+    let semaphore = builder.max_leases(100).build().unwrap();
+    for key in 0..100 {
+        let _ = semaphore.try_acquire(key, 1).lease().unwrap().keep();
+        clock.advance(Duration::from_micros(1));
+    }
+    let refused = semaphore.try_acquire("another", 1);
+    assert_eq!(refused.refusal(), Some(Refusal::NoRoom));
+    let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will lapse") };
+    assert_eq!(wait, Span::from_micros(30_000_000 - 100));
+    clock.advance(Duration::from_micros(wait.as_micros() - 1));
+    assert!(!semaphore.try_acquire("another", 1).allowed());
+    clock.advance(Duration::from_micros(1));
+    assert!(semaphore.try_acquire("another", 1).lease().unwrap().keep().to_string().len() == 48);
+    assert!(!semaphore.try_acquire("yet another", 1).allowed());
+}
+
+/// Keys that nobody asks about any more are freed as others come, without a sweep.
+#[test]
+fn leases_that_nobody_returns_do_not_pile_up() {
+    let (builder, clock) = builder("concurrency 1 ttl=1s");
+    let semaphore = builder.build().unwrap();
+    let mut most = 0;
+    for key in 0..50_000 {
+        let _ = semaphore.try_acquire(key, 1).lease().unwrap().keep();
+        clock.advance(Duration::from_millis(1));
+        most = most.max(semaphore.stats().leases);
+    }
+    // A thousand are live at a time. Those of shards where nothing new comes for a while stay a little longer.
+    assert!((1_000..3_000).contains(&most), "{most}");
+    assert_eq!(semaphore.stats().lapsed + u64::try_from(semaphore.stats().leases).unwrap(), 50_000);
+}
+
+#[test]
+fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
+    let (builder, _) = builder("concurrency 1");
+    let semaphore = builder.max_leases(2).build().unwrap();
+    let lease = semaphore.try_acquire("k", 1).lease();
+    let mut waiting = Caller::new(semaphore.acquire("k", 1));
+    assert_eq!(semaphore.try_acquire("other", 1).refusal(), Some(Refusal::NoRoom));
+    assert_eq!(Caller::new(semaphore.acquire("k", 1)).refusal(), Some(Refusal::NoRoom));
+    drop(lease);
+    assert!(waiting.poll() && waiting.allowed());
+    let other = semaphore.try_acquire("other", 1).lease();
+    assert!(other.is_some());
+    drop(waiting);
+    assert!(semaphore.try_acquire("k", 1).allowed());
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let (builder, _) = builder("concurrency 1");
+    let semaphore = builder.max_line(2).max_waiting(3).build().unwrap();
+    let _leases = [semaphore.try_acquire("a", 1).lease(), semaphore.try_acquire("b", 1).lease()];
+    let in_line: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
+    assert_eq!(Caller::new(semaphore.acquire("a", 1)).refusal(), Some(Refusal::LineFull));
+    let third = Caller::new(semaphore.acquire("b", 1));
+    assert_eq!(Caller::new(semaphore.acquire("b", 1)).refusal(), Some(Refusal::LineFull));
+    assert_eq!(semaphore.stats().waiting, 3);
+    drop(in_line);
+    assert!(Caller::new(semaphore.acquire("a", 1)).refusal().is_none());
+    drop(third);
+    assert_eq!(semaphore.stats().waiting, 0);
+}
+
+#[test]
+fn settings_out_of_bounds_are_told() {
+    assert_eq!((MAX_LEASES_DEFAULT, MAX_LEASES_MAX), (100_000, 100_000_000));
+    let said = |builder: SemaphoreBuilder| builder.build().unwrap_err().to_string();
+    let concurrency = || Semaphore::builder("concurrency 1");
+    assert_eq!(said(concurrency().max_leases(0)), "max_leases is 0; use 1 to 100000000");
+    assert_eq!(said(concurrency().max_leases(100_000_001)), "max_leases is 100000001; use 1 to 100000000");
+    assert_eq!(said(concurrency().max_line(100_000_001)), "max_line is 100000001; use 0 to 100000000");
+    assert_eq!(said(concurrency().max_waiting(100_000_001)), "max_waiting is 100000001; use 0 to 100000000");
+    assert_eq!(
+        said(Semaphore::builder("token-bucket 5/s")),
+        "token-bucket 5/s: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
+    );
+    assert_eq!(
+        said(Semaphore::builder(["concurrency 1", "concurrency 2"])),
+        "concurrency 2: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)"
+    );
+    assert_eq!(
+        said(Semaphore::builder(Vec::<&str>::new())),
+        "there is no limit; give at least one, such as sliding-log 5/60s"
+    );
+}

@@ -1,0 +1,141 @@
+//! Wakers that panic, alarms that are lost, clocks that jump.
+
+use super::line_up::Caller;
+use sluicegate::{Alarm, Clock, ManualClock, Semaphore, Span, Time};
+use std::future::Future as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
+    let clock = ManualClock::default();
+    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker of its own mind");
+    }
+}
+
+/// Asks the semaphore again while it is woken, or dropped: what would never end if a lock were held.
+struct Asks(Semaphore);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.peek("k", 1);
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let _ = self.0.peek("k", 1);
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    let (semaphore, _) = semaphore("concurrency 2");
+    let lease = semaphore.try_acquire("k", 2).lease();
+    let mut bad = Box::pin(semaphore.acquire("k", 1));
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut good = Caller::new(semaphore.acquire("k", 1));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(lease))).is_err());
+    assert!(good.woken() == 1 && good.poll() && good.allowed());
+    drop(bad);
+    assert!(semaphore.try_acquire("k", 1).allowed(), "its place went on");
+}
+
+#[test]
+fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let lease = semaphore.try_acquire("k", 1).lease();
+    let mut bad = Box::pin(semaphore.acquire("k", 1));
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let work = || {
+        let _lease = lease;
+        panic!("the work went wrong");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+    assert!(bad.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn wakers_run_and_are_dropped_when_no_lock_is_held() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let lease = semaphore.try_acquire("k", 1).lease();
+    let asks = |acquire: &mut Pin<Box<sluicegate::AcquireLease>>| {
+        let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+        acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+    };
+    let (mut first, mut left) = (Box::pin(semaphore.acquire("k", 1)), Box::pin(semaphore.acquire("k", 1)));
+    assert!(!asks(&mut first) && !asks(&mut left));
+    assert!(!asks(&mut first), "another waker takes the place of the first, which is dropped");
+    drop(left);
+    drop(lease);
+    assert!(asks(&mut first));
+}
+
+/// A clock whose alarms are thrown away, as when a runtime ends.
+#[derive(Clone, Debug, Default)]
+struct Forgets {
+    clock: ManualClock,
+    alarms: Arc<Mutex<Vec<Alarm>>>,
+}
+
+impl Clock for Forgets {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn ring_at(&self, _: Time, alarm: Alarm) {
+        self.alarms.lock().unwrap().push(alarm);
+    }
+}
+
+#[test]
+fn when_an_alarm_is_lost_those_who_wait_set_another() {
+    let clock = Forgets::default();
+    let semaphore = Semaphore::builder("concurrency 1 ttl=30s").clock(clock.clone()).build().unwrap();
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let mut waiting = Caller::new(semaphore.acquire("k", 1));
+    let lost: Vec<Alarm> = clock.alarms.lock().unwrap().drain(..).collect();
+    assert_eq!(lost.len(), 1);
+    drop(lost);
+    assert_eq!(waiting.woken(), 1);
+    assert!(!waiting.poll());
+    assert_eq!(clock.alarms.lock().unwrap().len(), 1);
+    clock.clock.advance(Duration::from_secs(30));
+    assert!(waiting.poll() && waiting.allowed(), "whoever looks helps itself");
+}
+
+#[test]
+fn a_clock_that_jumps_past_a_deadline_gives_no_lease_that_is_too_late() {
+    let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let mut late = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(15)));
+    let mut endless = Caller::new(semaphore.acquire("k", 1));
+    clock.set(semaphore.now().after(Span::from_micros(100_000_000)));
+    assert!(late.poll() && !late.allowed());
+    assert!(endless.poll() && endless.allowed());
+}
+
+#[test]
+fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
+    let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
+    let start = semaphore.now();
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let mut waiting = Caller::new(semaphore.acquire("k", 1));
+    clock.set(start.before(Span::from_micros(5_000_000)));
+    assert!(!waiting.poll());
+    clock.advance(Duration::from_micros(14_999_999));
+    assert!(!waiting.poll());
+    clock.advance(Duration::from_micros(1));
+    assert!(waiting.poll() && waiting.allowed());
+}

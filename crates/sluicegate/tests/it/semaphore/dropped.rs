@@ -1,0 +1,123 @@
+//! Whoever is dropped, whenever, loses and leaks nothing.
+
+use super::line_up::Caller;
+use sluicegate::{ManualClock, Semaphore};
+use std::time::Duration;
+
+fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
+    let clock = ManualClock::default();
+    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// Trap 1: thomhurst/Kevlar#15, and Go: a head, middle or tail that leaves, before and after its turn has come.
+#[test]
+fn whoever_leaves_is_as_if_it_had_never_asked() {
+    for leaves in 0..3 {
+        let (semaphore, _) = semaphore("concurrency 1");
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let mut callers: Vec<Caller> = (0..3).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
+        drop(callers.remove(leaves));
+        drop(lease);
+        for left in (0..2).rev() {
+            let mut first = callers.remove(0);
+            assert!(first.poll() && first.allowed() && first.woken() == 1, "{leaves} left");
+            assert!(callers.iter_mut().all(|caller| !caller.poll()));
+            assert_eq!(semaphore.stats().waiting, left);
+        }
+        assert!(semaphore.try_acquire("k", 1).allowed());
+        assert_eq!(semaphore.stats().keys, 0);
+    }
+}
+
+#[test]
+fn who_was_given_a_lease_and_is_gone_before_it_looked_passes_it_on() {
+    for limit in ["concurrency 1", "concurrency 1 ttl=30s"] {
+        let (semaphore, _) = semaphore(limit);
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let (first, mut next) =
+            (Caller::new(semaphore.acquire("k", 1)), Caller::new(semaphore.acquire("k", 1)));
+        drop(lease);
+        assert_eq!((first.woken(), next.woken()), (1, 0));
+        drop(first);
+        assert_eq!(next.woken(), 1);
+        assert!(next.poll() && next.allowed());
+        drop(next);
+        assert_eq!((semaphore.stats().leases, semaphore.stats().keys, semaphore.stats().waiting), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_large_head_that_leaves_lets_small_ones_go_that_fit() {
+    let (semaphore, _) = semaphore("concurrency 3");
+    let _lease = semaphore.try_acquire("k", 1).lease();
+    let large = Caller::new(semaphore.acquire("k", 3));
+    let mut small: Vec<Caller> = (0..3).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
+    drop(large);
+    let went: Vec<bool> = small.iter_mut().map(Caller::poll).collect();
+    assert_eq!(went, [true, true, false]);
+}
+
+#[test]
+fn a_future_that_was_never_polled_holds_nothing() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let idle = semaphore.acquire("k", 1);
+    assert!(semaphore.try_acquire("k", 1).allowed());
+    drop(idle);
+    assert_eq!(semaphore.stats().allowed, 1);
+}
+
+#[test]
+fn a_lease_given_and_lapsed_before_anybody_looked_goes_on_to_the_next() {
+    let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
+    let lease = semaphore.try_acquire("k", 1).lease();
+    let (first, mut next) = (Caller::new(semaphore.acquire("k", 1)), Caller::new(semaphore.acquire("k", 1)));
+    drop(lease);
+    clock.advance(Duration::from_secs(30));
+    assert!(next.woken() == 1 && next.poll() && next.allowed());
+    drop(first);
+    assert!(!semaphore.try_acquire("k", 1).allowed(), "the next one's place is its own");
+}
+
+#[test]
+fn a_reset_lets_all_go_that_fit_and_a_change_too() {
+    let (semaphore, _) = semaphore("concurrency 2");
+    let old = semaphore.try_acquire("k", 2).lease();
+    let mut callers: Vec<Caller> = (0..5).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
+    let went = |callers: &mut Vec<Caller>| {
+        callers.iter_mut().map(|caller| usize::from(caller.poll())).sum::<usize>()
+    };
+    semaphore.reset("k");
+    assert_eq!(went(&mut callers), 2);
+    drop(old);
+    assert_eq!(went(&mut callers), 2, "what was reset returns nothing");
+    semaphore.change("concurrency 4").unwrap();
+    assert_eq!(went(&mut callers), 4);
+    semaphore.change("concurrency 1").unwrap();
+    drop(callers.drain(..3));
+    assert_eq!(went(&mut callers), 1, "one is out, and one may be");
+    callers.remove(0);
+    assert_eq!(went(&mut callers), 1);
+}
+
+#[test]
+fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
+    let (semaphore, _) = semaphore("concurrency 3");
+    let lease = semaphore.try_acquire("k", 3).lease();
+    let mut callers: Vec<Caller> =
+        [1, 3, 1, 2].into_iter().map(|cost| Caller::new(semaphore.acquire("k", cost))).collect();
+    semaphore.change("concurrency 1").unwrap();
+    let refused: Vec<_> = callers.iter_mut().map(|caller| caller.poll() && !caller.allowed()).collect();
+    assert_eq!(refused, [false, true, false, true]);
+    assert_eq!(semaphore.stats().waiting, 2);
+    drop(lease);
+    assert!(callers[0].poll() && callers[0].allowed() && !callers[2].poll());
+}
+
+#[test]
+fn leases_returned_by_name_let_the_next_go() {
+    let (semaphore, _) = semaphore("concurrency 1 ttl=30s");
+    let id = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let mut waiting = Caller::new(semaphore.acquire("k", 1));
+    assert!(semaphore.release("k", &id));
+    assert!(waiting.poll() && waiting.allowed());
+}

@@ -1,0 +1,138 @@
+//! Who goes first.
+
+use super::line_up::Caller;
+use sluicegate::{ManualClock, Priority, Refusal, RetryAfter, Semaphore, Span};
+use std::time::Duration;
+
+fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
+    let clock = ManualClock::default();
+    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn first_come_first_served_and_each_is_woken_once() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let mut at_work = semaphore.try_acquire("k", 1).lease();
+    let mut callers: Vec<Caller> = (0..5).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
+    assert_eq!(semaphore.stats().waiting, 5);
+    while !callers.is_empty() {
+        drop(at_work.take());
+        assert_eq!(callers.iter().map(Caller::woken).collect::<Vec<_>>(), {
+            let mut woken = vec![0; callers.len()];
+            woken[0] = 1;
+            woken
+        });
+        let mut first = callers.remove(0);
+        assert!(callers.iter_mut().all(|caller| !caller.poll()));
+        assert!(first.poll() && first.allowed());
+        at_work = first.lease();
+    }
+    assert_eq!(semaphore.stats().waiting, 0);
+}
+
+#[test]
+fn nobody_overtakes_a_large_cost_that_waits() {
+    let (semaphore, _) = semaphore("concurrency 4");
+    let (two, one) = (semaphore.try_acquire("k", 2).lease(), semaphore.try_acquire("k", 1).lease());
+    let mut large = Caller::new(semaphore.acquire("k", 4));
+    let mut small = Caller::new(semaphore.acquire("k", 1));
+    let denied = semaphore.try_acquire("k", 1);
+    assert_eq!((denied.refusal(), denied.decision().remaining()), (Some(Refusal::TooLong), 0));
+    assert!(!semaphore.peek("k", 1).allowed() && semaphore.peek("k", 0).allowed());
+    drop(two);
+    assert!(!large.poll() && !small.poll());
+    drop(one);
+    assert!(large.poll() && large.allowed() && !small.poll());
+    drop(large);
+    assert!(small.poll() && small.allowed());
+    assert!(semaphore.try_acquire("k", 3).allowed(), "nobody waits any more");
+}
+
+#[test]
+fn a_higher_priority_goes_first_and_at_once_if_it_fits() {
+    let (semaphore, _) = semaphore("concurrency 2");
+    let one = semaphore.try_acquire("k", 1).lease();
+    let mut large = Caller::new(semaphore.acquire("k", 2).priority(Priority::Low));
+    let high = Caller::new(semaphore.acquire("k", 1).priority(Priority::High));
+    assert!(high.allowed() && high.woken() == 0, "there is room for it, and nobody is before it");
+    drop(one);
+    assert!(!large.poll());
+    let mut normal = Caller::new(semaphore.acquire("k", 2));
+    drop(high);
+    assert!(normal.poll() && normal.allowed() && !large.poll());
+    drop(normal);
+    assert!(large.poll() && large.allowed());
+}
+
+#[test]
+fn who_waits_behind_others_is_told_the_soonest_moment_that_is_known() {
+    let (semaphore, clock) = semaphore("concurrency 2 ttl=30s");
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    clock.advance(SECOND);
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let _waiting = Caller::new(semaphore.acquire("k", 1));
+    let retry_after = semaphore.try_acquire("k", 1).decision().retry_after();
+    assert_eq!(retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))), "when both have lapsed");
+}
+
+#[test]
+fn the_head_has_its_turn_when_enough_leases_have_lapsed() {
+    let (semaphore, clock) = semaphore("concurrency 3 ttl=30s");
+    for _ in 0..3 {
+        let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+        clock.advance(SECOND);
+    }
+    let mut two = Caller::new(semaphore.acquire("k", 2));
+    clock.advance(Duration::from_micros(27_999_999));
+    assert!(!two.poll() && two.woken() == 0);
+    clock.advance(Duration::from_micros(1));
+    assert_eq!(two.woken(), 1);
+    assert!(two.poll() && two.allowed());
+    assert_eq!(two.grant().waited(), 28 * SECOND);
+    assert_eq!(semaphore.stats().lapsed, 2);
+}
+
+#[test]
+fn a_renewed_lease_puts_the_head_off() {
+    let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
+    let lease = semaphore.try_acquire("k", 1).lease().unwrap();
+    let mut waiting = Caller::new(semaphore.acquire("k", 1));
+    clock.advance(20 * SECOND);
+    assert!(lease.renew());
+    clock.advance(29 * SECOND);
+    assert!(!waiting.poll() && waiting.woken() == 0);
+    clock.advance(SECOND);
+    assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());
+    assert!(!lease.renew());
+}
+
+#[test]
+fn who_has_waited_for_too_long_is_refused_then_and_the_next_goes_on() {
+    let (semaphore, clock) = semaphore("concurrency 3");
+    let lease = semaphore.try_acquire("k", 2).lease();
+    let mut large = Caller::new(semaphore.acquire_within("k", 2, 5 * SECOND));
+    let mut small = Caller::new(semaphore.acquire("k", 1));
+    clock.advance(Duration::from_micros(4_999_999));
+    assert!(!large.poll());
+    clock.advance(Duration::from_micros(1));
+    assert_eq!((large.woken(), small.woken()), (1, 1));
+    assert!(large.poll() && large.refusal() == Some(Refusal::TooLong));
+    assert_eq!(large.grant().waited(), 5 * SECOND);
+    assert!(small.poll() && small.allowed());
+    drop(lease);
+    let passed = semaphore.now().before(Span::from_micros(1));
+    let late = semaphore.acquire_until("k", 1, passed).blocking();
+    assert_eq!(late.refusal(), Some(Refusal::TooLong), "its time has passed before it asked");
+    assert!(semaphore.acquire_until("k", 1, semaphore.now()).blocking().allowed());
+}
+
+#[test]
+fn a_lease_that_lapses_at_the_deadline_is_in_time() {
+    let (semaphore, clock) = semaphore("concurrency 1 ttl=5s");
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    let mut waiting = Caller::new(semaphore.acquire_within("k", 1, 5 * SECOND));
+    clock.advance(5 * SECOND);
+    assert!(waiting.poll() && waiting.allowed() && waiting.woken() == 1);
+}

@@ -1,0 +1,94 @@
+//! Semaphores that share one room.
+
+use sluicegate::{ChangeError, ManualClock, Refusal, Semaphore, SharedLeases};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn room(max_leases: usize) -> (SharedLeases, ManualClock) {
+    let clock = ManualClock::default();
+    (SharedLeases::builder().max_leases(max_leases).clock(clock.clone()).build().unwrap(), clock)
+}
+
+fn remaining(semaphore: &Semaphore) -> u32 {
+    semaphore.peek("acme", 1).remaining()
+}
+
+#[test]
+fn semaphores_of_one_scope_share_leases_and_those_of_two_do_not() {
+    let (room, clock) = room(100);
+    let few = room.scope("exports").semaphore("concurrency 2 ttl=10s").unwrap();
+    let many = room.scope("exports").semaphore("concurrency 5 ttl=30s").unwrap();
+    let other = room.scope("imports").semaphore("concurrency 2 ttl=10s").unwrap();
+    let lease = few.try_acquire("acme", 2).lease().unwrap();
+    assert_eq!((remaining(&few), remaining(&many), remaining(&other)), (0, 3, 2));
+    let id = lease.id();
+    assert!(!other.renew("acme", &id) && !other.release("acme", &id), "it is of another scope");
+    assert!(many.renew("acme", &id), "by the ttl of whoever renews it");
+    clock.advance(Duration::from_secs(20));
+    assert_eq!(remaining(&few), 0);
+    assert!(lease.renew(), "by the numbers that the key was last asked about by");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!((remaining(&few), lease.renew()), (2, false));
+}
+
+#[test]
+fn the_room_is_bounded_for_all_scopes_and_what_lapsed_makes_room() {
+    let (room, clock) = room(2);
+    let exports = room.scope("exports").semaphore("concurrency 5 ttl=10s").unwrap();
+    let imports = room.scope("imports").semaphore("concurrency 7 ttl=60s").unwrap();
+    let held = [exports.try_acquire("acme", 1).lease(), imports.try_acquire("acme", 1).lease()];
+    let full = imports.try_acquire("other", 1);
+    assert_eq!((full.refusal(), full.decision().limit()), (Some(Refusal::NoRoom), 7));
+    clock.advance(Duration::from_secs(10));
+    assert!(imports.try_acquire("other", 1).allowed());
+    drop(held);
+}
+
+#[test]
+fn each_scope_counts_its_own_and_some_are_counted_together() {
+    let (room, clock) = room(100);
+    let exports = room.scope("exports");
+    let together = room.scope("callers");
+    let [one, two] = ["a", "b"].map(|name| together.counting(name));
+    let limits = [exports.semaphore("concurrency 3 ttl=10s"), one.semaphore("concurrency 1 ttl=30s")];
+    let [first, second] = limits.map(Result::unwrap);
+    let third = two.semaphore("concurrency 1 ttl=30s").unwrap();
+    for _ in 0..3 {
+        first.try_acquire("acme", 1).lease().unwrap().keep();
+    }
+    let leases = [&second, &third].map(|semaphore| semaphore.try_acquire("acme", 1).lease().unwrap());
+    assert_eq!((exports.stats().leases, together.stats().leases, room.stats().leases), (3, 2, 5));
+    first.reset("acme");
+    drop(leases);
+    assert_eq!((exports.stats().leases, together.stats().leases), (0, 0));
+    first.try_acquire("acme", 1).lease().unwrap().keep();
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(remaining(&first), 3);
+    assert_eq!((exports.stats().leases, exports.stats().lapsed, together.stats().lapsed), (0, 1, 0));
+    // Nobody has the scope any more but a lease.
+    first.try_acquire("acme", 1).lease().unwrap().keep();
+    drop((first, exports));
+    assert_eq!(room.scope("exports").stats().leases, 1);
+}
+
+#[test]
+fn who_waits_goes_by_the_numbers_that_its_key_was_last_asked_about_by() {
+    let (room, _) = room(100);
+    let scope = room.scope("exports");
+    let one = scope.semaphore("concurrency 1 ttl=60s").unwrap();
+    let two = scope.semaphore("concurrency 2 ttl=60s").unwrap();
+    let _held = one.try_acquire("acme", 1).lease().unwrap();
+    let mut waits = pin!(one.acquire("acme", 1));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    let mut elsewhere =
+        pin!(room.scope("imports").semaphore("concurrency 1 ttl=60s").unwrap().acquire("acme", 1));
+    assert!(elsewhere.as_mut().poll(&mut context).is_ready(), "another scope's line");
+    assert_eq!(scope.stats().waiting, 1);
+    assert_eq!(two.peek("acme", 0).limit(), 2);
+    let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("there is room for two") };
+    assert!(grant.allowed() && scope.stats().waiting == 0);
+    assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
+}
