@@ -122,6 +122,14 @@ impl Breaker {
         Ok(Trial::new(inner, Ticket::ordinary(gate >> 2), began))
     }
 
+    /// The way of most calls: it is closed, and nobody asks how long they take. Otherwise nothing has happened.
+    #[inline]
+    fn admit_untimed(&self) -> Option<Trial<'_>> {
+        // Acquire: see `admit`.
+        let gate = self.inner.gate.load(Ordering::Acquire);
+        (gate & (FREE | TIMED) == FREE).then(|| Trial::new(&self.inner, Ticket::ordinary(gate >> 2), None))
+    }
+
     /// How a call would be answered now, without being one: `None` if it would pass.
     pub fn peek(&self) -> Option<Denied> {
         self.inner.look(|machine, now| {
@@ -198,9 +206,10 @@ impl Inner {
     #[inline]
     fn finish(&self, ticket: Ticket, outcome: Outcome, began: Option<Time>) {
         let mut machine = self.machine.lock();
-        // The way of most calls. It is short, so that it is compiled in place, and a trial lives in registers until then.
-        let is_short = outcome == Outcome::Success && began.is_none();
-        if !(is_short && machine.went_well(ticket)) {
+        let failed = outcome == Outcome::Failure;
+        // The way of most calls.
+        let is_short = began.is_none() && (failed || outcome == Outcome::Success);
+        if !(is_short && machine.stays_closed(ticket, failed)) {
             self.finish_in_full(machine, ticket, outcome, began);
         }
     }

@@ -246,14 +246,17 @@ impl Machine {
         (Answer::Denied(self.retry_after(now)), changes)
     }
 
-    /// The short way of [`Machine::finish`] for a call that went well and was not timed, while all of a window of calls went well: nothing can
-    /// come of it. Whether it was that, and is counted; else nothing has happened.
+    /// The short way of [`Machine::finish`] for a call that was not timed, while the breaker is closed and has a window of calls: when it
+    /// stays closed. Whether it was that, and is counted; else nothing has happened.
     #[inline]
-    pub fn went_well(&mut self, ticket: Ticket) -> bool {
+    pub fn stays_closed(&mut self, ticket: Ticket, failed: bool) -> bool {
         let is_counted = ticket.generation == self.generation
             && self.phase == Phase::Closed
-            && self.window.record_if_all_went_well();
-        self.totals.successes += u64::from(is_counted);
+            && self.window.record_unless(failed, |counts| self.rules.opens(counts));
+        if is_counted {
+            let total = if failed { &mut self.totals.failures } else { &mut self.totals.successes };
+            *total += 1;
+        }
         is_counted
     }
 
@@ -504,18 +507,19 @@ mod tests {
     use super::*;
     use crate::breaker::Window;
 
-    /// Successes, now and then a failure: once by the short way where it is one, once by the long way only.
+    /// Successes and failures: once by the short way where it is one, once by the long way only.
     #[test]
     fn the_short_way_comes_to_the_same_as_the_long_one() {
         for window in [Window::Calls(7), Window::Time(Span::from_micros(1_000_000))] {
             let rules = Rules::new(50, window).unwrap();
             let (mut short, mut long, now) = (Machine::new(rules), Machine::new(rules), || Time::EPOCH);
-            let mut short_ones = 0;
-            for number in 0..200_u32 {
-                let failed = number % 23 == 5;
+            let (mut short_ones, mut opened) = (0, 0);
+            for number in 0..400_u32 {
+                // Seldom, and then so often that it opens.
+                let failed = number % 23 == 5 || number % 100 > 90;
                 let outcome = if failed { Outcome::Failure } else { Outcome::Success };
                 let ticket = short.free().unwrap();
-                if !failed && short.went_well(ticket) {
+                if short.stays_closed(ticket, failed) {
                     short_ones += 1;
                 } else {
                     short.finish(ticket, outcome, Span::ZERO, now);
@@ -523,8 +527,14 @@ mod tests {
                 long.finish(long.free().unwrap(), outcome, Span::ZERO, now);
                 assert_eq!(short.counts(now()), long.counts(now()), "call {number}");
                 assert_eq!((short.totals(), short.state()), (long.totals(), long.state()));
+                if long.state() == State::Open {
+                    opened += 1;
+                    short.reset();
+                    long.reset();
+                }
             }
-            assert_eq!(short_ones > 100, matches!(window, Window::Calls(_)), "{short_ones} of {window:?}");
+            let of_calls = matches!(window, Window::Calls(_));
+            assert_eq!([short_ones > 300, opened > 0], [of_calls; 2], "{short_ones} {opened} of {window:?}");
         }
     }
 
@@ -533,9 +543,10 @@ mod tests {
         let mut machine = Machine::new(Rules::new(50, Window::Calls(7)).unwrap());
         let early = machine.free().unwrap();
         machine.reset();
-        assert!(!machine.went_well(early) && machine.went_well(machine.free().unwrap()));
+        assert!(!machine.stays_closed(early, false));
+        assert!(machine.stays_closed(machine.free().unwrap(), false));
         assert_eq!(machine.totals().successes, 1);
         machine.force(Forced::MetricsOnly);
-        assert!(!machine.went_well(machine.free().unwrap()), "it has more to say");
+        assert!(!machine.stays_closed(machine.free().unwrap(), false), "it has more to say");
     }
 }

@@ -78,19 +78,12 @@ impl Rolling {
         }
     }
 
-    /// Enters one more call that went well into a window of calls, if all others there did. Whether it has.
+    /// Enters one more call that was not slow into a window of calls, unless what would count then opens the breaker. Whether it has.
     #[inline]
-    pub(super) fn record_if_all_went_well(&mut self) -> bool {
+    pub(super) fn record_unless(&mut self, failed: bool, opens: impl FnOnce(&Counts) -> bool) -> bool {
         match self {
-            Rolling::Calls(ring) if ring.sum.failed | ring.sum.slow == 0 => {
-                ring.next = if ring.next + 1 == ring.calls { 0 } else { ring.next + 1 };
-                // No bit is set anywhere, so there is none to change.
-                if ring.sum.total < u64::from(ring.calls) {
-                    ring.sum.total += 1;
-                }
-                true
-            }
-            _ => false,
+            Rolling::Calls(ring) => ring.record_unless(failed, opens),
+            Rolling::Time(_) => false,
         }
     }
 
@@ -193,6 +186,15 @@ pub(super) struct Ring {
     sum: Counts,
 }
 
+/// One more call in a ring.
+struct Turn {
+    place: usize,
+    /// The bits of the word there that change.
+    flip: u64,
+    /// What counts then.
+    sum: Counts,
+}
+
 impl Ring {
     fn new(calls: u32) -> Ring {
         let words = usize::try_from(calls.div_ceil(CALLS_A_WORD)).unwrap_or(usize::MAX);
@@ -201,25 +203,59 @@ impl Ring {
 
     #[inline]
     fn record(&mut self, failed: bool, slow: bool) -> &Counts {
-        let (place, shift) = (self.next / CALLS_A_WORD, self.next % CALLS_A_WORD * 2);
-        self.next = if self.next + 1 == self.calls { 0 } else { self.next + 1 };
-        let call = u64::from(failed) | u64::from(slow) << 1;
-        // Always there: `next` is below `calls`.
-        if let Some(word) = usize::try_from(place).ok().and_then(|place| self.words.get_mut(place)) {
-            // Before the ring is full, what is there counts for nothing: it was cleared.
-            let oldest = *word >> shift & (FAILED | SLOW);
-            if self.sum.total < u64::from(self.calls) {
-                self.sum.total += 1;
-            }
-            // Mostly a call that went well takes the place of one that did, and there is nothing to write.
-            if oldest != call {
-                *word ^= (oldest ^ call) << shift;
-                // Cannot wrap: what leaves was added before.
-                self.sum.failed = self.sum.failed + (call & FAILED) - (oldest & FAILED);
-                self.sum.slow = self.sum.slow + (call >> 1) - (oldest >> 1);
-            }
-        }
+        let turn = self.turn(failed, slow);
+        self.make(turn);
         &self.sum
+    }
+
+    #[inline]
+    fn record_unless(&mut self, failed: bool, opens: impl FnOnce(&Counts) -> bool) -> bool {
+        let turn = self.turn(failed, false);
+        let is_entered = !opens(&turn.sum);
+        if is_entered {
+            self.make(turn);
+        }
+        is_entered
+    }
+
+    /// What one more call comes to: it takes the place of the oldest one. Before the ring is full, what is there counts for
+    /// nothing: it was cleared.
+    #[inline]
+    fn turn(&self, failed: bool, slow: bool) -> Turn {
+        let (place, shift) = (self.next / CALLS_A_WORD, self.next % CALLS_A_WORD * 2);
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        // Always there: `next` is below `calls`.
+        let word = self.words.get(place).copied().unwrap_or(0);
+        let (oldest, call) = (word >> shift & (FAILED | SLOW), u64::from(failed) | u64::from(slow) << 1);
+        // Cannot wrap: what leaves was added before.
+        let sum = Counts {
+            total: self.total_after(),
+            failed: self.sum.failed + (call & FAILED) - (oldest & FAILED),
+            slow: self.sum.slow + (call >> 1) - (oldest >> 1),
+        };
+        Turn { place, flip: (oldest ^ call) << shift, sum }
+    }
+
+    #[inline]
+    fn make(&mut self, Turn { place, flip, sum }: Turn) {
+        // Mostly a call takes the place of one that ended like it, and there is nothing to write.
+        if flip != 0
+            && let Some(word) = self.words.get_mut(place)
+        {
+            *word ^= flip;
+        }
+        self.sum = sum;
+        self.next = self.next_after();
+    }
+
+    #[inline]
+    fn total_after(&self) -> u64 {
+        (self.sum.total + 1).min(self.calls.into())
+    }
+
+    #[inline]
+    fn next_after(&self) -> u32 {
+        if self.next + 1 == self.calls { 0 } else { self.next + 1 }
     }
 
     fn clear(&mut self) {

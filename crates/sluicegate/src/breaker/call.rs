@@ -1,6 +1,6 @@
 //! Asking, calling and telling in one: for calls that block, and for futures.
 
-use super::{Breaker, Denied};
+use super::{Breaker, Denied, Trial};
 use sluicegate_core::breaker::Outcome;
 use std::fmt;
 
@@ -51,13 +51,11 @@ impl Breaker {
         call: impl FnOnce() -> Result<T, E>,
         judge: impl FnOnce(&Result<T, E>) -> Outcome,
     ) -> Result<T, CallError<E>> {
-        let trial = match self.admit() {
-            Ok(trial) => trial,
-            Err(denied) => return Err(CallError::Denied(denied)),
-        };
-        let result = call();
-        trial.finish(judge(&result));
-        result.map_err(CallError::Failed)
+        // Each with a trial of its own: that of most calls lives in registers then.
+        match self.admit_untimed() {
+            Some(trial) => make(trial, call, judge),
+            None => make(self.admit().map_err(CallError::Denied)?, call, judge),
+        }
     }
 
     /// Runs a future if the breaker lets it: it is asked when this is first polled. Every `Err` is a failure, and so is a panic. Dropped
@@ -83,6 +81,17 @@ impl Breaker {
         trial.finish(judge(&result));
         result.map_err(CallError::Failed)
     }
+}
+
+#[inline]
+fn make<T, E>(
+    trial: Trial<'_>,
+    call: impl FnOnce() -> Result<T, E>,
+    judge: impl FnOnce(&Result<T, E>) -> Outcome,
+) -> Result<T, CallError<E>> {
+    let result = call();
+    trial.finish(judge(&result));
+    result.map_err(CallError::Failed)
 }
 
 /// Every `Err` is a failure, and every `Ok` a success.

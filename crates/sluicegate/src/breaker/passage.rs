@@ -89,11 +89,11 @@ impl std::error::Error for Denied {}
 /// `std::mem::forget` is like a call that never ends: a probe has failed after `probe-ttl`.
 #[must_use = "say how the call went: dropped, it counts nothing, or as a failed probe"]
 pub struct Trial<'a> {
-    breaker: Held<'a>,
+    /// None once it has ended.
+    breaker: Option<Held<'a>>,
     ticket: Ticket,
     /// When it began, if the rules ask how long a call takes.
     began: Option<Time>,
-    ended: bool,
 }
 
 /// The breaker that was asked. Most calls end before it goes, and then nothing has to be counted.
@@ -117,7 +117,7 @@ impl Deref for Held<'_> {
 impl<'a> Trial<'a> {
     #[inline]
     pub(super) fn new(breaker: &'a Arc<Inner>, ticket: Ticket, began: Option<Time>) -> Trial<'a> {
-        Trial { breaker: Held::Borrowed(breaker), ticket, began, ended: false }
+        Trial { breaker: Some(Held::Borrowed(breaker)), ticket, began }
     }
 
     /// The call went well.
@@ -141,8 +141,9 @@ impl<'a> Trial<'a> {
     /// The call ended.
     #[inline]
     pub fn finish(mut self, outcome: Outcome) {
-        self.ended = true;
-        self.breaker.finish(self.ticket, outcome, self.began);
+        if let Some(breaker) = self.breaker.take() {
+            breaker.finish(self.ticket, outcome, self.began);
+        }
     }
 
     /// Whether it is a probe of a half-open breaker.
@@ -153,17 +154,19 @@ impl<'a> Trial<'a> {
 
     /// The same, which can outlive the breaker it was asked of.
     pub fn into_owned(mut self) -> Trial<'static> {
-        let (ticket, began) = (self.ticket, self.began);
-        self.ended = true;
-        Trial { breaker: Held::Owned(Arc::clone(&self.breaker)), ticket, began, ended: false }
+        let owned = self.breaker.take().map(|held| match held {
+            Held::Borrowed(inner) => Held::Owned(Arc::clone(inner)),
+            Held::Owned(inner) => Held::Owned(inner),
+        });
+        Trial { breaker: owned, ticket: self.ticket, began: self.began }
     }
 }
 
 impl Drop for Trial<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended {
-            lost(&self.breaker, self.ticket, self.began);
+        if let Some(breaker) = self.breaker.take() {
+            lost(&breaker, self.ticket, self.began);
         }
     }
 }
