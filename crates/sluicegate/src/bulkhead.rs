@@ -28,7 +28,7 @@ use crate::limit::LimitError;
 use crate::limiter::{BuildError, Observer};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::{Patience, Refusal};
-use places::Places;
+use places::{Places, Seen};
 use queue::{Desk, Queue};
 use sluicegate_core::Time;
 use sluicegate_core::bounds::COUNT_MAX;
@@ -67,7 +67,6 @@ struct Shared {
     observer: Option<Arc<dyn Observer>>,
     name: Option<Arc<str>>,
     adapt: Option<std::sync::Mutex<Box<dyn Adapt>>>,
-    allowed: AtomicU64,
     denied: AtomicU64,
 }
 
@@ -92,7 +91,7 @@ struct Began {
 impl Began {
     #[cold]
     fn now(bulkhead: &Bulkhead) -> Began {
-        Began { at: bulkhead.now(), in_use: bulkhead.shared.places.read().0 }
+        Began { at: bulkhead.now(), in_use: bulkhead.shared.places.read().taken }
     }
 }
 
@@ -100,7 +99,7 @@ impl Began {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct BulkheadStats {
-    /// Places that were given.
+    /// Places that were given, those included that were held for somebody who left meanwhile.
     pub allowed: u64,
     /// Who asked and had none: as the queue was full, or the wait too long.
     pub denied: u64,
@@ -178,10 +177,9 @@ impl Bulkhead {
     /// What it has done, and what it holds.
     pub fn stats(&self) -> BulkheadStats {
         let waiting = if self.shared.queue_max() == 0 { 0 } else { self.shared.lock().len() };
-        let (in_use, limit) = self.shared.places.read();
-        let (allowed, denied) = (&self.shared.allowed, &self.shared.denied);
-        let (allowed, denied) = (allowed.load(Ordering::Relaxed), denied.load(Ordering::Relaxed));
-        BulkheadStats { allowed, denied, waiting, in_use, limit }
+        let Seen { taken, limit } = self.shared.places.read();
+        let (allowed, denied) = (self.shared.places.given(), self.shared.denied.load(Ordering::Relaxed));
+        BulkheadStats { allowed, denied, waiting, in_use: taken, limit }
     }
 
     fn now(&self) -> Time {
@@ -224,7 +222,6 @@ fn checked_limit(limit: u32) -> u32 {
 impl Place {
     #[inline]
     fn just_taken(bulkhead: Bulkhead) -> Place {
-        bulkhead.shared.allowed.fetch_add(1, Ordering::Relaxed);
         let began = bulkhead.shared.adapt.as_ref().map(|_| Began::now(&bulkhead));
         Place { bulkhead, began }
     }
@@ -293,7 +290,6 @@ impl BulkheadBuilder {
             observer,
             name,
             adapt: adapt.map(std::sync::Mutex::new),
-            allowed: AtomicU64::new(0),
             denied: AtomicU64::new(0),
         };
         Ok(Bulkhead { shared: Arc::new(shared) })
@@ -302,10 +298,10 @@ impl BulkheadBuilder {
 
 impl fmt::Debug for Bulkhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (in_use, limit) = self.shared.places.read();
+        let Seen { taken, limit } = self.shared.places.read();
         f.debug_struct("Bulkhead")
             .field("spec", &self.shared.spec.to_string())
-            .field("in_use", &in_use)
+            .field("in_use", &taken)
             .field("limit", &limit)
             .finish_non_exhaustive()
     }

@@ -67,7 +67,7 @@ impl Bulkhead {
         let outcome = if at < began.at { Outcome::Ignored } else { outcome };
         let (from, to) = {
             let mut rule = rule.lock().unwrap_or_else(PoisonError::into_inner);
-            let (_, limit) = self.shared.places.read();
+            let limit = self.shared.places.read().limit;
             let (took, in_use) = (at.since(began.at), began.in_use);
             let wanted = rule.ended(&EndedCall { outcome, took, at, in_use, limit });
             // Under the rule's lock, so that limits are set in the order in which it said so.
