@@ -48,6 +48,8 @@ pin_project! {
         deadline: Option<Stretch>,
         // What came of the last try, while there may be another.
         last: Option<Answer<W>>,
+        // Whether the last try that ended was a failure.
+        has_failed: bool,
         #[pin]
         step: Step<W::Future>,
     }
@@ -82,7 +84,8 @@ enum End<T, E> {
 
 impl<W: Work, J> Call<W, J> {
     pub(super) fn new(guard: Arc<Inner>, work: W, judge: J) -> Call<W, J> {
-        Call { guard, work, judge, tries: 0, may_retry: true, deadline: None, last: None, step: Step::New }
+        let (deadline, last, step) = (None, None, Step::New);
+        Call { guard, work, judge, tries: 0, may_retry: true, deadline, last, has_failed: false, step }
     }
 
     /// Says how a call ended by its result, where an `Err` is not always a failure, or an `Ok` not always a success.
@@ -112,7 +115,7 @@ impl<W: Work, J> Call<W, J> {
         K: Fn(&Result<W::Value, W::Error>) -> Outcome,
     {
         let Call { guard, work, may_retry, .. } = self;
-        Call { guard, work, judge, tries: 0, may_retry, deadline: None, last: None, step: Step::New }
+        Call { may_retry, ..Call::new(guard, work, judge) }
     }
 
     /// Whether this call may be tried again, as far as the guard's retries allow: not if it does harm when it is made twice. It may
@@ -122,10 +125,11 @@ impl<W: Work, J> Call<W, J> {
         self
     }
 
-    /// What to give instead when all tries have failed, timed out or were refused. Errors that the judge ignores are not for it.
+    /// What to give instead when all tries have failed, timed out or were refused. An `Ok` that the judge takes for a failure is one too: the
+    /// fallback is told [`Failure::BadAnswer`]. Errors that the judge ignores are not for it.
     ///
     /// At most [`max_fallbacks`](super::GuardBuilder::max_fallbacks) of a guard are under way at once: when even they hang, the rest gets the
-    /// failure itself. A fallback has no timeout of its own.
+    /// failure itself, or the answer that was one. A fallback has no timeout of its own.
     pub fn fallback<F, B>(self, fallback: F) -> WithFallback<W, J, F, B>
     where
         F: FnOnce(Failure<W::Error>) -> B,
@@ -143,6 +147,12 @@ impl<W: Work, J> Call<W, J> {
         J: Judge<W::Value, W::Error>,
     {
         wait_here(self)
+    }
+
+    /// Whether the last try that ended was a failure. When the call has given an `Ok`: whether the judge takes that for one, so that a
+    /// fallback is for it.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 }
 
@@ -263,8 +273,9 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
             End::Result(outcome, _) => *outcome,
             End::TimedOut => Outcome::Failure,
         };
+        *self.has_failed = outcome == Outcome::Failure;
         finish(held, outcome);
-        if outcome == Outcome::Failure {
+        if *self.has_failed {
             let is_late = matches!(end, End::TimedOut);
             self.guard.tell(if is_late { GuardEvent::TimedOut } else { GuardEvent::Failed });
             let may_retry = *self.may_retry && self.work.may_retry();
