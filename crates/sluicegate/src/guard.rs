@@ -150,7 +150,8 @@ impl Guard {
     /// Makes a call on this thread, which waits for places and rests too.
     ///
     /// Nothing can stop such a call: one that takes longer than the timeout goes on to its end, and then counts and is reported as too
-    /// late. For a timeout that is one, see [`Guard::call_in_thread`]. With a judge or a fallback: [`Guard::on_this_thread`].
+    /// late. If it ended with an `Ok` it is not tried again: what it was to do is done. For a timeout that is one, see
+    /// [`Guard::call_in_thread`]. With a judge or a fallback: [`Guard::on_this_thread`].
     ///
     /// ```
     /// use sluicegate::Guard;

@@ -79,7 +79,10 @@ type Looked<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Err
 /// How a try ended.
 enum End<T, E> {
     Result(Outcome, Result<T, E>),
-    TimedOut,
+    /// Whether it was done nevertheless: it ended with an `Ok` that nobody could stop.
+    TimedOut {
+        is_done: bool,
+    },
 }
 
 impl<W: Work, J> Call<W, J> {
@@ -262,7 +265,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
         self.step.set(Step::Done);
         let end = match looked {
             Ok(Poll::Ready(result)) if !is_up => End::Result(self.judge.judge(&result), result),
-            Ok(_) => End::TimedOut,
+            Ok(looked) => End::TimedOut { is_done: matches!(looked, Poll::Ready(Ok(_))) },
             Err(panic) => {
                 finish(held, Outcome::Failure);
                 self.guard.tell(GuardEvent::Failed);
@@ -271,14 +274,16 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
         };
         let outcome = match &end {
             End::Result(outcome, _) => *outcome,
-            End::TimedOut => Outcome::Failure,
+            End::TimedOut { .. } => Outcome::Failure,
         };
         *self.has_failed = outcome == Outcome::Failure;
         finish(held, outcome);
         if *self.has_failed {
-            let is_late = matches!(end, End::TimedOut);
+            let is_late = matches!(end, End::TimedOut { .. });
             self.guard.tell(if is_late { GuardEvent::TimedOut } else { GuardEvent::Failed });
-            let may_retry = *self.may_retry && self.work.may_retry();
+            // What is done is not done again, however late it was: the card has been charged.
+            let is_done = matches!(end, End::TimedOut { is_done: true });
+            let may_retry = !is_done && *self.may_retry && self.work.may_retry();
             if let Some(rest) = may_retry.then(|| self.rest()).flatten() {
                 *self.last = Some(answer(end));
                 self.step.set(Step::Resting { rest });
@@ -387,7 +392,7 @@ fn finish((trial, place): Held, outcome: Outcome) {
 
 fn answer<T, E>(end: End<T, E>) -> Result<T, Failure<E>> {
     match end {
-        End::TimedOut => Err(Failure::TimedOut),
+        End::TimedOut { .. } => Err(Failure::TimedOut),
         End::Result(_, Ok(value)) => Ok(value),
         End::Result(Outcome::Failure, Err(error)) => Err(Failure::Failed(error)),
         End::Result(_, Err(error)) => Err(Failure::Ignored(error)),
