@@ -152,6 +152,11 @@ impl<'a> Trial<'a> {
         self.ticket.is_probe()
     }
 
+    /// The call begins only now: what came since the breaker was asked was not its doing.
+    pub(crate) fn begins(&mut self) {
+        self.began = self.began.map(|_| self.breaker.time());
+    }
+
     /// The same, which can outlive the breaker it was asked of.
     pub fn into_owned(mut self) -> Trial<'static> {
         let (ticket, began) = (self.ticket, self.began);

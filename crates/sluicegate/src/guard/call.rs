@@ -237,12 +237,18 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     }
 
     /// The bulkhead has answered.
-    fn entered(&mut self, trial: Option<Trial<'static>>, entry: Entry) -> Option<Answer<W>> {
+    fn entered(&mut self, mut trial: Option<Trial<'static>>, entry: Entry) -> Option<Answer<W>> {
         self.step.set(Step::Done);
         let left = self.left();
         let is_late = left == Some(Span::ZERO);
         let begun = match entry.into_result() {
-            Ok(place) if !is_late => self.run(left, (trial, Some(place))),
+            Ok(place) if !is_late => {
+                // Our own queue says nothing about how fast the other side is.
+                if let Some(trial) = &mut trial {
+                    trial.begins();
+                }
+                self.run(left, (trial, Some(place)))
+            }
             refused => {
                 // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
                 // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets

@@ -76,6 +76,37 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
     assert_eq!(events.words(), words);
 }
 
+/// A dependency that answers in 300 ms is not slow because three calls stand in our own queue.
+#[test]
+fn the_wait_for_a_place_is_not_slow() {
+    let clock = ManualClock::default();
+    let guard = Guard::builder("g")
+        .bulkhead("bulkhead 1 queue=2 wait=10s")
+        .breaker("breaker 100%/2calls min=2 slow=500ms slow-rate=50%")
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let call = || {
+        guard.call(|| async {
+            sleep(&clock, 300 * MS).await;
+            Ok::<u8, ()>(1)
+        })
+    };
+    let mut calls: Vec<_> = (0..3).map(|_| Polled::new(call())).collect();
+    assert!(calls.iter_mut().all(|call| call.poll().is_none()));
+    for call in &mut calls {
+        assert_eq!(call.run(&clock, MS), Ok(1));
+    }
+    let stats = guard.breaker().unwrap().stats();
+    assert_eq!((stats.state, stats.successes, stats.slow), (State::Closed, 3, 0));
+    // What takes long itself is slow.
+    let mut slow = Polled::new(guard.call(|| async {
+        sleep(&clock, SECOND).await;
+        Ok::<u8, ()>(1)
+    }));
+    assert_eq!((slow.run(&clock, MS), guard.breaker().unwrap().stats().slow), (Ok(1), 1));
+}
+
 /// Sentinel#1638: a probe that is let through by the breaker and stopped by a later part left the breaker half-open for ever.
 #[test]
 fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
