@@ -260,7 +260,7 @@ impl BulkheadBuilder {
         self
     }
 
-    /// Is told of every refusal.
+    /// Is told of every refusal, and of every move of the limit by a rule.
     pub fn observer(mut self, observer: impl Observer + 'static) -> BulkheadBuilder {
         self.observer = Some(Arc::new(observer));
         self

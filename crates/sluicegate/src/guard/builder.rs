@@ -147,7 +147,7 @@ impl GuardBuilder {
         self
     }
 
-    /// Is told of everything that happens to calls, and to the parts that are made from a text.
+    /// Is told what goes wrong with calls and what comes of it, and what happens to the parts that are made from a text.
     pub fn observer(mut self, observer: impl Observer + 'static) -> GuardBuilder {
         self.observer = Some(Arc::new(observer));
         self
