@@ -266,6 +266,16 @@ impl BulkheadBuilder {
         self
     }
 
+    /// The clock and the observer of what it is a part of.
+    pub(crate) fn watched(
+        mut self,
+        clock: &AnyClock,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> BulkheadBuilder {
+        (self.clock, self.observer) = (clock.clone(), observer.cloned());
+        self
+    }
+
     /// What it is called in events.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> BulkheadBuilder {
         self.name = Some(name.into());
