@@ -104,7 +104,7 @@ impl Enter {
             return refused(&bulkhead, Refusal::TooLong, Span::ZERO);
         }
         if bulkhead.shared.places.take_if_nobody_waits() {
-            return allowed(bulkhead, Span::ZERO);
+            return allowed(Place::taken(bulkhead), Span::ZERO);
         }
         if bulkhead.shared.queue_max() == 0 {
             return refused(&bulkhead, Refusal::LineFull, Span::ZERO);
@@ -120,9 +120,9 @@ impl Enter {
         match desk.join(self.priority, self.patience, waker) {
             Joined::Taken => {
                 // It is held before a waker of somebody else's may panic.
-                let place = Place::just_taken(bulkhead.clone());
+                let place = Place::taken(bulkhead.clone());
                 desk.close();
-                Poll::Ready(Entry { place: Ok(place), waited: Span::ZERO })
+                allowed(place, Span::ZERO)
             }
             Joined::Waits(ticket) => {
                 self.state = State::Waits(bulkhead.clone(), ticket);
@@ -147,9 +147,9 @@ impl Enter {
             }
             Some(Told::Called(waited)) => {
                 self.state = State::Done;
-                let place = Place::just_taken(bulkhead.clone());
+                let place = Place::taken(bulkhead.clone());
                 desk.close();
-                Poll::Ready(Entry { place: Ok(place), waited })
+                allowed(place, waited)
             }
             Some(Told::Refused(refusal, waited)) => {
                 self.state = State::Done;
@@ -161,8 +161,8 @@ impl Enter {
 }
 
 #[inline]
-fn allowed(bulkhead: Bulkhead, waited: Span) -> Poll<Entry> {
-    Poll::Ready(Entry { place: Ok(Place::just_taken(bulkhead)), waited })
+fn allowed(place: Place, waited: Span) -> Poll<Entry> {
+    Poll::Ready(Entry { place: Ok(place.begins()), waited })
 }
 
 #[cold]
