@@ -4,6 +4,7 @@ use sluicegate::breaker::State;
 use sluicegate::guard::{Failure, Guard};
 use sluicegate::{Clock as _, ManualClock};
 use std::pin::pin;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
@@ -12,7 +13,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const LIMIT: u64 = 3;
 const THREADS: u64 = 6;
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 1_000;
 
 /// What the calls themselves have seen.
 #[derive(Default)]
@@ -65,6 +66,7 @@ async fn let_others_run() {
 fn goes_well(guard: &Guard, seen: &Seen) {
     let answer = guard.call(|| async {
         let _at_work = seen.begins();
+        thread::yield_now();
         let_others_run().await;
         count(&seen.well);
         Ok::<_, ()>(())
@@ -81,6 +83,7 @@ fn fails(guard: &Guard, seen: &Seen) {
     let answer = call.fallback(|why| async move {
         assert_ne!(why, Failure::BadAnswer);
         count(&seen.fell_back);
+        thread::yield_now();
         7
     });
     assert!(matches!(answer.blocking(), Ok(7) | Err(Failure::Failed(()) | Failure::Refused(_))));
@@ -111,25 +114,31 @@ fn is_dropped(guard: &Guard, seen: &Seen) {
 fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
-        .bulkhead("bulkhead 3 queue=4 wait=20ms")
-        .breaker("breaker 70%/20calls open=5ms")
+        .bulkhead("bulkhead 3 queue=2 wait=5ms")
+        .breaker("breaker 80%/10calls open=2ms")
         .timeout(10 * MS)
         .retry("retry 1 budget=50% backoff=2ms")
-        .max_fallbacks(2)
+        .max_fallbacks(1)
         .clock(clock.clone())
         .build()
         .unwrap();
     let (seen, at_work) = (Seen::default(), AtomicU64::new(THREADS));
+    let all_are_there = Barrier::new(usize::try_from(THREADS).unwrap());
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let (guard, seen, at_work) = (&guard, &seen, &at_work);
+            let (guard, seen, at_work, all_are_there) = (&guard, &seen, &at_work, &all_are_there);
             scope.spawn(move || {
+                all_are_there.wait();
                 for round in 0..ROUNDS {
-                    match (number + round) % 6 {
+                    match (number + round) % 8 {
                         0 => fails(guard, seen),
                         1 => hangs(guard, seen),
                         2 => is_dropped(guard, seen),
                         _ => goes_well(guard, seen),
+                    }
+                    // Else most rounds would be refusals.
+                    while guard.breaker().unwrap().peek().is_some() {
+                        thread::yield_now();
                     }
                 }
                 at_work.fetch_sub(1, Ordering::SeqCst);
@@ -137,7 +146,7 @@ fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
         }
         // Time passes until all are done.
         while at_work.load(Ordering::SeqCst) > 0 {
-            clock.advance(MS);
+            clock.advance(MS / 5);
             thread::yield_now();
         }
     });
