@@ -1,12 +1,14 @@
 //! A guard around a service: breaker, bulkhead, timeout and retries for requests.
 //!
-//! This is the layer and its settings; `guard/tries.rs` makes the tries of a request, `guard/judge.rs` says how they went, and
-//! `guard/service.rs` is the service and the future of its responses.
+//! This is the layer and its settings; `guard/tries.rs` makes the tries of a request, `guard/judge.rs` says how they went,
+//! `guard/fallback.rs` is what is given instead, and `guard/service.rs` is the service and the future of its responses.
 
+mod fallback;
 mod judge;
 mod service;
 mod tries;
 
+pub use fallback::{Fallback, NoFallback};
 pub use service::{Guarded, GuardedFuture};
 pub use tries::{CopyRequest, Once, RetryWith};
 
@@ -46,44 +48,40 @@ use tower_layer::Layer;
 ///
 /// It is for HTTP, gRPC included: a service of something else has no response that could say no, and its errors are its own. Around such
 /// a one put [`Guard::call`] itself, which gives a [`sluicegate::guard::Failure`].
-pub struct GuardLayer<R = Problem, C = Once> {
+pub struct GuardLayer<R = Problem, C = Once, F = NoFallback> {
     /// All there is, as axum has a layer make its service anew with every request.
-    shared: Arc<Shared<R, C>>,
+    shared: Arc<Shared<R, C, F>>,
 }
 
 /// What all clones of a layer and its services share.
-struct Shared<R, C> {
-    settings: Settings,
-    respond: R,
-    copy: C,
-}
-
 #[derive(Clone)]
-struct Settings {
+struct Shared<R, C, F> {
     guard: Guard,
     judge: ByHead,
-    /// Whether failures of the service are answered too, and not only what did not reach it.
-    falls_back: bool,
+    /// Writes the answer to a request that was refused or took too long.
+    respond: R,
+    copy: C,
+    fallback: F,
 }
 
 impl GuardLayer {
     /// A layer that calls the service through a guard.
     pub fn new(guard: Guard) -> GuardLayer {
-        let settings = Settings { guard, judge: ByHead::default(), falls_back: false };
-        GuardLayer::from_parts(settings, Problem, Once)
+        let shared =
+            Shared { guard, judge: ByHead::default(), respond: Problem, copy: Once, fallback: NoFallback };
+        GuardLayer::of(shared)
     }
 }
 
-impl<R: Clone, C: Clone> GuardLayer<R, C> {
+impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     /// How a response counts, by its status and header fields. Unless told otherwise a status of 500 or more is a failure, and so is a gRPC
     /// status in the header fields that stands for one: `UNKNOWN`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNAVAILABLE` and `DATA_LOSS`. An
     /// error of the service is always one.
     ///
-    /// Failures are what the breaker counts and retries are for. It must not take long, and say the same each time.
+    /// Failures are what the breaker counts and retries and fallbacks are for. It must not take long.
     #[must_use]
     pub fn judge(self, judge: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static) -> Self {
-        let settings = Settings { judge: ByHead::of(judge), ..self.shared.settings.clone() };
-        GuardLayer::from_parts(settings, self.shared.respond.clone(), self.shared.copy.clone())
+        GuardLayer::of(Shared { judge: ByHead::of(judge), ..Arc::unwrap_or_clone(self.shared) })
     }
 
     /// How to make a copy of a request, so that the guard's retries hold for it. `None` for one that must not be made twice, such as an
@@ -102,22 +100,22 @@ impl<R: Clone, C: Clone> GuardLayer<R, C> {
     ///
     /// It is asked for a copy before each try, as a request is gone once it was sent. Each further try asks the service whether it is ready.
     #[must_use]
-    pub fn retry_with<Q, F>(self, copy: F) -> GuardLayer<R, RetryWith<F>>
+    pub fn retry_with<Q, K>(self, copy: K) -> GuardLayer<R, RetryWith<K>, F>
     where
-        F: Fn(&Request<Q>) -> Option<Request<Q>> + Send + Sync,
+        K: Fn(&Request<Q>) -> Option<Request<Q>> + Send + Sync,
     {
-        let Shared { settings, respond, .. } = &*self.shared;
-        GuardLayer::from_parts(settings.clone(), respond.clone(), RetryWith::new(copy))
+        let Shared { guard, judge, respond, fallback, .. } = Arc::unwrap_or_clone(self.shared);
+        GuardLayer::of(Shared { guard, judge, respond, copy: RetryWith::new(copy), fallback })
     }
 
     /// Has a closure write the answer to a request that was refused or took too long. `Retry-After` is added to it. Of a request that took
     /// too long it sees the method, the target and the content type.
     #[must_use]
-    pub fn respond_with<B, F>(self, respond: F) -> GuardLayer<RespondWith<F>, C>
+    pub fn respond_with<B, K>(self, respond: K) -> GuardLayer<RespondWith<K>, C, F>
     where
-        F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+        K: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
     {
-        self.answering(RespondWith::new(respond), false)
+        self.answering(RespondWith::new(respond))
     }
 
     /// Has a closure give a response instead when all tries have failed, took too long or were refused: yesterday's prices, an empty
@@ -133,50 +131,54 @@ impl<R: Clone, C: Clone> GuardLayer<R, C> {
     /// # Ok::<(), sluicegate::BuildError>(())
     /// ```
     ///
-    /// What it has to look up elsewhere and wait for is better a service of its own.
+    /// The guard counts and tells of it as of its own fallbacks, and at most
+    /// [`max_fallbacks`](sluicegate::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
+    /// a fallback. What it has to look up elsewhere and wait for is better a service of its own.
     #[must_use]
-    pub fn fallback<B, F>(self, respond: F) -> GuardLayer<RespondWith<F>, C>
+    pub fn fallback<B, K>(self, respond: K) -> GuardLayer<R, C, RespondWith<K>>
     where
-        F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+        K: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
     {
-        self.answering(RespondWith::new(respond), true)
+        let Shared { guard, judge, respond: refuse, copy, .. } = Arc::unwrap_or_clone(self.shared);
+        let fallback = RespondWith::new(respond);
+        GuardLayer::of(Shared { guard, judge, respond: refuse, copy, fallback })
     }
 
     /// Answers with a gRPC status. For tonic; services with other bodies answer gRPC calls so by themselves.
     #[must_use]
-    pub fn grpc(self) -> GuardLayer<GrpcStatus, C> {
-        self.answering(GrpcStatus, false)
+    pub fn grpc(self) -> GuardLayer<GrpcStatus, C, F> {
+        self.answering(GrpcStatus)
     }
 
-    fn answering<T>(self, respond: T, falls_back: bool) -> GuardLayer<T, C> {
-        let settings = Settings { falls_back, ..self.shared.settings.clone() };
-        GuardLayer::from_parts(settings, respond, self.shared.copy.clone())
-    }
-}
-
-impl<R, C> GuardLayer<R, C> {
-    fn from_parts(settings: Settings, respond: R, copy: C) -> GuardLayer<R, C> {
-        GuardLayer { shared: Arc::new(Shared { settings, respond, copy }) }
+    fn answering<T>(self, respond: T) -> GuardLayer<T, C, F> {
+        let Shared { guard, judge, copy, fallback, .. } = Arc::unwrap_or_clone(self.shared);
+        GuardLayer::of(Shared { guard, judge, respond, copy, fallback })
     }
 }
 
-impl<S, R, C> Layer<S> for GuardLayer<R, C> {
-    type Service = Guarded<S, R, C>;
+impl<R, C, F> GuardLayer<R, C, F> {
+    fn of(shared: Shared<R, C, F>) -> GuardLayer<R, C, F> {
+        GuardLayer { shared: Arc::new(shared) }
+    }
+}
+
+impl<S, R, C, F> Layer<S> for GuardLayer<R, C, F> {
+    type Service = Guarded<S, R, C, F>;
 
     #[inline]
-    fn layer(&self, inner: S) -> Guarded<S, R, C> {
+    fn layer(&self, inner: S) -> Guarded<S, R, C, F> {
         Guarded::new(inner, Arc::clone(&self.shared))
     }
 }
 
-impl<R, C> Clone for GuardLayer<R, C> {
+impl<R, C, F> Clone for GuardLayer<R, C, F> {
     fn clone(&self) -> Self {
         GuardLayer { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<R, C> fmt::Debug for GuardLayer<R, C> {
+impl<R, C, F> fmt::Debug for GuardLayer<R, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardLayer").field("guard", &self.shared.settings.guard).finish_non_exhaustive()
+        f.debug_struct("GuardLayer").field("guard", &self.shared.guard).finish_non_exhaustive()
     }
 }

@@ -58,7 +58,7 @@ pub use concurrency::{
     Concurrency, ConcurrencyFuture, ConcurrencyLayer, Granted, HeldBody, Hold, MemoryAsking, Places,
 };
 pub use future::ResponseFuture;
-pub use guard::{CopyRequest, GuardLayer, Guarded, GuardedFuture, Once, RetryWith};
+pub use guard::{CopyRequest, Fallback, GuardLayer, Guarded, GuardedFuture, NoFallback, Once, RetryWith};
 pub use head::Head;
 pub use key::{Extract, NoKey, RequestKey};
 pub use layer::{RateLimitLayer, WithoutKey};

@@ -270,15 +270,17 @@ fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
     let now = inner.clock.now();
     let (answer, changes) = machine.ask(now);
     let (state, timed) = (machine.state(), machine.rules().slow().is_some());
+    // Before anybody is told: should the observer panic, a probe has failed instead of being lost.
+    let passage = match answer {
+        Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
+        Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
+    };
     if changes.is_empty() {
         drop(machine);
     } else {
         inner.close(machine, changes);
     }
-    match answer {
-        Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
-        Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
-    }
+    passage
 }
 
 /// What those who ask need to know.

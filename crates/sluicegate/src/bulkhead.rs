@@ -32,8 +32,9 @@ use places::{Places, Seen};
 use queue::{Desk, Queue};
 use sluicegate_core::Time;
 use sluicegate_core::bounds::COUNT_MAX;
+use std::any::Any;
 use std::fmt;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -140,9 +141,9 @@ impl Bulkhead {
     #[inline]
     pub fn try_enter(&self) -> Option<Place> {
         if self.shared.places.take_if_nobody_waits() {
-            return Some(Place::just_taken(self.clone()));
+            return Some(Place::taken(self.clone()).begins());
         }
-        self.refused(Refusal::LineFull);
+        self.refused_at_once();
         None
     }
 
@@ -164,6 +165,9 @@ impl Bulkhead {
 
     /// Another limit. Those who wait are called if there are more places now; if more are taken than there are now, nobody is thrown
     /// out, and nobody comes in until enough have left. It is from 1 to a billion: what is not is taken as the nearest that is.
+    ///
+    /// Where a rule moves the limit ([`BulkheadBuilder::adapt`], [`BulkheadBuilder::adaptive`]) it holds until the next call ends: then the
+    /// rule sets its own again.
     pub fn set_limit(&self, limit: u32) {
         self.shared.places.set_limit(checked_limit(limit));
         self.shared.pass_on();
@@ -176,7 +180,7 @@ impl Bulkhead {
 
     /// What it has done, and what it holds.
     pub fn stats(&self) -> BulkheadStats {
-        let waiting = if self.shared.queue_max() == 0 { 0 } else { self.shared.lock().len() };
+        let waiting = self.shared.waiting();
         let Seen { taken, limit } = self.shared.places.read();
         let (allowed, denied) = (self.shared.places.given(), self.shared.denied.load(Ordering::Relaxed));
         BulkheadStats { allowed, denied, waiting, in_use: taken, limit }
@@ -184,6 +188,19 @@ impl Bulkhead {
 
     fn now(&self) -> Time {
         self.shared.clock.now()
+    }
+
+    /// Gives a place that is free to the first who waits. What panicked meanwhile, if something did: the clock, or somebody's waker.
+    #[cold]
+    fn pass_on_and_catch(&self) -> Option<Box<dyn Any + Send>> {
+        catch_unwind(AssertUnwindSafe(|| self.shared.pass_on())).err()
+    }
+
+    /// There is no place for somebody who does not wait.
+    #[cold]
+    fn refused_at_once(&self) {
+        let may_wait = self.shared.waiting() < self.shared.queue_max();
+        self.refused(if may_wait { Refusal::TooLong } else { Refusal::LineFull });
     }
 
     #[cold]
@@ -198,6 +215,11 @@ impl Bulkhead {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many wait. The lock is only taken if somebody does.
+    fn waiting(&self) -> usize {
+        if self.places.somebody_waits() { self.lock().len() } else { 0 }
     }
 
     /// How many may wait.
@@ -220,10 +242,19 @@ fn checked_limit(limit: u32) -> u32 {
 }
 
 impl Place {
+    /// One that was taken. From here on it is given back, whatever panics.
     #[inline]
-    fn just_taken(bulkhead: Bulkhead) -> Place {
-        let began = bulkhead.shared.adapt.as_ref().map(|_| Began::now(&bulkhead));
-        Place { bulkhead, began }
+    fn taken(bulkhead: Bulkhead) -> Place {
+        Place { bulkhead, began: None }
+    }
+
+    /// The call begins. No lock is held: a clock that panics gives the place back, which may take the queue's.
+    #[inline]
+    fn begins(mut self) -> Place {
+        if self.bulkhead.shared.adapt.is_some() {
+            self.began = Some(Began::now(&self.bulkhead));
+        }
+        self
     }
 
     /// Returns it, and says how the call ended, for a rule that moves the limit.
@@ -240,11 +271,9 @@ impl Drop for Place {
         let panicked =
             self.began.take().and_then(|began| self.bulkhead.adapt_and_catch(Outcome::Dropped, began));
         // Whatever the rule did.
-        if self.bulkhead.shared.places.give_back() {
-            self.bulkhead.shared.pass_on();
-        }
+        let passed_on = self.bulkhead.shared.places.give_back().then(|| self.bulkhead.pass_on_and_catch());
         // A second panic while the first goes on would end the process.
-        if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
+        if let Some(panic) = panicked.or(passed_on.flatten()).filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
         }
     }
@@ -257,9 +286,19 @@ impl BulkheadBuilder {
         self
     }
 
-    /// Is told of every refusal.
+    /// Is told of every refusal, and of every move of the limit by a rule.
     pub fn observer(mut self, observer: impl Observer + 'static) -> BulkheadBuilder {
         self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// The clock and the observer of what it is a part of.
+    pub(crate) fn watched(
+        mut self,
+        clock: &AnyClock,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> BulkheadBuilder {
+        (self.clock, self.observer) = (clock.clone(), observer.cloned());
         self
     }
 

@@ -47,6 +47,8 @@ pub enum Event {
     /// A bulkhead's rule moved its limit.
     #[non_exhaustive]
     LimitMoved {
+        /// The bulkhead's name.
+        name: Option<Arc<str>>,
         /// What it was.
         from: u32,
         /// What it is now.

@@ -20,7 +20,7 @@ pub use stats::{GuardEvent, GuardStats};
 pub use work::{ByTries, InTask, InThread, OnThisThread, Tries, Work};
 
 use crate::breaker::{Breaker, Outcome, by_result};
-use crate::bulkhead::Bulkhead;
+use crate::bulkhead::{Bulkhead, Place};
 use crate::clock::Countdowns;
 use crate::event::Event;
 use crate::limiter::Observer;
@@ -150,7 +150,8 @@ impl Guard {
     /// Makes a call on this thread, which waits for places and rests too.
     ///
     /// Nothing can stop such a call: one that takes longer than the timeout goes on to its end, and then counts and is reported as too
-    /// late. For a timeout that is one, see [`Guard::call_in_thread`]. With a judge or a fallback: [`Guard::on_this_thread`].
+    /// late. If it ended with an `Ok` it is not tried again: what it was to do is done. For a timeout that is one, see
+    /// [`Guard::call_in_thread`]. With a judge or a fallback: [`Guard::on_this_thread`].
     ///
     /// ```
     /// use sluicegate::Guard;
@@ -236,6 +237,12 @@ impl Guard {
         self.inner.timeout.is_some() || self.inner.deadline.is_some()
     }
 
+    /// A place for a fallback, where [`Call::fallback`] cannot be used: it is counted and told as one that is used, until the place is dropped.
+    /// `None`, and told too, when as many are under way as may be: then the failure itself is to be given.
+    pub fn fall_back(&self) -> Option<Place> {
+        self.inner.fall_back()
+    }
+
     /// What it has done.
     pub fn stats(&self) -> GuardStats {
         self.inner.counts.read()
@@ -252,6 +259,13 @@ impl Inner {
         if let Some(observer) = &self.observer {
             observer.event(&Event::Guard { name: Arc::clone(&self.name), what });
         }
+    }
+
+    /// A place for a fallback, if one is free.
+    fn fall_back(&self) -> Option<Place> {
+        let place = self.fallbacks.try_enter();
+        self.tell(if place.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
+        place
     }
 
     /// A try is not made. What the call gives: what came of the try before, if there was one, as that says what may have happened.

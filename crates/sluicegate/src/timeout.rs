@@ -45,6 +45,10 @@ pub async fn timeout<F: Future>(most: Duration, future: F) -> Result<F::Output, 
 
 /// The same by a clock of your own, as one of a test.
 ///
+/// Each of these sets an alarm of its own, which the clock keeps until the time is up, however soon the call has ended: at 10,000 calls a
+/// second and a minute each that is 600,000 of them. Calls through a [`Guard`](crate::Guard) with that clock share one, as those of
+/// [`timeout`] do.
+///
 /// # Errors
 /// When the time was up first.
 pub async fn timeout_on<F: Future>(

@@ -43,9 +43,9 @@ pub struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The turn would not have come in time.
+    /// The turn would not have come in time; or whoever asked does not wait, and could have.
     TooLong,
-    /// As many wait as may: the limiter's `max_line` or `max_waiting`, or a pacer's `queue`.
+    /// As many wait as may: the limiter's `max_line` or `max_waiting`, a pacer's `queue`, or a bulkhead's `queue=`.
     LineFull,
     /// The cost is above the limit: no wait helps.
     Never,
@@ -86,12 +86,8 @@ impl Turn {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::TooLong => {
-                "the turn would not come in time; wait longer, or come back after retry_after"
-            }
-            Refusal::LineFull => {
-                "as many wait already as may; come back after retry_after, or raise max_line"
-            }
+            Refusal::TooLong => "the turn would not come in time; wait longer, or come back later",
+            Refusal::LineFull => "as many wait already as may; come back later, or let more of them wait",
             Refusal::Never => "the cost is above the limit, so no wait helps; ask for less at once",
             Refusal::NoRoom => {
                 "there is no room for another key or lease; raise max_keys or max_leases, or let keys be evicted"

@@ -18,7 +18,7 @@ impl ByHead {
         ByHead(Some(Arc::new(judge)))
     }
 
-    pub(super) fn outcome<B>(&self, response: &Response<B>) -> Outcome {
+    fn outcome<B>(&self, response: &Response<B>) -> Outcome {
         let (status, headers) = (response.status(), response.headers());
         match &self.0 {
             Some(judge) => judge(status, headers),

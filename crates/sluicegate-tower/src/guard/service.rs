@@ -2,11 +2,11 @@
 
 use super::judge::ByHead;
 use super::tries::{CopyRequest, RequestTries};
-use super::{Settings, Shared};
+use super::{Fallback, Shared};
+use crate::head::Head;
 use crate::refusal::{Reason, Refusal, Respond};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate::Outcome;
 use sluicegate::guard::{ByTries, Call, Failure};
 use std::fmt;
 use std::future::Future;
@@ -17,13 +17,13 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 /// A service behind a [`crate::GuardLayer`].
-pub struct Guarded<S, R, C> {
+pub struct Guarded<S, R, C, F> {
     inner: S,
-    shared: Arc<Shared<R, C>>,
+    shared: Arc<Shared<R, C, F>>,
 }
 
-impl<S, R, C> Guarded<S, R, C> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<R, C>>) -> Guarded<S, R, C> {
+impl<S, R, C, F> Guarded<S, R, C, F> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<R, C, F>>) -> Guarded<S, R, C, F> {
         Guarded { inner, shared }
     }
 
@@ -33,15 +33,16 @@ impl<S, R, C> Guarded<S, R, C> {
     }
 }
 
-impl<S, R, C, Q, B> Service<Request<Q>> for Guarded<S, R, C>
+impl<S, R, C, F, Q, B> Service<Request<Q>> for Guarded<S, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
     C: CopyRequest<Q>,
+    F: Fallback<B>,
 {
     type Response = Response<B>;
     type Error = S::Error;
-    type Future = GuardedFuture<S, Q, B, R, C>;
+    type Future = GuardedFuture<S, Q, B, R, C, F>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -51,68 +52,74 @@ where
         // The service that was ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        let Settings { guard, judge, .. } = &self.shared.settings;
+        let Shared { guard, judge, .. } = &*self.shared;
         let tries = RequestTries::new(Arc::clone(&self.shared), ready, request);
         GuardedFuture { call: guard.tries(tries, judge.clone()) }
     }
 }
 
-type GuardedCall<S, Q, R, C> = Call<ByTries<RequestTries<S, Q, R, C>>, ByHead>;
+type GuardedCall<S, Q, R, C, F> = Call<ByTries<RequestTries<S, Q, R, C, F>>, ByHead>;
 
 pin_project! {
     /// The response to come, of the service or of the guard. Dropping it gives back whatever it holds.
     #[must_use = "nothing is called until this is awaited"]
-    pub struct GuardedFuture<S, Q, B, R, C>
+    pub struct GuardedFuture<S, Q, B, R, C, F>
     where
         S: Service<Request<Q>, Response = Response<B>>,
         S: Clone,
         C: CopyRequest<Q>,
+        F: Fallback<B>,
     {
         #[pin]
-        call: GuardedCall<S, Q, R, C>,
+        call: GuardedCall<S, Q, R, C, F>,
     }
 }
 
-impl<S, Q, B, R, C> Future for GuardedFuture<S, Q, B, R, C>
+impl<S, Q, B, R, C, F> Future for GuardedFuture<S, Q, B, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
     C: CopyRequest<Q>,
+    F: Fallback<B>,
 {
     type Output = Result<Response<B>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut call = self.project().call;
-        let answer = ready!(call.as_mut().poll(context));
-        let tries = call.tries();
-        let Settings { judge, falls_back, .. } = &tries.shared.settings;
-        let reason = match answer {
-            Ok(response) if !falls_back || judge.outcome(&response) != Outcome::Failure => {
-                return Poll::Ready(Ok(response));
-            }
-            Ok(response) => Reason::Failed(Some(response.status())),
-            Err(Failure::Refused(refused)) => Reason::Guarded(refused),
-            Err(other) => match other.into_error() {
-                Some(_) if *falls_back => Reason::Failed(None),
-                Some(error) => return Poll::Ready(Err(error)),
-                None => Reason::TimedOut,
-            },
+        let answer = match ready!(call.as_mut().poll(context)) {
+            Ok(response) if !call.has_failed() => return Poll::Ready(Ok(response)),
+            failure => failure,
         };
-        let respond = &tries.shared.respond;
-        Poll::Ready(Ok(tries.with_head(|head| {
-            let refusal = Refusal::new(reason, String::new(), head);
-            if *falls_back { respond.respond(&refusal) } else { refusal.answer(respond) }
-        })))
+        let reason = match &answer {
+            Ok(response) => Reason::Failed(Some(response.status())),
+            Err(Failure::Refused(refused)) => Reason::Guarded(*refused),
+            Err(Failure::TimedOut) => Reason::TimedOut,
+            Err(_) => Reason::Failed(None),
+        };
+        let tries = call.tries();
+        let Shared { guard, respond, fallback, .. } = &*tries.shared;
+        if let Some(instead) = fallback.instead()
+            && let Some(_place) = guard.fall_back()
+        {
+            drop(answer);
+            let give = |head: Head<'_>| instead.respond(&Refusal::new(reason, String::new(), head));
+            return Poll::Ready(Ok(tries.with_head(give)));
+        }
+        // The failure itself: the service's own, or that it was not asked or took too long.
+        Poll::Ready(answer.or_else(|failure| match failure.into_error() {
+            Some(error) => Err(error),
+            None => Ok(tries.with_head(|head| Refusal::new(reason, String::new(), head).answer(respond))),
+        }))
     }
 }
 
-impl<S: Clone, R, C> Clone for Guarded<S, R, C> {
+impl<S: Clone, R, C, F> Clone for Guarded<S, R, C, F> {
     fn clone(&self) -> Self {
         Guarded { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<S: fmt::Debug, R, C> fmt::Debug for Guarded<S, R, C> {
+impl<S: fmt::Debug, R, C, F> fmt::Debug for Guarded<S, R, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guarded").field("inner", &self.inner).finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! The tries of one request: the first with the service that was ready for it, and further ones with copies of both.
 
-use super::Shared;
+use super::{Fallback, Shared};
 use crate::future::again;
 use crate::head::Head;
 use http::header::CONTENT_TYPE;
@@ -54,8 +54,8 @@ impl<Q, F: Fn(&Request<Q>) -> Option<Request<Q>>> CopyRequest<Q> for RetryWith<F
 }
 
 /// One request on its way through a guard.
-pub(crate) struct RequestTries<S, Q, R, C> {
-    pub(super) shared: Arc<Shared<R, C>>,
+pub(crate) struct RequestTries<S, Q, R, C, F> {
+    pub(super) shared: Arc<Shared<R, C, F>>,
     /// What the next try is made of.
     next: Option<Next<S, Q>>,
     /// What is kept of a request that was sent.
@@ -69,9 +69,9 @@ struct Next<S, Q> {
     request: Request<Q>,
 }
 
-impl<S, Q, R, C> RequestTries<S, Q, R, C> {
+impl<S, Q, R, C, F> RequestTries<S, Q, R, C, F> {
     #[inline]
-    pub(super) fn new(shared: Arc<Shared<R, C>>, ready: S, request: Request<Q>) -> Self {
+    pub(super) fn new(shared: Arc<Shared<R, C, F>>, ready: S, request: Request<Q>) -> Self {
         let next = Some(Next { service: ready, is_ready: true, request });
         RequestTries { shared, next, sent: Sent::default() }
     }
@@ -86,10 +86,11 @@ impl<S, Q, R, C> RequestTries<S, Q, R, C> {
     }
 }
 
-impl<S, Q, R, C, B> Tries for RequestTries<S, Q, R, C>
+impl<S, Q, R, C, F, B> Tries for RequestTries<S, Q, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     C: CopyRequest<Q>,
+    F: Fallback<B>,
 {
     type Value = Response<B>;
     type Error = S::Error;
@@ -97,8 +98,7 @@ where
 
     fn begin(&mut self) -> Try<S, Q> {
         let Next { mut service, is_ready, request } = again(&mut self.next);
-        let settings = &self.shared.settings;
-        if settings.guard.is_timed() || settings.falls_back {
+        if self.shared.guard.is_timed() || self.shared.fallback.instead().is_some() {
             self.sent = Sent::of(&request);
         }
         let copy = self.shared.copy.copy(&request);

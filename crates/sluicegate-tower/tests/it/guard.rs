@@ -7,12 +7,12 @@ use axum::routing::get as route;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate::breaker::State;
 use sluicegate::{Guard, ManualClock, Outcome};
-use sluicegate_tower::{GuardLayer, Reason};
+use sluicegate_tower::{GuardLayer, Reason, Refusal};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tower::{Layer as _, Service, ServiceExt as _};
@@ -220,6 +220,68 @@ async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
     assert_eq!(text(layer.layer(error).oneshot(get()).await.unwrap()).await, "502 Bad Gateway");
 }
 
+/// Fallbacks of a layer are the guard's: counted, told and bounded. What has none gets the failure itself.
+#[tokio::test]
+async fn a_fallback_is_counted_and_has_a_bound() {
+    let builder = Guard::builder("g").breaker("breaker 100%/3calls min=3 open=1h");
+    let guard = builder.max_fallbacks(1).build().unwrap();
+    let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Body::from("[]")));
+    let service = layer.layer(tower::service_fn(answer));
+    let status = async |request| {
+        let Ok(response) = service.clone().oneshot(request).await;
+        (response.status().as_u16(), field(&response, "retry-after").is_some())
+    };
+    let fails = || with(get(), "x-status", "500");
+    assert_eq!(status(fails()).await, (200, false));
+    let told = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
+    assert_eq!(told(), (1, 0));
+    let place = guard.fall_back();
+    assert!(place.is_some());
+    assert_eq!(status(fails()).await, (500, false), "the answer itself");
+    let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
+    assert_eq!(layer.layer(error).oneshot(get()).await.unwrap_err(), "connection reset");
+    assert_eq!(guard.breaker().unwrap().state(), State::Open);
+    assert_eq!(status(get()).await, (503, true), "as without a fallback");
+    assert_eq!(told(), (2, 3));
+    drop(place);
+    assert_eq!((status(get()).await, told()), ((200, false), (3, 3)));
+}
+
+/// Whichever comes first: what is refused without a place for a fallback is answered in the way that was asked for.
+#[tokio::test]
+async fn a_fallback_stays_whatever_writes_other_answers() {
+    let open = || {
+        let guard =
+            Guard::builder("g").breaker("breaker 100%/1calls min=1").max_fallbacks(1).build().unwrap();
+        guard.breaker().unwrap().ask().trial().unwrap().failure();
+        guard
+    };
+    let instead = |_: &Refusal<'_>| Response::new(Body::from("[]"));
+    let teapot =
+        |_: &Refusal<'_>| Response::builder().status(StatusCode::IM_A_TEAPOT).body(Body::default()).unwrap();
+    let guard = open();
+    for layer in [
+        GuardLayer::new(guard.clone()).fallback(instead).respond_with(teapot),
+        GuardLayer::new(guard.clone()).respond_with(teapot).fallback(instead),
+    ] {
+        let service = layer.layer(tower::service_fn(answer));
+        let Ok(fell_back) = service.clone().oneshot(get()).await;
+        assert_eq!(fell_back.status(), 200);
+        let _place = guard.fall_back();
+        let Ok(refused) = service.oneshot(get()).await;
+        assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (418, Some("5")));
+    }
+    let guard = open();
+    let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Opaque(true))).grpc();
+    let service = layer
+        .layer(tower::service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Opaque(false)))));
+    let Ok(fell_back) = service.clone().oneshot(get()).await;
+    assert!(fell_back.body().0);
+    let _place = guard.fall_back();
+    let Ok(refused) = service.oneshot(get()).await;
+    assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
+}
+
 /// A gRPC call that fails has the status 200; what it says in its header fields counts.
 #[tokio::test]
 async fn a_grpc_status_in_the_header_fields_is_a_failure() {
@@ -292,12 +354,17 @@ async fn connections_share_the_breaker_and_a_probe_closes_it() {
 #[tokio::test]
 async fn a_slow_handler_is_504_over_a_socket_and_is_dropped() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").timeout(Duration::from_millis(5)).build().unwrap();
-    let app = Router::new()
-        .route("/slow", route(async || pending::<&str>().await))
-        .layer(GuardLayer::new(guard.clone()));
+    let (is_there, held) = (Arc::new(()), Arc::new(Mutex::new(None)));
+    *held.lock().unwrap() = Some(Arc::clone(&is_there));
+    let handler = async move || {
+        let _is_there = held.lock().unwrap().take();
+        pending::<&str>().await
+    };
+    let app = Router::new().route("/slow", route(handler)).layer(GuardLayer::new(guard.clone()));
     let server = Server::start(app).await;
     let (status, answer) = server.get("/slow").await;
     assert!(status == 504 && answer.contains("this took too long"), "{answer}");
+    assert_eq!(Arc::strong_count(&is_there), 1, "the handler is gone");
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
     assert_eq!(guard.stats().timed_out, 1);
 }

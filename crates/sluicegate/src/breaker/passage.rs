@@ -5,6 +5,7 @@ use sluicegate_core::breaker::{Outcome, State, Ticket};
 use sluicegate_core::{RetryAfter, Time};
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Whether a call may pass.
@@ -152,6 +153,13 @@ impl<'a> Trial<'a> {
         self.ticket.is_probe()
     }
 
+    /// The call begins only now: what came since the breaker was asked was not its doing.
+    pub(crate) fn begins(&mut self) {
+        if let (Some(began), Some(breaker)) = (&mut self.began, &self.breaker) {
+            *began = breaker.time();
+        }
+    }
+
     /// The same, which can outlive the breaker it was asked of.
     pub fn into_owned(mut self) -> Trial<'static> {
         let owned = self.breaker.take().map(|held| match held {
@@ -174,8 +182,12 @@ impl Drop for Trial<'_> {
 /// Apart, and told values instead of the trial, so that a trial can live in registers until then.
 #[cold]
 fn lost(breaker: &Inner, ticket: Ticket, began: Option<Time>) {
-    let outcome = if std::thread::panicking() { Outcome::Failure } else { Outcome::Dropped };
-    breaker.finish(ticket, outcome, began);
+    if std::thread::panicking() {
+        // A second panic, of the observer or the clock, while the first goes on would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| breaker.finish(ticket, Outcome::Failure, began)));
+    } else {
+        breaker.finish(ticket, Outcome::Dropped, began);
+    }
 }
 
 impl fmt::Debug for Trial<'_> {

@@ -62,6 +62,16 @@ impl BreakerBuilder {
         self
     }
 
+    /// The clock and the observer of what it is a part of.
+    pub(crate) fn watched(
+        mut self,
+        clock: &AnyClock,
+        observer: Option<&Arc<dyn Observer>>,
+    ) -> BreakerBuilder {
+        (self.settings.clock, self.settings.observer) = (clock.clone(), observer.cloned());
+        self
+    }
+
     /// What it is called in events.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> BreakerBuilder {
         self.settings.name = Some(name.into());

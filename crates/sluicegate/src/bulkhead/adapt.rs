@@ -79,7 +79,7 @@ impl Bulkhead {
             self.shared.pass_on();
         }
         if let Some(observer) = self.shared.observer.as_ref().filter(|_| to != from) {
-            observer.event(&Event::LimitMoved { from, to });
+            observer.event(&Event::LimitMoved { name: self.shared.name.clone(), from, to });
         }
     }
 }

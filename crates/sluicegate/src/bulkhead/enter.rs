@@ -6,8 +6,8 @@ use crate::wait::{Patience, Priority, Refusal, wait_here};
 use sluicegate_core::Span;
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,14 +19,10 @@ use std::time::Duration;
 pub struct Enter {
     priority: Priority,
     patience: Patience,
-    state: State,
-}
-
-/// It holds the bulkhead until there is something to tell: then the place does.
-enum State {
-    New(Bulkhead),
-    Waits(Bulkhead, Ticket),
-    Done,
+    /// None once there is something to tell: then the place has it.
+    bulkhead: Option<Bulkhead>,
+    /// Who it is in the queue, if it waits.
+    ticket: Option<Ticket>,
 }
 
 /// What came of asking for a place.
@@ -83,7 +79,7 @@ impl Entry {
 impl Enter {
     #[inline]
     pub(super) fn new(bulkhead: Bulkhead, patience: Patience) -> Enter {
-        Enter { priority: Priority::Normal, patience, state: State::New(bulkhead) }
+        Enter { priority: Priority::Normal, patience, bulkhead: Some(bulkhead), ticket: None }
     }
 
     /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
@@ -97,78 +93,96 @@ impl Enter {
         wait_here(self)
     }
 
+    /// The way of most calls: a place is free, and nobody waits for it. Otherwise nothing has happened, and it can still be awaited.
+    #[doc(hidden)]
     #[inline]
-    fn ask(&mut self, bulkhead: Bulkhead, waker: &Waker) -> Poll<Entry> {
-        let is_late = matches!(self.patience, Patience::Until(until) if until < bulkhead.now());
-        if is_late {
-            return refused(&bulkhead, Refusal::TooLong, Span::ZERO);
-        }
-        if bulkhead.shared.places.take_if_nobody_waits() {
-            return allowed(bulkhead, Span::ZERO);
-        }
-        if bulkhead.shared.queue_max() == 0 {
-            return refused(&bulkhead, Refusal::LineFull, Span::ZERO);
-        }
-        self.join(&bulkhead, waker)
+    pub fn at_once(&mut self) -> Option<Place> {
+        // Whether a moment has passed is asked only of those who named one.
+        let is_new = self.ticket.is_none() && !matches!(self.patience, Patience::Until(_));
+        let is_taken =
+            is_new && self.bulkhead.as_ref().is_some_and(|it| it.shared.places.take_if_nobody_waits());
+        if is_taken { self.bulkhead.take().map(|bulkhead| Place::taken(bulkhead).begins()) } else { None }
     }
 
     #[cold]
-    fn join(&mut self, bulkhead: &Bulkhead, waker: &Waker) -> Poll<Entry> {
+    fn ask(&mut self, waker: &Waker) -> Poll<Entry> {
+        // It stays there until there is something to tell: clocks and wakers may panic.
+        let Some(bulkhead) = self.bulkhead.clone() else {
+            panic!("an enter was polled again after it was ready");
+        };
+        if let Some(ticket) = self.ticket {
+            return self.look(bulkhead, ticket, waker);
+        }
+        let is_late = matches!(self.patience, Patience::Until(until) if until < bulkhead.now());
+        if is_late {
+            return self.refused(&bulkhead, Refusal::TooLong, Span::ZERO);
+        }
+        if bulkhead.shared.places.take_if_nobody_waits() {
+            return self.allowed(Place::taken(bulkhead), Span::ZERO);
+        }
+        if bulkhead.shared.queue_max() == 0 {
+            return self.refused(&bulkhead, Refusal::LineFull, Span::ZERO);
+        }
+        self.join(bulkhead, waker)
+    }
+
+    fn join(&mut self, bulkhead: Bulkhead, waker: &Waker) -> Poll<Entry> {
         // Before the lock: it is the caller's code.
         let waker = waker.clone();
-        let mut desk = Desk::open(&bulkhead.shared);
+        let shared = Arc::clone(&bulkhead.shared);
+        let mut desk = Desk::open(&shared);
         match desk.join(self.priority, self.patience, waker) {
             Joined::Taken => {
                 // It is held before a waker of somebody else's may panic.
-                let place = Place::just_taken(bulkhead.clone());
+                let place = Place::taken(bulkhead);
                 desk.close();
-                Poll::Ready(Entry { place: Ok(place), waited: Span::ZERO })
+                self.allowed(place, Span::ZERO)
             }
             Joined::Waits(ticket) => {
-                self.state = State::Waits(bulkhead.clone(), ticket);
+                self.ticket = Some(ticket);
                 desk.close();
                 Poll::Pending
             }
             Joined::Refused(refusal) => {
                 desk.close();
-                refused(bulkhead, refusal, Span::ZERO)
+                self.refused(&bulkhead, refusal, Span::ZERO)
             }
         }
     }
 
-    #[cold]
-    fn look(&mut self, bulkhead: &Bulkhead, ticket: Ticket, waker: &Waker) -> Poll<Entry> {
+    fn look(&mut self, bulkhead: Bulkhead, ticket: Ticket, waker: &Waker) -> Poll<Entry> {
         let waker = waker.clone();
-        let mut desk = Desk::open(&bulkhead.shared);
+        let shared = Arc::clone(&bulkhead.shared);
+        let mut desk = Desk::open(&shared);
         match desk.look(ticket, waker) {
             None => {
                 desk.close();
                 Poll::Pending
             }
             Some(Told::Called(waited)) => {
-                self.state = State::Done;
-                let place = Place::just_taken(bulkhead.clone());
+                self.ticket = None;
+                let place = Place::taken(bulkhead);
                 desk.close();
-                Poll::Ready(Entry { place: Ok(place), waited })
+                self.allowed(place, waited)
             }
             Some(Told::Refused(refusal, waited)) => {
-                self.state = State::Done;
+                self.ticket = None;
                 desk.close();
-                refused(bulkhead, refusal, waited)
+                self.refused(&bulkhead, refusal, waited)
             }
         }
     }
-}
 
-#[inline]
-fn allowed(bulkhead: Bulkhead, waited: Span) -> Poll<Entry> {
-    Poll::Ready(Entry { place: Ok(Place::just_taken(bulkhead)), waited })
-}
+    fn allowed(&mut self, place: Place, waited: Span) -> Poll<Entry> {
+        self.bulkhead = None;
+        Poll::Ready(Entry { place: Ok(place.begins()), waited })
+    }
 
-#[cold]
-fn refused(bulkhead: &Bulkhead, refusal: Refusal, waited: Span) -> Poll<Entry> {
-    bulkhead.refused(refusal);
-    Poll::Ready(Entry { place: Err(refusal), waited })
+    fn refused(&mut self, bulkhead: &Bulkhead, refusal: Refusal, waited: Span) -> Poll<Entry> {
+        self.bulkhead = None;
+        bulkhead.refused(refusal);
+        Poll::Ready(Entry { place: Err(refusal), waited })
+    }
 }
 
 impl Future for Enter {
@@ -178,13 +192,13 @@ impl Future for Enter {
     /// When it is polled again after it was ready.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Entry> {
-        if let State::Waits(bulkhead, ticket) = &self.state {
-            let (bulkhead, ticket) = (bulkhead.clone(), *ticket);
-            return self.look(&bulkhead, ticket, context.waker());
+        if let Some(place) = self.at_once() {
+            return Poll::Ready(Entry { place: Ok(place), waited: Span::ZERO });
         }
-        match mem::replace(&mut self.state, State::Done) {
-            State::New(bulkhead) => self.ask(bulkhead, context.waker()),
-            _ => panic!("an enter was polled again after it was ready"),
+        // Taken apart and put together again, so that the entry of most calls need not go through memory.
+        match self.ask(context.waker()) {
+            Poll::Ready(Entry { place, waited }) => Poll::Ready(Entry { place, waited }),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -192,9 +206,9 @@ impl Future for Enter {
 impl Drop for Enter {
     #[inline]
     fn drop(&mut self) {
-        if let State::Waits(bulkhead, ticket) = &self.state {
+        if let (Some(bulkhead), Some(ticket)) = (&self.bulkhead, self.ticket) {
             let mut desk = Desk::open(&bulkhead.shared);
-            desk.leave(*ticket);
+            desk.leave(ticket);
             desk.close();
         }
     }
@@ -204,7 +218,7 @@ impl fmt::Debug for Enter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Enter")
             .field("priority", &self.priority)
-            .field("waits", &matches!(self.state, State::Waits(..)))
+            .field("waits", &self.ticket.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -99,6 +99,11 @@ impl Places {
         }
     }
 
+    /// Whether somebody waits.
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WAITS != 0
+    }
+
     /// Another limit. Nobody is thrown out: if more are taken, none is free until enough have been given back.
     pub(super) fn set_limit(&self, limit: u32) {
         let limit = u64::from(limit) << LIMIT_AT;

@@ -1,7 +1,8 @@
 //! A length of time that began at a moment of a clock that may be set meanwhile.
 //!
 //! ```text
-//! Promise    whatever the clock is set back by, it ends no later than its whole length after that.
+//! Promise    whatever the clock is set back by, it begins anew when that is noticed, at the latest when its alarm rings:
+//!            so it takes its length once more at the most, twice in all.
 //!            Set forward, it ends sooner by as much: nothing tells that from time that has passed.
 //! ```
 

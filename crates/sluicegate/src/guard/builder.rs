@@ -147,7 +147,7 @@ impl GuardBuilder {
         self
     }
 
-    /// Is told of everything that happens to calls, and to the parts that are made from a text.
+    /// Is told what goes wrong with calls and what comes of it, and what happens to the parts that are made from a text.
     pub fn observer(mut self, observer: impl Observer + 'static) -> GuardBuilder {
         self.observer = Some(Arc::new(observer));
         self
@@ -159,42 +159,16 @@ impl GuardBuilder {
     /// When a text is not what it should be, or a number is out of bounds.
     pub fn build(self) -> Result<Guard, BuildError> {
         let GuardBuilder { name, clock, observer, .. } = self;
-        let breaker = match self.breaker {
-            None => None,
-            Some(Part::Made(breaker)) => Some(breaker),
-            Some(Part::Text(text)) => {
-                let mut builder = Breaker::builder(&text).name(Arc::clone(&name));
-                if let AnyClock::Other(clock) = &clock {
-                    builder = builder.clock(Arc::clone(clock));
-                }
-                if let Some(observer) = &observer {
-                    builder = builder.observer(Arc::clone(observer));
-                }
-                Some(builder.build()?)
-            }
-        };
-        let bulkhead = match self.bulkhead {
-            None => None,
-            Some(Part::Made(bulkhead)) => Some(bulkhead),
-            Some(Part::Text(text)) => {
-                let mut builder = Bulkhead::written(&text).name(Arc::clone(&name));
-                if let AnyClock::Other(clock) = &clock {
-                    builder = builder.clock(Arc::clone(clock));
-                }
-                if let Some(observer) = &observer {
-                    builder = builder.observer(Arc::clone(observer));
-                }
-                Some(builder.build()?)
-            }
-        };
-        let retry = match self.retry {
-            None => None,
-            Some(Part::Made(retries)) => Some(retries),
-            Some(Part::Text(text)) => Some(match self.seed {
-                None => Retries::new(&text)?,
-                Some(seed) => Retries::seeded(&text, seed)?,
-            }),
-        };
+        let breaker = made(self.breaker, |text| {
+            Breaker::builder(text).name(Arc::clone(&name)).watched(&clock, observer.as_ref()).build()
+        })?;
+        let bulkhead = made(self.bulkhead, |text| {
+            Bulkhead::written(text).name(Arc::clone(&name)).watched(&clock, observer.as_ref()).build()
+        })?;
+        let retry = made(self.retry, |text| match self.seed {
+            None => Retries::new(text),
+            Some(seed) => Retries::seeded(text, seed),
+        })?;
         let inner = Inner {
             breaker,
             bulkhead,
@@ -208,6 +182,18 @@ impl GuardBuilder {
             name,
         };
         Ok(Guard { inner: Arc::new(inner) })
+    }
+}
+
+/// A part, made now if it is a text.
+fn made<P>(
+    part: Option<Part<P>>,
+    make: impl FnOnce(&str) -> Result<P, BuildError>,
+) -> Result<Option<P>, BuildError> {
+    match part {
+        None => Ok(None),
+        Some(Part::Made(part)) => Ok(Some(part)),
+        Some(Part::Text(text)) => make(&text).map(Some),
     }
 }
 

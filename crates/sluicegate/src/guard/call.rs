@@ -17,7 +17,7 @@ use super::stats::GuardEvent;
 use super::work::{ByTries, NoThread, Tries, Work};
 use super::{Inner, Judge};
 use crate::breaker::{Outcome, Passage, Trial};
-use crate::bulkhead::{Bulkhead, Enter, Place};
+use crate::bulkhead::{Bulkhead, Enter, Entry, Place};
 use crate::clock::{Countdown, Stretch};
 use crate::wait::{Refusal, wait_here};
 use pin_project_lite::pin_project;
@@ -28,12 +28,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::thread;
 
 pin_project! {
     /// A call through a guard. Made by [`Guard::call`](super::Guard::call) and its likes.
     ///
     /// It is a future for any runtime: nothing happens until it is polled. Dropping it gives back whatever it holds, and drops the call.
     #[must_use = "nothing is called until this is awaited, or by `.blocking()`"]
+    #[project = CallNow]
     pub struct Call<W: Work, J> {
         guard: Arc<Inner>,
         work: W,
@@ -46,6 +48,8 @@ pin_project! {
         deadline: Option<Stretch>,
         // What came of the last try, while there may be another.
         last: Option<Answer<W>>,
+        // Whether the last try that ended was a failure.
+        has_failed: bool,
         #[pin]
         step: Step<W::Future>,
     }
@@ -66,22 +70,25 @@ pin_project! {
 /// What a call gives.
 type Answer<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
 
-/// What is made, and what was.
-struct Made<'a, W: Work> {
-    work: &'a mut W,
-    tries: &'a mut u32,
-    last: &'a mut Option<Answer<W>>,
-}
+/// What a try holds while it is made.
+type Held = (Option<Trial<'static>>, Option<Place>);
+
+/// What is seen of a try that is under way.
+type Looked<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Error>>>;
 
 /// How a try ended.
 enum End<T, E> {
     Result(Outcome, Result<T, E>),
-    TimedOut,
+    /// Whether it was done nevertheless: it ended with an `Ok` that nobody could stop.
+    TimedOut {
+        is_done: bool,
+    },
 }
 
 impl<W: Work, J> Call<W, J> {
     pub(super) fn new(guard: Arc<Inner>, work: W, judge: J) -> Call<W, J> {
-        Call { guard, work, judge, tries: 0, may_retry: true, deadline: None, last: None, step: Step::New }
+        let (deadline, last, step) = (None, None, Step::New);
+        Call { guard, work, judge, tries: 0, may_retry: true, deadline, last, has_failed: false, step }
     }
 
     /// Says how a call ended by its result, where an `Err` is not always a failure, or an `Ok` not always a success.
@@ -111,7 +118,7 @@ impl<W: Work, J> Call<W, J> {
         K: Fn(&Result<W::Value, W::Error>) -> Outcome,
     {
         let Call { guard, work, may_retry, .. } = self;
-        Call { guard, work, judge, tries: 0, may_retry, deadline: None, last: None, step: Step::New }
+        Call { may_retry, ..Call::new(guard, work, judge) }
     }
 
     /// Whether this call may be tried again, as far as the guard's retries allow: not if it does harm when it is made twice. It may
@@ -121,10 +128,11 @@ impl<W: Work, J> Call<W, J> {
         self
     }
 
-    /// What to give instead when all tries have failed, timed out or were refused. Errors that the judge ignores are not for it.
+    /// What to give instead when all tries have failed, timed out or were refused. An `Ok` that the judge takes for a failure is one too: the
+    /// fallback is told [`Failure::BadAnswer`]. Errors that the judge ignores are not for it.
     ///
     /// At most [`max_fallbacks`](super::GuardBuilder::max_fallbacks) of a guard are under way at once: when even they hang, the rest gets the
-    /// failure itself. A fallback has no timeout of its own.
+    /// failure itself, or the answer that was one. A fallback has no timeout of its own.
     pub fn fallback<F, B>(self, fallback: F) -> WithFallback<W, J, F, B>
     where
         F: FnOnce(Failure<W::Error>) -> B,
@@ -143,6 +151,12 @@ impl<W: Work, J> Call<W, J> {
     {
         wait_here(self)
     }
+
+    /// Whether the last try that ended was a failure. When the call has given an `Ok`: whether the judge takes that for one, so that a
+    /// fallback is for it.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
 }
 
 impl<T: Tries, J> Call<ByTries<T>, J> {
@@ -158,51 +172,14 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
     /// # Panics
     /// When the call does, or when it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<W>> {
-        let mut this = self.project();
-        let guard: &Arc<Inner> = this.guard;
+        let mut call = self.project();
         loop {
-            let made = Made { work: this.work, tries: this.tries, last: this.last };
-            match this.step.as_mut().project() {
-                StepNow::New => {
-                    guard.counts.call();
-                    *this.deadline = guard.deadline.map(|deadline| Stretch::new(guard.now(), deadline));
-                    if W::NEEDS_PLACE && guard.bulkhead.is_none() {
-                        this.step.set(Step::Done);
-                        return Poll::Ready(guard.refuses(Refused::NoBulkhead, this.last));
-                    }
-                    let left = left(guard, this.deadline);
-                    if let Err(refused) = begin(guard, made, left, this.step.as_mut()) {
-                        return Poll::Ready(guard.refuses(refused, this.last));
-                    }
-                }
+            let answer = match call.step.as_mut().project() {
+                StepNow::New => call.first(),
                 StepNow::Entering { trial, enter } => {
                     let entry = ready!(Pin::new(enter).poll(context));
                     let trial = trial.take();
-                    this.step.set(Step::Done);
-                    let left = left(guard, this.deadline);
-                    let is_late = left == Some(Span::ZERO);
-                    let begun = match entry.into_result() {
-                        Ok(place) if !is_late => {
-                            run(guard, made, left, (trial, Some(place)), this.step.as_mut())
-                        }
-                        refused => {
-                            // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
-                            // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets
-                            // in do well: that says nothing against what is called.
-                            let sheds = guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
-                            finish(trial, None, if sheds { Outcome::Ignored } else { Outcome::Failure });
-                            Err(match refused {
-                                Err(refusal) if !is_late || refusal != Refusal::TooLong => {
-                                    Refused::ByBulkhead(refusal)
-                                }
-                                // The place came too late, or the wait for it was cut short.
-                                _ => Refused::ByDeadline,
-                            })
-                        }
-                    };
-                    if let Err(refused) = begun {
-                        return Poll::Ready(guard.refuses(refused, this.last));
-                    }
+                    call.entered(trial, entry)
                 }
                 StepNow::Running { work, countdown, place, trial } => {
                     let looked = catch_unwind(AssertUnwindSafe(|| W::look(work, context)));
@@ -216,138 +193,201 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
                     if matches!(looked, Ok(Poll::Pending)) && !is_up {
                         return Poll::Pending;
                     }
-                    let (trial, place) = (trial.take(), place.take());
-                    // The call is dropped first: what it holds is gone when its place is free.
-                    this.step.set(Step::Done);
-                    let end = match looked {
-                        Ok(Poll::Ready(result)) if !is_up => End::Result(this.judge.judge(&result), result),
-                        Ok(_) => End::TimedOut,
-                        Err(panic) => {
-                            finish(trial, place, Outcome::Failure);
-                            guard.tell(GuardEvent::Failed);
-                            resume_unwind(panic);
-                        }
-                    };
-                    let outcome = match &end {
-                        End::Result(outcome, _) => *outcome,
-                        End::TimedOut => Outcome::Failure,
-                    };
-                    finish(trial, place, outcome);
-                    if outcome == Outcome::Failure {
-                        let is_late = matches!(end, End::TimedOut);
-                        guard.tell(if is_late { GuardEvent::TimedOut } else { GuardEvent::Failed });
-                        let may_retry = *this.may_retry && this.work.may_retry();
-                        let rest =
-                            may_retry.then(|| tries_again(guard, *this.tries, this.deadline)).flatten();
-                        if let Some(rest) = rest {
-                            *this.last = Some(answer(end));
-                            this.step.set(Step::Resting { rest });
-                            continue;
-                        }
-                    }
-                    return Poll::Ready(answer(end));
+                    let held = (trial.take(), place.take());
+                    call.ended(held, looked, is_up)
                 }
                 StepNow::Resting { rest } => {
                     ready!(Pin::new(rest).poll(context));
-                    this.step.set(Step::Done);
-                    let left = left(guard, this.deadline);
-                    let begun = if left == Some(Span::ZERO) {
-                        // The machine slept, or the clock was set.
-                        Err(Refused::ByDeadline)
-                    } else {
-                        begin(guard, made, left, this.step.as_mut())
-                    };
-                    if let Err(refused) = begun {
-                        return Poll::Ready(guard.refuses(refused, this.last));
-                    }
+                    call.again()
                 }
                 StepNow::Done => panic!("a call was polled again after it was ready"),
+            };
+            if let Some(answer) = answer {
+                return Poll::Ready(answer);
             }
         }
     }
 }
 
-/// How much of the deadline is left.
-fn left(guard: &Inner, deadline: &mut Option<Stretch>) -> Option<Span> {
-    let deadline = deadline.as_mut()?;
-    let now = guard.now();
-    Some(deadline.end_seen_at(now).since(now))
-}
+/// What becomes of a call in each of its steps: the next step, or what it gives.
+impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
+    fn first(&mut self) -> Option<Answer<W>> {
+        self.guard.counts.call();
+        *self.deadline = self.guard.deadline.map(|deadline| Stretch::new(self.guard.now(), deadline));
+        self.step.set(Step::Done);
+        if W::NEEDS_PLACE && self.guard.bulkhead.is_none() {
+            return self.goes_on(Err(Refused::NoBulkhead));
+        }
+        let left = self.left();
+        let begun = self.begin(left);
+        self.goes_on(begun)
+    }
 
-/// Asks the breaker, then the bulkhead.
-fn begin<W: Work>(
-    guard: &Arc<Inner>,
-    made: Made<'_, W>,
-    left: Option<Span>,
-    mut step: Pin<&mut Step<W::Future>>,
-) -> Result<(), Refused> {
-    // Whatever happens now, it does not begin again.
-    step.set(Step::Done);
-    let trial = match guard.breaker.as_ref().map(|breaker| breaker.ask().into_owned()) {
-        None => None,
-        Some(Passage::Allowed(trial)) => Some(trial),
-        Some(Passage::Denied(denied)) => return Err(Refused::ByBreaker(denied)),
-    };
-    match &guard.bulkhead {
-        None => run(guard, made, left, (trial, None), step),
-        Some(bulkhead) => {
-            let enter = match left {
-                None => bulkhead.enter(),
-                Some(left) => bulkhead.enter_within(bulkhead.spec().wait().min(left).into()),
-            };
-            step.set(Step::Entering { trial, enter });
-            Ok(())
+    /// It has rested.
+    fn again(&mut self) -> Option<Answer<W>> {
+        self.step.set(Step::Done);
+        let left = self.left();
+        let begun = if left == Some(Span::ZERO) {
+            // The machine slept, or the clock was set.
+            Err(Refused::ByDeadline)
+        } else {
+            self.begin(left)
+        };
+        self.goes_on(begun)
+    }
+
+    /// The bulkhead has answered.
+    fn entered(&mut self, mut trial: Option<Trial<'static>>, entry: Entry) -> Option<Answer<W>> {
+        self.step.set(Step::Done);
+        let left = self.left();
+        let is_late = left == Some(Span::ZERO);
+        let begun = match entry.into_result() {
+            Ok(place) if !is_late => {
+                // Our own queue says nothing about how fast the other side is.
+                if let Some(trial) = &mut trial {
+                    trial.begins();
+                }
+                self.run(left, (trial, Some(place)))
+            }
+            refused => {
+                // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
+                // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets
+                // in do well: that says nothing against what is called.
+                let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
+                finish((trial, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
+                Err(match refused {
+                    Err(refusal) if !is_late || refusal != Refusal::TooLong => Refused::ByBulkhead(refusal),
+                    // The place came too late, or the wait for it was cut short.
+                    _ => Refused::ByDeadline,
+                })
+            }
+        };
+        self.goes_on(begun)
+    }
+
+    /// A try has ended, or its time is up.
+    fn ended(&mut self, held: Held, looked: Looked<W>, is_up: bool) -> Option<Answer<W>> {
+        // The call is dropped first: what it holds is gone when its place is free.
+        self.step.set(Step::Done);
+        let end = match looked {
+            Ok(Poll::Ready(result)) if !is_up => End::Result(self.judge.judge(&result), result),
+            Ok(looked) => End::TimedOut { is_done: matches!(looked, Poll::Ready(Ok(_))) },
+            Err(panic) => {
+                finish(held, Outcome::Failure);
+                self.guard.tell(GuardEvent::Failed);
+                resume_unwind(panic);
+            }
+        };
+        let outcome = match &end {
+            End::Result(outcome, _) => *outcome,
+            End::TimedOut { .. } => Outcome::Failure,
+        };
+        *self.has_failed = outcome == Outcome::Failure;
+        finish(held, outcome);
+        if *self.has_failed {
+            let is_late = matches!(end, End::TimedOut { .. });
+            self.guard.tell(if is_late { GuardEvent::TimedOut } else { GuardEvent::Failed });
+            // What is done is not done again, however late it was: the card has been charged.
+            let is_done = matches!(end, End::TimedOut { is_done: true });
+            let may_retry = !is_done && *self.may_retry && self.work.may_retry();
+            if let Some(rest) = may_retry.then(|| self.rest()).flatten() {
+                *self.last = Some(answer(end));
+                self.step.set(Step::Resting { rest });
+                return None;
+            }
+        }
+        Some(answer(end))
+    }
+
+    /// What it gives if the next try is refused.
+    fn goes_on(&mut self, begun: Result<(), Refused>) -> Option<Answer<W>> {
+        begun.err().map(|refused| self.guard.refuses(refused, self.last))
+    }
+
+    /// How much of the deadline is left.
+    fn left(&mut self) -> Option<Span> {
+        let deadline = self.deadline.as_mut()?;
+        let now = self.guard.now();
+        Some(deadline.end_seen_at(now).since(now))
+    }
+
+    /// Asks the breaker, then the bulkhead.
+    fn begin(&mut self, left: Option<Span>) -> Result<(), Refused> {
+        let trial = match self.guard.breaker.as_ref().map(|breaker| breaker.ask().into_owned()) {
+            None => None,
+            Some(Passage::Allowed(trial)) => Some(trial),
+            Some(Passage::Denied(denied)) => return Err(Refused::ByBreaker(denied)),
+        };
+        let Some(bulkhead) = &self.guard.bulkhead else { return self.run(left, (trial, None)) };
+        let enter = match left {
+            None => bulkhead.enter(),
+            Some(left) => bulkhead.enter_within(bulkhead.spec().wait().min(left).into()),
+        };
+        self.step.set(Step::Entering { trial, enter });
+        Ok(())
+    }
+
+    /// Begins a try. If making it panics, the trial has failed and the place is free.
+    fn run(&mut self, left: Option<Span>, (trial, mut place): Held) -> Result<(), Refused> {
+        // There may be no thread, and then it is not made; all else is made from here on, and may look at the counts.
+        if !W::NEEDS_PLACE {
+            self.is_made();
+        }
+        let most = self.guard.timeout.into_iter().chain(left).min();
+        let countdown = most.map(|most| self.guard.countdowns.lasting(most));
+        let started = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut place)));
+        if W::NEEDS_PLACE && !matches!(started, Ok(Err(NoThread))) {
+            self.is_made();
+        }
+        match started {
+            Ok(Ok(work)) => {
+                self.step.set(Step::Running { work, countdown, place, trial });
+                Ok(())
+            }
+            Ok(Err(NoThread)) => {
+                finish((trial, place), Outcome::Ignored);
+                Err(Refused::NoThread)
+            }
+            Err(panic) => {
+                finish((trial, place), Outcome::Failure);
+                self.guard.tell(GuardEvent::Failed);
+                resume_unwind(panic);
+            }
         }
     }
-}
 
-/// Begins a try. If making it panics, the trial has failed and the place is free.
-fn run<W: Work>(
-    guard: &Arc<Inner>,
-    made: Made<'_, W>,
-    left: Option<Span>,
-    held: (Option<Trial<'static>>, Option<Place>),
-    mut step: Pin<&mut Step<W::Future>>,
-) -> Result<(), Refused> {
-    let ((trial, mut place), Made { work, tries, last }) = (held, made);
-    let mut is_made = || {
-        guard.counts.allowed();
-        if let Some(retries) = guard.retry.as_ref().filter(|_| *tries == 0) {
-            retries.call(guard.now());
+    /// One more try is made.
+    fn is_made(&mut self) {
+        self.guard.counts.allowed();
+        if let Some(retries) = self.guard.retry.as_ref().filter(|_| *self.tries == 0) {
+            retries.call(self.guard.now());
         }
-        *tries = tries.saturating_add(1);
+        *self.tries = self.tries.saturating_add(1);
         // It is not kept beside the next one: it may hold a connection that this one needs.
-        *last = None;
-    };
-    // There may be no thread, and then it is not made; all else is made from here on, and may look at the counts.
-    if !W::NEEDS_PLACE {
-        is_made();
+        *self.last = None;
     }
-    let most = guard.timeout.into_iter().chain(left).min();
-    let countdown = most.map(|most| guard.countdowns.lasting(most));
-    let started = catch_unwind(AssertUnwindSafe(|| work.start(&mut place)));
-    if W::NEEDS_PLACE && !matches!(started, Ok(Err(NoThread))) {
-        is_made();
-    }
-    match started {
-        Ok(Ok(work)) => {
-            step.set(Step::Running { work, countdown, place, trial });
-            Ok(())
+
+    /// The rest before the next try, if there is to be one.
+    fn rest(&mut self) -> Option<Countdown> {
+        let nth = *self.tries;
+        let rest = self.guard.retry.as_ref()?.rest(nth)?;
+        // It would not begin in time, or be refused: then the failure that there is says more.
+        if self.left().is_some_and(|left| rest >= left)
+            || self.guard.breaker.as_ref().is_some_and(|breaker| breaker.peek().is_some())
+        {
+            return None;
         }
-        Ok(Err(NoThread)) => {
-            finish(trial, place, Outcome::Ignored);
-            Err(Refused::NoThread)
+        if !self.guard.retry.as_ref()?.spend(self.guard.now()) {
+            self.guard.tell(GuardEvent::RetryDenied);
+            return None;
         }
-        Err(panic) => {
-            finish(trial, place, Outcome::Failure);
-            guard.tell(GuardEvent::Failed);
-            resume_unwind(panic);
-        }
+        self.guard.tell(GuardEvent::Retried { nth, rest });
+        Some(self.guard.countdowns.lasting(rest))
     }
 }
 
 /// Tells the breaker and the bulkhead how it went.
-fn finish(trial: Option<Trial<'static>>, place: Option<Place>, outcome: Outcome) {
+fn finish((trial, place): Held, outcome: Outcome) {
     if let Some(place) = place {
         place.finish(outcome);
     }
@@ -356,27 +396,9 @@ fn finish(trial: Option<Trial<'static>>, place: Option<Place>, outcome: Outcome)
     }
 }
 
-/// The rest before the next try, if there is to be one.
-fn tries_again(guard: &Inner, tries: u32, deadline: &mut Option<Stretch>) -> Option<Countdown> {
-    let retries = guard.retry.as_ref()?;
-    let rest = retries.rest(tries)?;
-    // It would not begin in time, or be refused: then the failure that there is says more.
-    if left(guard, deadline).is_some_and(|left| rest >= left)
-        || guard.breaker.as_ref().is_some_and(|breaker| breaker.peek().is_some())
-    {
-        return None;
-    }
-    if !retries.spend(guard.now()) {
-        guard.tell(GuardEvent::RetryDenied);
-        return None;
-    }
-    guard.tell(GuardEvent::Retried { nth: tries, rest });
-    Some(guard.countdowns.lasting(rest))
-}
-
 fn answer<T, E>(end: End<T, E>) -> Result<T, Failure<E>> {
     match end {
-        End::TimedOut => Err(Failure::TimedOut),
+        End::TimedOut { .. } => Err(Failure::TimedOut),
         End::Result(_, Ok(value)) => Ok(value),
         End::Result(Outcome::Failure, Err(error)) => Err(Failure::Failed(error)),
         End::Result(_, Err(error)) => Err(Failure::Ignored(error)),

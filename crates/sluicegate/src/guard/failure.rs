@@ -19,6 +19,9 @@ pub enum Failure<E> {
     TimedOut,
     /// It was not made, not even once: nothing has happened that making it could do.
     Refused(Refused),
+    /// It was made, and gave an answer that the judge takes for a failure. Only a [`fallback`](super::Call::fallback) is told so: without one
+    /// the answer itself is passed on.
+    BadAnswer,
 }
 
 /// Why a call, or a further try of it, was not made.
@@ -42,7 +45,7 @@ impl<E> Failure<E> {
     pub fn into_error(self) -> Option<E> {
         match self {
             Failure::Failed(error) | Failure::Ignored(error) => Some(error),
-            Failure::TimedOut | Failure::Refused(_) => None,
+            Failure::TimedOut | Failure::Refused(_) | Failure::BadAnswer => None,
         }
     }
 
@@ -58,6 +61,9 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
             Failure::Failed(error) | Failure::Ignored(error) => error.fmt(f),
             Failure::TimedOut => TimedOut.fmt(f),
             Failure::Refused(refused) => refused.fmt(f),
+            Failure::BadAnswer => {
+                f.write_str("the call gave an answer that counts as a failure; try again later")
+            }
         }
     }
 }
@@ -88,7 +94,7 @@ impl<E: Error + 'static> Error for Failure<E> {
         match self {
             // It prints as that error, so what is behind it is what was behind that.
             Failure::Failed(error) | Failure::Ignored(error) => error.source(),
-            Failure::TimedOut | Failure::Refused(_) => None,
+            Failure::TimedOut | Failure::Refused(_) | Failure::BadAnswer => None,
         }
     }
 }

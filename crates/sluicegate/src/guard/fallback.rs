@@ -2,7 +2,6 @@
 
 use super::call::Call;
 use super::failure::Failure;
-use super::stats::GuardEvent;
 use super::work::Work;
 use super::{Inner, Judge};
 use crate::bulkhead::Place;
@@ -72,22 +71,19 @@ where
         let mut this = self.project();
         loop {
             match this.step.as_mut().project() {
-                StepNow::Calling { call } => {
-                    let why = match ready!(call.poll(context)) {
-                        Err(why) if !matches!(why, Failure::Ignored(_)) => why,
-                        answer => {
-                            this.step.set(Step::Done);
-                            return Poll::Ready(answer);
-                        }
+                StepNow::Calling { mut call } => {
+                    let answer = ready!(call.as_mut().poll(context));
+                    let is_needed = match &answer {
+                        Ok(_) => call.has_failed(),
+                        Err(why) => !matches!(why, Failure::Ignored(_)),
                     };
                     this.step.set(Step::Done);
-                    let Some((place, fallback)) = this.guard.fallbacks.try_enter().zip(this.fallback.take())
-                    else {
-                        this.guard.tell(GuardEvent::FallbackDenied);
-                        return Poll::Ready(Err(why));
+                    let Some(fallback) = this.fallback.take().filter(|_| is_needed) else {
+                        return Poll::Ready(answer);
                     };
-                    this.guard.tell(GuardEvent::FellBack);
-                    let future = fallback(why);
+                    let Some(place) = this.guard.fall_back() else { return Poll::Ready(answer) };
+                    // A bad answer is gone by then: it may hold a connection that the fallback needs.
+                    let future = fallback(answer.err().unwrap_or(Failure::BadAnswer));
                     this.step.set(Step::FallingBack { future, place });
                 }
                 StepNow::FallingBack { future, .. } => {

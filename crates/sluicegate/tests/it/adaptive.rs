@@ -20,7 +20,8 @@ impl Observer for Moves {
     fn decided(&self, _: &sluicegate::Decision) {}
 
     fn event(&self, event: &Event) {
-        if let Event::LimitMoved { from, to, .. } = event {
+        if let Event::LimitMoved { name, from, to, .. } = event {
+            assert_eq!(name.as_deref(), Some("payments"));
             self.0.lock().unwrap().push((*from, *to));
         }
     }
@@ -28,7 +29,7 @@ impl Observer for Moves {
 
 fn made(text: &str) -> (Bulkhead, ManualClock, Arc<Moves>) {
     let (clock, moves) = (ManualClock::at(Time::EPOCH), Arc::new(Moves::default()));
-    let builder = Bulkhead::builder("bulkhead 1").adaptive(text).clock(clock.clone());
+    let builder = Bulkhead::builder("bulkhead 1").adaptive(text).clock(clock.clone()).name("payments");
     (builder.observer(Arc::clone(&moves)).build().unwrap(), clock, moves)
 }
 

@@ -10,4 +10,5 @@ mod random;
 mod refused;
 mod retry;
 mod text;
+mod threads;
 mod timeout;

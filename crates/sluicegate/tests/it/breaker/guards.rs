@@ -5,6 +5,7 @@ use sluicegate::breaker::{Breaker, CallError, Change, Counts, Forced, Outcome, S
 use sluicegate::{Clock as _, Decision, Event, ManualClock, Observer, RetryAfter, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -262,6 +263,41 @@ fn whoever_watches_is_told_when_no_lock_is_held() {
     );
     drop(told);
     *heard.breaker.lock().unwrap() = None;
+}
+
+/// Panics whatever it is told, while it is switched on.
+#[derive(Default)]
+struct Panics(AtomicBool);
+
+impl Observer for Panics {
+    fn decided(&self, _: &Decision) {}
+
+    fn event(&self, event: &Event) {
+        assert!(!self.0.load(Ordering::SeqCst), "told of {event:?}");
+    }
+}
+
+/// It is told of the probe, panics, and is told that the probe has failed while that panic goes on: a second one would end the process.
+#[test]
+fn an_observer_that_panics_loses_no_probe() {
+    let (clock, observer) = (ManualClock::default(), Arc::new(Panics::default()));
+    let builder = Breaker::builder("breaker 50%/4calls probe-ttl=1h").clock(clock.clone());
+    let payments = builder.observer(Arc::clone(&observer)).build().unwrap();
+    open(&payments);
+    clock.advance(5 * SECOND);
+    observer.0.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(payments.ask()))).is_err());
+    assert_eq!(payments.state(), State::Open, "the probe has failed");
+    observer.0.store(false, Ordering::SeqCst);
+    clock.advance(5 * SECOND);
+    let probe = trial(&payments);
+    observer.0.store(true, Ordering::SeqCst);
+    // Dropped without a panic, it is told of by one.
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(probe))).is_err());
+    observer.0.store(false, Ordering::SeqCst);
+    clock.advance(5 * SECOND);
+    trial(&payments).success();
+    assert_eq!(payments.state(), State::Closed);
 }
 
 #[test]

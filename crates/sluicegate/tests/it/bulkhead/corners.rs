@@ -2,8 +2,9 @@
 
 use super::line_up::Asker;
 use sluicegate::bulkhead::{Adapt, Bulkhead, EndedCall};
-use sluicegate::{Clock as _, Event, ManualClock, Observer, Outcome, Priority, Refusal, Span};
+use sluicegate::{Alarm, Clock, Event, ManualClock, Observer, Outcome, Priority, Refusal, Span, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -140,7 +141,7 @@ fn a_time_that_has_passed_is_too_late_even_with_places_free() {
     assert_eq!(bulkhead.enter_until(clock.now()).blocking().refusal(), Some(Refusal::TooLong));
 }
 
-/// The clock steps back by a day while somebody waits: they wait as long again, and a place is a place.
+/// The clock steps back by a day while somebody waits: a place is a place. (That nobody waits for a day: `guard/clock_set.rs`.)
 #[test]
 fn a_clock_that_steps_back_loses_nobody() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
@@ -213,12 +214,14 @@ fn refusals_are_told() {
     let builder = Bulkhead::builder("bulkhead 1 queue=1").clock(clock.clone()).observer(Arc::clone(&events));
     let bulkhead = builder.name("printer").build().unwrap();
     let _place = bulkhead.try_enter();
+    assert!(bulkhead.try_enter().is_none());
     let mut waits = Asker::waiting(bulkhead.enter());
     assert!(bulkhead.try_enter().is_none());
     clock.advance(SECOND);
     assert!(waits.poll().is_some());
     let refusals: Vec<Refusal> = events.0.lock().unwrap().iter().filter_map(refusal).collect();
-    assert_eq!(refusals, [Refusal::LineFull, Refusal::TooLong]);
+    // The first could have waited, the second could not.
+    assert_eq!(refusals, [Refusal::TooLong, Refusal::LineFull, Refusal::TooLong]);
 }
 
 /// What a rule was told.
@@ -278,6 +281,56 @@ fn a_rule_that_panics_costs_nobody_a_place() {
     }));
     assert_eq!(said.unwrap_err().downcast_ref(), Some(&"the call panics"));
     assert_eq!(bulkhead.stats().in_use, 0);
+}
+
+/// Panics once when it is told to, and then shows the time.
+#[derive(Clone, Debug, Default)]
+struct Trips {
+    clock: ManualClock,
+    /// After how many looks it panics, plus one; 0 for never.
+    after: Arc<AtomicU32>,
+}
+
+impl Clock for Trips {
+    fn now(&self) -> Time {
+        let left = self.after.load(Ordering::SeqCst);
+        self.after.store(left.saturating_sub(1), Ordering::SeqCst);
+        assert!(left != 1, "a clock that panics");
+        self.clock.now()
+    }
+
+    fn ring_at(&self, time: Time, alarm: Alarm) {
+        self.clock.ring_at(time, alarm);
+    }
+}
+
+/// A rule that moves nothing.
+struct Stays;
+
+impl Adapt for Stays {
+    fn ended(&mut self, call: &EndedCall) -> u32 {
+        call.limit
+    }
+}
+
+/// A rule wants to know when a call began: the clock is asked when the place has been taken.
+#[test]
+fn a_clock_that_panics_costs_nobody_a_place() {
+    let clock = Trips::default();
+    let builder = Bulkhead::builder("bulkhead 1 queue=2").adapt(Stays);
+    let bulkhead = builder.clock(clock.clone()).build().unwrap();
+    clock.after.store(1, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.try_enter())).is_err());
+    assert_eq!(bulkhead.stats().in_use, 0);
+    // Somebody who was called, with another one waiting behind: the queue looks first, and then the call begins.
+    let place = bulkhead.try_enter().unwrap();
+    let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
+    drop(place);
+    assert_eq!((first.woken(), second.woken(), bulkhead.stats().in_use), (1, 0, 1));
+    clock.after.store(2, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| first.poll().is_some())).is_err());
+    assert!(second.poll().is_some_and(|entry| entry.allowed()));
+    assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
 }
 
 /// Asks the bulkhead when its waker is dropped: that would wait for ever under its lock.

@@ -43,6 +43,27 @@ fn on_this_thread_what_ends_late_counts_as_too_late() {
     assert_eq!(ignored, Err(Failure::Ignored("bad")));
 }
 
+/// The card has been charged: too late for the caller, but a second try would charge it twice.
+#[test]
+fn on_this_thread_what_is_done_late_is_not_done_again() {
+    let clock = ManualClock::default();
+    let builder = Guard::builder("payments").timeout(10 * MS).retry("retry 2 budget=1000% backoff=0s");
+    let guard = builder.clock(clock.clone()).build().unwrap();
+    let calls = |result: Result<u8, &'static str>| {
+        let mut calls = 0;
+        let answer = guard.call_blocking(|| {
+            calls += 1;
+            clock.advance(10 * MS);
+            result
+        });
+        assert_eq!(answer, Err(Failure::TimedOut));
+        calls
+    };
+    assert_eq!(calls(Ok(7)), 1);
+    assert_eq!(calls(Err("down")), 3, "what has failed may be tried again");
+    assert_eq!((guard.stats().timed_out, guard.stats().retried), (4, 2));
+}
+
 /// Hystrix's THREAD isolation: the caller goes on, and the place is held until the work has really ended.
 #[test]
 fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {

@@ -76,6 +76,37 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
     assert_eq!(events.words(), words);
 }
 
+/// A dependency that answers in 300 ms is not slow because three calls stand in our own queue.
+#[test]
+fn the_wait_for_a_place_is_not_slow() {
+    let clock = ManualClock::default();
+    let guard = Guard::builder("g")
+        .bulkhead("bulkhead 1 queue=2 wait=10s")
+        .breaker("breaker 100%/2calls min=2 slow=500ms slow-rate=50%")
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let call = || {
+        guard.call(|| async {
+            sleep(&clock, 300 * MS).await;
+            Ok::<u8, ()>(1)
+        })
+    };
+    let mut calls: Vec<_> = (0..3).map(|_| Polled::new(call())).collect();
+    assert!(calls.iter_mut().all(|call| call.poll().is_none()));
+    for call in &mut calls {
+        assert_eq!(call.run(&clock, MS), Ok(1));
+    }
+    let stats = guard.breaker().unwrap().stats();
+    assert_eq!((stats.state, stats.successes, stats.slow), (State::Closed, 3, 0));
+    // What takes long itself is slow.
+    let mut slow = Polled::new(guard.call(|| async {
+        sleep(&clock, SECOND).await;
+        Ok::<u8, ()>(1)
+    }));
+    assert_eq!((slow.run(&clock, MS), guard.breaker().unwrap().stats().slow), (Ok(1), 1));
+}
+
 /// Sentinel#1638: a probe that is let through by the breaker and stopped by a later part left the breaker half-open for ever.
 #[test]
 fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
@@ -152,6 +183,54 @@ fn an_answer_can_be_a_failure() {
     });
     assert_eq!(Polled::new(judged).run(&clock, MS), Ok(503), "the last answer is passed on");
     assert_eq!((guard.stats().retried, guard.breaker().unwrap().state()), (1, State::Open));
+}
+
+/// The fallback is for it, after all tries; where there is no place for one the answer is passed on, as it is without a fallback.
+#[test]
+fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
+    let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
+    let builder = Guard::builder("g").retry("retry 1 backoff=0s").max_fallbacks(1);
+    let guard = builder.clock(clock.clone()).observer(Arc::clone(&events)).build().unwrap();
+    let held = Arc::new(());
+    let judged = || {
+        let call = guard.call(|| {
+            let held = Arc::clone(&held);
+            async { Ok::<_, ()>((503, held)) }
+        });
+        call.judge(
+            |answer| if matches!(answer, Ok((500.., _))) { Outcome::Failure } else { Outcome::Success },
+        )
+    };
+    let mut falls = Polled::new(judged().fallback(|why| async {
+        assert_eq!((why, Arc::strong_count(&held)), (Failure::BadAnswer, 1), "the answer is gone");
+        (200, Arc::default())
+    }));
+    assert_eq!(falls.run(&clock, MS).map(|(status, _)| status), Ok(200));
+    assert_eq!(events.words(), ["Failed", "retry 1", "Failed", "FellBack"]);
+    let mut hangs = Polled::new(judged().fallback(|_| std::future::pending()));
+    assert!(hangs.poll().is_none());
+    let mut denied = Polled::new(judged().fallback(|_| async { (200, Arc::default()) }));
+    assert_eq!(denied.run(&clock, MS).map(|(status, _)| status), Ok(503));
+    assert_eq!((guard.stats().fell_back, guard.stats().fallbacks_denied), (2, 1));
+    // What is well is not replaced.
+    let well = guard.call(|| async { Ok::<u16, ()>(200) }).judge(|_| Outcome::Success);
+    assert_eq!(Polled::new(well.fallback(|_| async { 0 })).poll(), Some(Ok(200)));
+}
+
+/// A further try that is refused: what came of the one before is still a failure.
+#[test]
+fn an_answer_that_is_a_failure_is_replaced_when_no_further_try_is_made() {
+    let clock = ManualClock::default();
+    let builder = Guard::builder("g").retry("retry 2 backoff=1s").bulkhead("bulkhead 1").seed(1);
+    let guard = builder.clock(clock.clone()).build().unwrap();
+    let call = guard.call(|| async { Ok::<u16, ()>(503) }).judge(|_| Outcome::Failure);
+    let mut call = Polled::new(call.fallback(|why| async move {
+        assert_eq!(why, Failure::BadAnswer);
+        200
+    }));
+    assert!(call.poll().is_none(), "it rests");
+    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    assert_eq!(call.run(&clock, MS), Ok(200));
 }
 
 #[test]

@@ -37,6 +37,11 @@ impl<'a, T> Polled<'a, T> {
         }
     }
 
+    /// Polls if it was woken since the last time: who is not woken is never looked at again, as in a runtime.
+    pub(super) fn poll_if_woken(&mut self) -> Option<T> {
+        if self.woken.0.load(Ordering::SeqCst) > 0 { self.poll() } else { None }
+    }
+
     /// Polls once now, and then whenever it is woken while time passes in steps.
     pub(super) fn run(&mut self, clock: &ManualClock, step: Duration) -> T {
         let mut output = self.poll();
@@ -45,9 +50,7 @@ impl<'a, T> Polled<'a, T> {
                 return output;
             }
             clock.advance(step);
-            if self.woken.0.load(Ordering::SeqCst) > 0 {
-                output = self.poll();
-            }
+            output = self.poll_if_woken();
         }
         panic!("it does not end, or was not woken");
     }

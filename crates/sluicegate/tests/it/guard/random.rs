@@ -197,11 +197,12 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
             let mut place = place;
             let mut answer = call.poll();
             while answer.is_none() {
+                assert!(now() < free_at.max(expected.1), "{name}, call {number}: it was not woken");
                 clock.advance(STEP);
                 if now() >= free_at {
                     place = None;
                 }
-                answer = call.poll();
+                answer = call.poll_if_woken();
             }
             let answer = match answer.unwrap() {
                 Ok(()) => Answer::Value,

@@ -81,6 +81,10 @@ fn a_failure_says_what_to_do_next() {
         "the call took longer than it may; try again later, or allow it more time"
     );
     assert_eq!(
+        Failure::<&str>::BadAnswer.to_string(),
+        "the call gave an answer that counts as a failure; try again later"
+    );
+    assert_eq!(
         refused(Refused::ByBulkhead(Refusal::LineFull)),
         "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
     );
