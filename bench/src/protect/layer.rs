@@ -1,18 +1,19 @@
 //! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a service that answers at once: what is
 //! measured is the layer and little else.
 //!
-//! The same work: one number of places for all requests, held until the head of the response is there. Ours refuse in HTTP, tower's knows
-//! nothing of HTTP and has requests wait; `ConcurrencyLayer` finds the places of its key, here of `everyone()`.
+//! The same work: one number of places for all requests, held until the response is there, for any service. `BulkheadLayer` does that.
+//! `GuardLayer` and `ConcurrencyLayer` are there to be seen: they are for HTTP, judge and answer; the latter finds the places of its
+//! key, here of `everyone()`.
 
 use super::line::{PLACES, TASKS, timed};
 use super::{cpu_nanos, table};
 use crate::measure::{Contender, Rounds, interleaved, median};
 use axum::body::Body;
 use axum::http::{Request, Response};
-use sluicegate::{Guard, Semaphore};
-use sluicegate_tower::{ConcurrencyLayer, GuardLayer, Hold, key};
+use sluicegate::{Bulkhead, Guard, Semaphore};
+use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, Hold, key};
 use std::convert::Infallible;
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::hint::black_box;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -23,6 +24,7 @@ use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 const REQUESTS: u64 = 100_000;
 
 const NONE: &str = "no layer";
+const BULKHEAD: &str = "`BulkheadLayer`";
 const GUARD: &str = "`GuardLayer` with a bulkhead";
 const KEYED: &str = "`ConcurrencyLayer` of `everyone()`";
 const TOWER: &str = "tower `ConcurrencyLimit`";
@@ -31,10 +33,10 @@ const TOWER: &str = "tower `ConcurrencyLimit`";
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub fn run(rounds: usize) {
-    let at_once =
-        || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let bulkhead = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
-    let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*bulkhead).build().expect("a guard"));
+    let at_once = || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
+    let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
     let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_line(TASKS as usize).build();
     let keyed = || {
         ConcurrencyLayer::new(semaphore().expect("a semaphore")).key(key::everyone()).hold(Hold::UntilHead)
@@ -43,12 +45,13 @@ pub fn run(rounds: usize) {
 
     let contenders: Vec<Contender<'_>> = vec![
         (NONE.to_owned(), Box::new(|| requests(at_once()))),
+        (BULKHEAD.to_owned(), Box::new(|| requests(bulkhead().layer(at_once())))),
         (GUARD.to_owned(), Box::new(|| requests(guard().layer(at_once())))),
         (KEYED.to_owned(), Box::new(|| requests(keyed().layer(at_once())))),
         (TOWER.to_owned(), Box::new(|| requests(tower().layer(at_once())))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A request for which there is a place", &figures, &[GUARD, KEYED], &[TOWER]);
+    table("A request for which there is a place", &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures);
 
     let steps_back = || {
@@ -59,13 +62,15 @@ pub fn run(rounds: usize) {
     };
     let contenders: Vec<Contender<'_>> = vec![
         (NONE.to_owned(), Box::new(|| tasks(steps_back()))),
+        (BULKHEAD.to_owned(), Box::new(|| tasks(bulkhead().layer(steps_back())))),
         (GUARD.to_owned(), Box::new(|| tasks(guard().layer(steps_back())))),
         (KEYED.to_owned(), Box::new(|| tasks(keyed().wait(MINUTE).layer(steps_back())))),
         (TOWER.to_owned(), Box::new(|| tasks(tower().layer(steps_back())))),
     ];
     let figures = interleaved(contenders, rounds);
-    let what = format!("{TASKS} requests through {PLACES} places, each waits for its turn, its task included");
-    table(&what, &figures, &[GUARD, KEYED], &[TOWER]);
+    let what =
+        format!("{TASKS} requests through {PLACES} places, each waits for its turn, its task included");
+    table(&what, &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures);
 }
 
@@ -73,23 +78,23 @@ pub fn run(rounds: usize) {
 fn overheads(figures: &Rounds) {
     let over = |name| median(figures.beyond(name, NONE));
     let of = |name: &dyn Display, nanos: f64| format!("{name} {nanos:.1} ({:.2})", nanos / over(TOWER));
-    let all = [GUARD, KEYED, TOWER].map(|name| of(&name, over(name)));
+    let all = [BULKHEAD, GUARD, KEYED, TOWER].map(|name| of(&name, over(name)));
     println!("More than without a layer (and of tower's): {}\n", all.join(", "));
 }
 
 /// One request after another.
 fn requests<S>(mut service: S) -> f64
 where
-    S: Service<Request<Body>, Error = Infallible>,
+    S: Service<Request<Body>>,
+    S::Error: Debug,
 {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime of one thread");
     cpu_nanos(REQUESTS, || {
         runtime.block_on(unconstrained(async {
             for _ in 0..REQUESTS {
                 let request = Request::new(Body::empty());
-                let Ok(ready) = service.ready().await;
-                let Ok(response) = ready.call(black_box(request)).await;
-                black_box(response);
+                let ready = service.ready().await.expect("it is ready");
+                black_box(ready.call(black_box(request)).await.expect("there is a place"));
             }
         }));
     })
@@ -98,7 +103,8 @@ where
 /// Many requests at once, each in a task of its own.
 fn tasks<S>(service: S) -> f64
 where
-    S: Service<Request<Body>, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request<Body>> + Clone + Send + 'static,
+    S::Error: Debug,
     S::Future: Send,
     S::Response: Send,
 {
@@ -106,8 +112,7 @@ where
         for _ in 0..TASKS {
             let service = service.clone();
             tasks.spawn(async move {
-                let Ok(response) = service.oneshot(Request::new(Body::empty())).await;
-                black_box(response);
+                black_box(service.oneshot(Request::new(Body::empty())).await.expect("there is a place"));
             });
         }
     })

@@ -31,6 +31,7 @@
 //!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observe`] tells you about it.
 //! - [`RateLimitLayer::charge_if`] limits failed logins and not logins; [`RateLimitLayer::after`] is its general form.
 //! - [`ConcurrencyLayer`] lets so many requests of each key be under way at once.
+//! - [`BulkheadLayer`] lets so many calls be under way at once, of services of any kind.
 //! - [`GuardLayer`] puts a breaker, a bulkhead, a timeout and retries around a service.
 //! - [`Backend`] is what decides: [`sluicegate::Limiter`], with the feature `redis` `sluicegate_redis::RedisLimiter`, or your own.
 //!
@@ -40,6 +41,7 @@
 
 mod after;
 pub mod backend;
+mod bulkhead;
 mod concurrency;
 mod fields;
 mod future;
@@ -54,6 +56,7 @@ mod service;
 
 pub use after::{Charge, Outcome};
 pub use backend::Backend;
+pub use bulkhead::{BulkheadLayer, Bulkheaded, BulkheadedFuture, NoPlace};
 pub use concurrency::{
     Concurrency, ConcurrencyFuture, ConcurrencyLayer, Granted, HeldBody, Hold, MemoryAsking, Places,
 };

@@ -5,6 +5,7 @@
 mod addresses;
 mod after;
 mod bed;
+mod bulkhead;
 mod concurrency;
 mod example;
 mod fields;
