@@ -40,5 +40,5 @@ pub(crate) fn with_exports(service: &Service) {
 /// What became of its leases: acquired, released, held, waited for.
 pub(crate) fn leases(service: &Service) -> (u64, u64, usize, usize) {
     let view = service.engine.rules().find("exports").unwrap().leases().unwrap();
-    (view.acquired, view.released, view.here.unwrap().held, view.here.unwrap().waiting)
+    (view.acquired, view.released, view.here.unwrap().held, view.waiting)
 }
