@@ -152,7 +152,6 @@ impl<'a> Prepared<'a> {
     /// Decides what is no check, and was not decided here.
     async fn decide_alone(&self, now: Time) -> Result<Verdict, Mistake> {
         let Prepared { found, key, cost, act, .. } = self;
-        found.rule.decides_checks()?;
         let verdict = found.rule.answer(key, now, async |judge| match act {
             Act::Refund => judge.refund(key, *cost, now).await,
             Act::CheckWithin(max_wait) => judge.check_within(key, *cost, *max_wait, now).await,
@@ -536,13 +535,14 @@ impl Engine {
         now: Time,
     ) -> Result<Leased, Mistake> {
         let Asked { rule, key, cost } = self.asked(target, cost)?;
-        let lender = rule.lender_of(key)?;
+        rule.gives_only_leases()?;
         let (verdict, held) = match rule.applies(key) {
             Applies::Unlimited => (Verdict::unlimited(), None),
             Applies::Blocked => (Verdict::blocked(), None),
             Applies::Limits(ruling) => {
                 let max_wait = if rule.spec().shadow { Span::ZERO } else { max_wait };
-                let (told, held) = lender.acquire(key, cost, max_wait, now).await?;
+                let _waits = (max_wait > Span::ZERO).then(|| rule.lease_tally().one_waits());
+                let (told, held) = ruling.judge.lender()?.acquire(key, cost, max_wait, now).await?;
                 (ruling.verdict(&told, now), held)
             }
         };

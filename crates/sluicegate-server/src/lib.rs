@@ -15,6 +15,7 @@ pub mod auth;
 pub mod client_limits;
 pub mod config;
 pub mod engine;
+mod hang_up;
 mod http;
 mod listen;
 mod log;

@@ -6,15 +6,17 @@
 //! ```
 //!
 //! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler` answers; `session.rs` is what
-//! is remembered of a client; `connection.rs` reads, writes, and looks at the clock.
+//! is remembered of a client, `owed.rs` the leases that it does not know of yet; `connection.rs` reads, writes, and looks at the clock.
 
 pub mod codec;
 
 mod commands;
 mod connection;
 mod handler;
+mod owed;
 mod session;
 
+use crate::hang_up::HangUp;
 use crate::service::Service;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,6 +24,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use commands::usages;
 
 /// Speaks with one client until it leaves, misbehaves, or the server stops.
-pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: SocketAddr, service: Service) {
+pub(crate) async fn serve(
+    stream: impl AsyncRead + AsyncWrite + HangUp + Unpin + Send,
+    peer: SocketAddr,
+    service: Service,
+) {
     connection::Connection::new(stream, peer, &service).run().await;
 }

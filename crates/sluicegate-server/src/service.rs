@@ -1,5 +1,8 @@
 //! What every connection shares, whatever protocol it speaks.
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use crate::auth::Password;
 use crate::client_limits::ClientLimits;
 use crate::engine::Engine;

@@ -2,11 +2,11 @@
 
 use super::judge::Judge;
 use super::leases::LocalLeases;
-use super::lender::{HeldView, Lender, lends};
+use super::lender::{Lender, lends};
 use super::rule::Scope;
 use super::shared::{Shared, SharedLender, SharedLimiter};
 use super::{Mistake, Settings};
-use sluicegate::{Clock, Limit, Limiter, SharedStore, Stats, Time};
+use sluicegate::{Clock, Limit, Limiter, SemaphoreStats, SharedStore, Stats, Time};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,9 +101,9 @@ impl Home {
     }
 
     /// What limits that callers bring have lent, in memory.
-    pub(super) fn held_inline(&self) -> Option<HeldView> {
+    pub(super) fn inline_leases(&self) -> Option<SemaphoreStats> {
         match &self.place {
-            Place::Memory(_, leases) => Some(leases.held_inline()),
+            Place::Memory(_, leases) => Some(leases.inline_stats()),
             Place::Shared(_) => None,
         }
     }

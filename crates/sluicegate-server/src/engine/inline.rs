@@ -45,7 +45,7 @@ impl Inline {
 
     /// What has become of leases under limits that callers brought.
     pub(super) fn leases(&self) -> LeasesView {
-        self.leases.view(self.home.held_inline())
+        self.leases.view(self.home.inline_leases())
     }
 
     /// A limit in the grammar. Two texts of the same limit are one scope.

@@ -5,10 +5,10 @@ use super::Mistake;
 use super::judge::Told;
 use super::leases::LocalLender;
 use super::shared::SharedLender;
-use sluicegate::{Lease, Limit, Span, Time};
+use sluicegate::{Lease, Limit, SemaphoreStats, Span, Time};
 use sluicegate_redis::SharedLease;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What a `concurrency` limit is asked.
 pub(super) enum Lender {
@@ -36,7 +36,11 @@ pub(super) struct LeaseTally {
     pub(super) acquired: AtomicU64,
     pub(super) renewed: AtomicU64,
     pub(super) released: AtomicU64,
+    waiting: AtomicUsize,
 }
+
+/// Somebody who waits for a lease at this server.
+pub(super) struct Waits<'a>(&'a LeaseTally);
 
 /// What has become of the leases of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -47,6 +51,8 @@ pub struct LeasesView {
     pub renewed: u64,
     /// Leases that were returned here, also for clients that left before they were told.
     pub released: u64,
+    /// Callers that wait in line now: in memory, or at this server for leases in a shared store.
+    pub waiting: usize,
     /// What only a server knows whose leases live in memory.
     pub here: Option<HeldView>,
 }
@@ -58,8 +64,6 @@ pub struct HeldView {
     pub held: usize,
     /// Leases that were neither returned nor renewed in time.
     pub lapsed: u64,
-    /// Callers that wait in line now.
-    pub waiting: usize,
 }
 
 impl Untold {
@@ -100,10 +104,26 @@ pub(super) fn count(counter: &AtomicU64) {
 }
 
 impl LeaseTally {
-    pub(super) fn view(&self, here: Option<HeldView>) -> LeasesView {
+    /// Somebody waits until that is dropped.
+    pub(super) fn one_waits(&self) -> Waits<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waits(self)
+    }
+
+    /// `memory`: what is known of leases that live there.
+    pub(super) fn view(&self, memory: Option<SemaphoreStats>) -> LeasesView {
         let [acquired, renewed, released] =
             [&self.acquired, &self.renewed, &self.released].map(|counter| counter.load(Ordering::Relaxed));
-        LeasesView { acquired, renewed, released, here }
+        // Memory knows who stands in line, and not just who would.
+        let waiting = memory.map_or_else(|| self.waiting.load(Ordering::Relaxed), |stats| stats.waiting);
+        let here = memory.map(|stats| HeldView { held: stats.leases, lapsed: stats.lapsed });
+        LeasesView { acquired, renewed, released, waiting, here }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -116,9 +136,12 @@ impl Lender {
         max_wait: Span,
         now: Time,
     ) -> Result<(Told, Option<Held>), Mistake> {
+        let waits = max_wait > Span::ZERO;
         match self {
-            Lender::Memory(lender) => lender.acquire(key, cost, max_wait, now).await,
-            Lender::Shared(lender) => lender.acquire(key, cost, max_wait, now).await,
+            Lender::Memory(lender) if waits => Ok(lender.wait(key, cost, max_wait, now).await),
+            Lender::Memory(lender) => Ok(lender.try_acquire(key, cost, now)),
+            Lender::Shared(lender) if waits => lender.wait(key, cost, max_wait).await,
+            Lender::Shared(lender) => lender.try_acquire(key, cost, now).await,
         }
     }
 
@@ -156,9 +179,9 @@ impl Lender {
 
 impl Lender {
     /// What only memory knows.
-    pub(super) fn held(&self) -> Option<HeldView> {
+    pub(super) fn stats(&self) -> Option<SemaphoreStats> {
         match self {
-            Lender::Memory(lender) => Some(lender.held()),
+            Lender::Memory(lender) => Some(lender.stats()),
             Lender::Shared(_) => None,
         }
     }

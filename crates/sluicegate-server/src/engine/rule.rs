@@ -3,7 +3,7 @@
 use super::Mistake;
 use super::home::{Home, WhenAway};
 use super::judge::{Judge, Told};
-use super::lender::{LeaseTally, LeasesView, Lender, of_another_kind, use_acquire};
+use super::lender::{LeaseTally, LeasesView, Lender, of_another_kind, use_acquire, use_check};
 use super::verdict::Verdict;
 use sluicegate::{Key, KeyWriter, Limit, Span, Spec, Time, WindowSpec};
 use sluicegate_redis::OnStoreFailure;
@@ -254,7 +254,7 @@ impl Rule {
     /// What has become of its leases, if it gives any.
     pub fn leases(&self) -> Option<LeasesView> {
         match &self.ruling.judge {
-            Judge::Lends(lender) => Some(self.leases.view(lender.held())),
+            Judge::Lends(lender) => Some(self.leases.view(lender.stats())),
             Judge::Memory(_) | Judge::Shared(_) => None,
         }
     }
@@ -266,6 +266,11 @@ impl Rule {
     /// An error if it gives leases: its keys without limits cannot be checked either.
     pub(super) fn decides_checks(&self) -> Result<(), Mistake> {
         if self.gives_leases() { Err(use_acquire()) } else { Ok(()) }
+    }
+
+    /// An error if it gives none: its keys without limits cannot be lent to either.
+    pub(super) fn gives_only_leases(&self) -> Result<(), Mistake> {
+        if self.gives_leases() { Ok(()) } else { Err(use_check()) }
     }
 
     /// Who lends to a key, also to one that is an exception without limits now. An error if it gives no leases.

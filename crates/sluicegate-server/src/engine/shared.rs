@@ -426,28 +426,31 @@ impl SharedLender {
         SharedLender { semaphore, of }
     }
 
-    /// The decision, and the lease if one was taken. Who waits in line asks the store again and again, and takes no turn.
-    pub(super) async fn acquire(
+    pub(super) async fn try_acquire(
         &self,
         key: &[u8],
         cost: u32,
-        max_wait: Span,
         now: Time,
     ) -> Result<(Told, Option<Held>), Mistake> {
         let trip = Box::pin(async {
             match self.of.time(now) {
-                _ if max_wait > Span::ZERO => self.semaphore.acquire_within(key, cost, max_wait.into()).await,
                 Some(now) => self.semaphore.try_acquire_at(key, cost, now).await,
                 None => self.semaphore.try_acquire(key, cost).await,
             }
         });
-        let grant = if max_wait > Span::ZERO {
-            self.of.waited(trip).await?
-        } else {
-            self.of.asked(trip, SharedGrant::source).await?
-        };
-        let told = Told::by(grant.decision(), grant.source());
-        Ok((told, grant.lease().map(Held::Shared)))
+        self.of.asked(trip, SharedGrant::source).await.map(granted)
+    }
+
+    /// The same, and waits in line for so long at the most. Who waits asks the store again and again, and takes no turn: a
+    /// connection has one who waits, and the semaphore sees to it how often all of them ask.
+    pub(super) async fn wait(
+        &self,
+        key: &[u8],
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<(Told, Option<Held>), Mistake> {
+        let trip = Box::pin(self.semaphore.acquire_within(key, cost, max_wait.into()));
+        self.of.waited(trip).await.map(granted)
     }
 
     pub(super) async fn renew(&self, key: &[u8], lease: &LeaseId, now: Time) -> Result<bool, Mistake> {
@@ -469,6 +472,10 @@ impl SharedLender {
     pub(super) async fn reset(&self, key: &[u8]) -> Result<(), Mistake> {
         self.of.asked(Box::pin(self.semaphore.reset(key)), |()| Source::Store).await
     }
+}
+
+fn granted(grant: SharedGrant) -> (Told, Option<Held>) {
+    (Told::by(grant.decision(), grant.source()), grant.lease().map(Held::Shared))
 }
 
 #[cfg(test)]

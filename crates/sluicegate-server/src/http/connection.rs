@@ -7,6 +7,7 @@ pub(super) use patience::Progress;
 use self::patience::Patient;
 use super::{Context, handler};
 use crate::client_limits::ClientLimits;
+use crate::hang_up::HangUp;
 use crate::metrics::Protocol;
 use crate::service::Service;
 use hyper::server::conn::http1;
@@ -28,7 +29,10 @@ const BUFFER_MIN: usize = 8 * 1024;
 const BACKSTOP_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// Speaks with one client until it leaves, misbehaves, or the server stops.
-pub(crate) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: Service) {
+pub(crate) async fn serve(
+    stream: impl AsyncRead + AsyncWrite + HangUp + Unpin + Send + 'static,
+    service: Service,
+) {
     let limits = service.limits;
     let progress = Progress::default();
     let stream = Patient::new(stream, progress.clone(), limits);
@@ -86,4 +90,64 @@ pub(super) fn is_too_slow(error: &(dyn Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| (*error).source())
         .filter_map(|error| error.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::testing::{leases, service, with_exports};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::timeout;
+
+    /// Longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn acquire(key: &str) -> String {
+        let body = format!(r#"{{"rule":"exports","key":"{key}"}}"#);
+        let head = "POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+        format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
+        let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+        let (_stop, service) = service(short, None);
+        with_exports(&service);
+        // The answer does not fit into what the system would hold for the client. One client leaves, ...
+        let (server, mut client) = tokio::io::duplex(64);
+        let speak = async {
+            client.write_all(acquire("acme").as_bytes()).await.unwrap();
+            client.read_u8().await.unwrap();
+            assert_eq!(leases(&service), (1, 0, 1, 0), "it is not given back before");
+            drop(client);
+        };
+        tokio::join!(speak, serve(server, service.clone()));
+        assert_eq!(leases(&service), (1, 1, 0, 0));
+        // ... and one reads nothing, and stays.
+        let (server, mut client) = tokio::io::duplex(64);
+        let speak = async {
+            client.write_all(acquire("acme").as_bytes()).await.unwrap();
+            client
+        };
+        let both = async { tokio::join!(speak, serve(server, service.clone())) };
+        let _client = timeout(PATIENCE, both).await.unwrap();
+        assert_eq!(leases(&service), (2, 2, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_lease_whose_answer_was_sent_is_its_clients_though_the_next_could_not_be() {
+        let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+        let (_stop, service) = service(short, None);
+        with_exports(&service);
+        let (server, mut client) = tokio::io::duplex(1024);
+        let speak = async {
+            let pages = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
+            client.write_all((acquire("acme") + &pages + &acquire("other")).as_bytes()).await.unwrap();
+            client.read_u8().await.unwrap();
+            client
+        };
+        let both = async { tokio::join!(speak, serve(server, service.clone())) };
+        let _client = timeout(PATIENCE, both).await.unwrap();
+        assert_eq!(leases(&service), (1, 0, 1, 0));
+    }
 }

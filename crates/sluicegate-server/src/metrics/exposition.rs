@@ -131,13 +131,13 @@ impl Snapshot {
     }
 
     fn leases(&self, page: &mut Page<'_>) -> fmt::Result {
-        let in_memory =
-            || self.leases.iter().filter_map(|(rule, view)| Some(([("rule", rule.as_str())], view.here?)));
         if let Some(most) = self.leases_max {
             page.gauges(
                 "sluice_leases",
                 "Leases of concurrency limits that are out now, by rule; those that have lapsed and were not seen since included.",
-                in_memory().map(|(labels, here)| (labels, here.held)),
+                self.leases
+                    .iter()
+                    .filter_map(|(rule, view)| Some(([("rule", rule.as_str())], view.here?.held))),
             )?;
             page.gauge(
                 "sluice_leases_max",
@@ -145,14 +145,14 @@ impl Snapshot {
                 None,
                 most,
             )?;
-            page.gauges(
-                "sluice_lease_waiting",
-                "Callers that wait in line for a lease now, by rule.",
-                in_memory().map(|(labels, here)| (labels, here.waiting)),
-            )?;
         }
+        page.gauges(
+            "sluice_lease_waiting",
+            "Callers that wait in line for a lease now, by rule; those at this server if leases are in a shared store.",
+            self.leases.iter().map(|(rule, view)| ([("rule", rule.as_str())], view.waiting)),
+        )?;
         let events = self.leases.iter().flat_map(|(rule, view)| {
-            let LeasesView { acquired, renewed, released, here } = *view;
+            let LeasesView { acquired, renewed, released, here, .. } = *view;
             let always = [("acquired", acquired), ("renewed", renewed), ("released", released)];
             let lapsed = here.map(|here| ("lapsed", here.lapsed));
             let labelled = |(event, count)| ([("rule", rule.as_str()), ("event", event)], count);

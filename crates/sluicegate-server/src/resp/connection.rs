@@ -8,7 +8,7 @@ use super::codec::{Bounds, Parser, Replies};
 use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
-use crate::engine::Untold;
+use crate::hang_up::{HangUp, Lookout};
 use crate::log::Seldom;
 use crate::metrics::Protocol;
 use crate::service::Service;
@@ -27,7 +27,7 @@ use tracing::debug;
 const READ_LEN_MIN: usize = 1024;
 /// A client that fills what we read with is read in larger pieces, up to this.
 const READ_LEN_MAX: usize = 64 * 1024;
-/// While a client waits in line for a lease, it is read on up to so much in all, to notice that it leaves.
+/// While a client waits in line for a lease, it is read on until so much of it waits too, to notice at once that it leaves.
 const READ_AHEAD_MAX: usize = 64 * 1024;
 /// So many commands are prepared before the first is decided: enough to hide waits for memory, and what they hold stays in
 /// the processor's cache.
@@ -113,7 +113,7 @@ enum Goes {
     Gone,
 }
 
-impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
+impl<'s, S: AsyncRead + AsyncWrite + HangUp + Unpin> Connection<'s, S> {
     /// A client that has just connected.
     pub(super) fn new(stream: S, peer: SocketAddr, service: &'s Service) -> Connection<'s, S> {
         let now = Instant::now();
@@ -281,6 +281,10 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
                 }
             }
             self.parser.forget();
+            if more_came {
+                // Else a client that sends on while it waits, again and again, would be held from its first byte on.
+                self.drop_answered();
+            }
             self.unknown = if self.session.authenticated { None } else { self.unknown.or(Some(now)) };
             if self.session.leaving {
                 return Goes::Closing;
@@ -313,7 +317,8 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
         let mut ahead = Vec::new();
         if let Some(command) = parser.get(buffer, place) {
             let line = handler::wait_in_line(command, session, replies, service);
-            let most = READ_AHEAD_MAX.saturating_sub(buffer.len());
+            // What was read together with the command is bounded by itself.
+            let most = (READ_AHEAD_MAX + parser.used()).saturating_sub(buffer.len());
             let is_answered = tokio::select! {
                 biased;
                 () = service.stopped() => false,
@@ -326,6 +331,8 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             }
         }
         let came = !ahead.is_empty();
+        // Not twice as much as is needed: the client says how much that is.
+        buffer.reserve_exact(ahead.len());
         buffer.append(&mut ahead);
         Some(came)
     }
@@ -362,7 +369,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             return true;
         }
         // Nearly always the system takes all of it at once; then no timer is set.
-        let (written, is_sent) = poll_fn(|context| {
+        let (mut written, is_sent) = poll_fn(|context| {
             let mut stream = Pin::new(&mut self.stream);
             Poll::Ready(match stream.as_mut().poll_write(context, replies) {
                 Poll::Ready(Ok(written)) => {
@@ -372,18 +379,16 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             })
         })
         .await;
-        let took_all = (written == replies.len() && is_sent) || self.flush_slowly(written).await;
+        let took_all = (written == replies.len() && is_sent) || self.flush_slowly(&mut written).await;
         self.replies.clear();
-        if took_all {
-            self.session.untold.drain(..).for_each(Untold::told);
-        }
+        self.session.owed.wrote(written);
         took_all
     }
 
     /// Sends the rest of the replies to a client that is slow to take them: it has to take some in `unread_timeout`, and
     /// all in a few times that. Who has not said the password has no longer than for the password; and when the server
-    /// stops, everybody has `unread_timeout` from then on.
-    async fn flush_slowly(&mut self, mut written: usize) -> bool {
+    /// stops, everybody has `unread_timeout` from then on. `written`: how much the client has been sent.
+    async fn flush_slowly(&mut self, written: &mut usize) -> bool {
         let (service, limits) = (self.service, &self.service.limits);
         let patience = limits.unread_timeout;
         let overall = limits.answer_timeout().min(FAR);
@@ -392,7 +397,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             [password, self.sends_until].into_iter().flatten().fold(Instant::now() + overall, Instant::min);
         let mut stop = pin!(service.stopped());
         loop {
-            let rest = self.replies.bytes().get(written..).unwrap_or_default();
+            let rest = self.replies.bytes().get(*written..).unwrap_or_default();
             let write = async {
                 if rest.is_empty() {
                     self.stream.flush().await.map(|()| 0)
@@ -407,7 +412,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
                         self.active = Instant::now();
                         return rest.is_empty();
                     }
-                    Ok(Ok(some)) => written += some,
+                    Ok(Ok(some)) => *written += some,
                     _ => return false,
                 },
                 () = stop.as_mut(), if self.sends_until.is_none() => {
@@ -420,8 +425,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
     /// Makes room to read into. The buffer grows with what has arrived, never with what was announced.
     fn make_room(&mut self) {
         let was_filled = self.buffer.len() == self.buffer.capacity();
-        self.buffer.drain(..self.parser.used());
-        self.parser.removed();
+        self.drop_answered();
         let wanted = match self.buffer.capacity() {
             0 => READ_LEN_MIN,
             held if was_filled && held < READ_LEN_MAX => held * 4,
@@ -429,6 +433,12 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
             _ => return,
         };
         self.buffer.reserve_exact(wanted - self.buffer.len());
+    }
+
+    /// Lets go of the bytes of commands that are answered.
+    fn drop_answered(&mut self) {
+        self.buffer.drain(..self.parser.used());
+        self.parser.removed();
     }
 
     /// Whether there is memory that a silent client does not need.
@@ -478,8 +488,8 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Connection<'s, S> {
     }
 }
 
-/// Comes back when the client has left. What it sends before is kept; when that is `most`, nobody looks any more.
-async fn gone(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>, most: usize) {
+/// Comes back when the client has left. What it sends before is kept; when that is `most`, the system is asked now and then.
+async fn gone(stream: &mut (impl AsyncRead + HangUp + Unpin), ahead: &mut Vec<u8>, most: usize) {
     while ahead.len() < most {
         let room = READ_LEN_MIN.min(most - ahead.len());
         ahead.reserve(room);
@@ -487,7 +497,8 @@ async fn gone(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>, most: 
             return;
         }
     }
-    std::future::pending::<()>().await;
+    let mut lookout = Lookout::default();
+    poll_fn(|context| lookout.poll(stream, context)).await;
 }
 
 #[cfg(test)]
@@ -495,29 +506,12 @@ mod tests {
     use super::*;
     use crate::auth::Password;
     use crate::client_limits::ClientLimits;
-    use crate::engine::{Engine, RuleSpec, Settings};
-    use crate::metrics::Metrics;
-    use sluicegate::SystemClock;
+    use crate::engine::Target;
+    use crate::service::testing::{leases, service, with_exports};
     use std::net::{IpAddr, Ipv4Addr};
-    use std::sync::Arc;
-    use tokio::sync::watch;
 
     const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-
-    /// What a connection is given, and what makes it stop.
-    fn service(limits: ClientLimits, password: Option<Password>) -> (watch::Sender<bool>, Service) {
-        let settings = Settings { max_keys: 10, ..Settings::default() };
-        let (stop, stopping) = watch::channel(false);
-        let service = Service {
-            engine: Arc::new(Engine::new(settings, Arc::new(SystemClock)).unwrap()),
-            limits,
-            password,
-            hosts: Arc::default(),
-            metrics: Arc::new(Metrics::default()),
-            stopping,
-        };
-        (stop, service)
-    }
+    const ACME: Target<'_> = Target { rule: "exports", key: b"acme" };
 
     /// How many bytes a client gets that asks this and takes a byte every 10 ms, until it is closed. `first`: what is done
     /// when it has taken one.
@@ -577,24 +571,6 @@ mod tests {
         tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
     }
 
-    fn with_exports(service: &Service) {
-        let exports = RuleSpec {
-            name: "exports".into(),
-            limits: vec!["concurrency 1 ttl=1h".parse().unwrap()],
-            shadow: false,
-            on_store_failure: None,
-            local_share: None,
-            keys: Vec::new(),
-        };
-        service.engine.load(vec![exports]).unwrap();
-    }
-
-    fn leases(service: &Service) -> (u64, u64, usize, usize) {
-        let view = service.engine.rules().find("exports").unwrap().leases().unwrap();
-        let here = view.here.unwrap();
-        (view.acquired, view.released, here.held, here.waiting)
-    }
-
     #[tokio::test]
     async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
         let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
@@ -621,6 +597,73 @@ mod tests {
         };
         let (_client, ()) = tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
         assert_eq!(leases(&service), (2, 2, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_lease_whose_reply_was_sent_is_its_clients_though_others_behind_it_could_not_be() {
+        let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+        let (_stop, service) = service(short, None);
+        with_exports(&service);
+        let (server, mut client) = tokio::io::duplex(256);
+        let speak = async {
+            // The reply in the middle is longer than what the system would hold for the client.
+            let pipeline = b"RL.ACQUIRE exports acme\r\nCOMMAND\r\nRL.ACQUIRE exports other\r\n";
+            client.write_all(pipeline).await.unwrap();
+            let mut first = [0; 128];
+            client.read_exact(&mut first).await.unwrap();
+            client
+        };
+        let (_client, ()) = tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+        assert_eq!(leases(&service), (2, 1, 1, 0));
+        let now = service.engine.now();
+        assert!(!service.engine.peek(ACME, 1, now).await.unwrap().allowed, "acme is at work");
+    }
+
+    #[tokio::test]
+    async fn however_much_came_with_a_command_that_waits_it_is_noticed_that_its_client_leaves() {
+        let (_stop, service) = service(ClientLimits::default(), None);
+        with_exports(&service);
+        let (server, mut client) = tokio::io::duplex(1024);
+        let mut connection = Connection::new(server, NOBODY, &service);
+        connection.buffer = b"PING\r\n".repeat(READ_LEN_MAX / 6);
+        connection.buffer.extend(b"RL.ACQUIRE exports acme\r\nRL.ACQUIRE exports acme MAXWAIT 60000\r\n");
+        let leave = async {
+            let mut replies = vec![0; 1024];
+            while leases(&service).3 == 0 {
+                let _ = timeout(Duration::from_millis(1), client.read(&mut replies)).await;
+            }
+            drop(client);
+        };
+        let began = Instant::now();
+        let ((), goes) = tokio::join!(leave, connection.answer_and_flush());
+        assert_eq!((goes, leases(&service).3), (Goes::Gone, 0));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_on_while_it_waits_again_and_again_is_not_held_from_its_first_byte_on() {
+        const WAITS: &[u8] = b"RL.ACQUIRE exports acme MAXWAIT 60000\r\n";
+        let (_stop, service) = service(ClientLimits::default(), None);
+        with_exports(&service);
+        let (server, mut client) = tokio::io::duplex(1024);
+        let mut connection = Connection::new(server, NOBODY, &service);
+        connection.buffer = [b"RL.ACQUIRE exports acme\r\n", WAITS].concat();
+        let sends_on = async {
+            for left in (0..100).rev() {
+                while leases(&service).3 == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if left > 0 {
+                    client.write_all(WAITS).await.unwrap();
+                }
+                // Its turn comes.
+                service.engine.reset(ACME).await.unwrap();
+                assert!(client.read(&mut [0; 1024]).await.unwrap() > 0, "it has its lease");
+            }
+        };
+        let ((), goes) = tokio::join!(sends_on, connection.answer_and_flush());
+        assert_eq!(goes, Goes::On);
+        assert!(connection.buffer.len() <= 2 * WAITS.len(), "{} bytes are held", connection.buffer.len());
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! What is remembered of a client while it is connected.
 
-use crate::engine::{Recent, Untold};
+use super::owed::Owed;
+use crate::engine::Recent;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -19,8 +20,8 @@ pub(super) struct Session {
     pub(super) library_version: Box<str>,
     /// The rules it has asked about lately.
     pub(super) recent: Recent,
-    /// Leases that are in replies which it has not been sent yet. If it goes before, they are given back.
-    pub(super) untold: Vec<Untold>,
+    /// Leases that are in replies which it has not been sent yet.
+    pub(super) owed: Owed,
     /// It said goodbye: what it sent afterwards is not answered.
     pub(super) leaving: bool,
 }
@@ -37,7 +38,7 @@ impl Session {
             library_name: Box::default(),
             library_version: Box::default(),
             recent: Recent::default(),
-            untold: Vec::new(),
+            owed: Owed::default(),
             leaving: false,
         }
     }

@@ -5,7 +5,9 @@ use sluicegate::{ManualClock, RetryAfter, Span};
 use sluicegate_server::engine::{
     Engine, HeldView, KeySpec, Leased, LeasesView, Mistake, Part, Reason, RuleSpec, Settings, Target, Verdict,
 };
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -283,6 +285,54 @@ fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
 }
 
 #[test]
+fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
+    const INLINE: &str = "concurrency 1000000000 ttl=3650d";
+    let settings = Settings { max_leases: 8, ..Settings::default() };
+    let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
+    let held: Vec<String> = (0..6).map(|_| lease(&engine, INLINE, "acme")).collect();
+    let no_room = |verdict: Verdict| {
+        assert_eq!((verdict.allowed, verdict.reason), (false, Some(Reason::NoRoom)), "{verdict:?}");
+        assert_eq!(verdict.retry_after, Some(RetryAfter::After(Span::from_micros(1_000_000))));
+    };
+    for (limit, key) in [(INLINE, "acme"), (INLINE, "other"), ("concurrency 1 ttl=10s", "acme")] {
+        let (verdict, none) = acquire(&engine, limit, key, 1);
+        assert_eq!(none, None);
+        no_room(verdict);
+        let wait = Span::from_micros(60_000_000);
+        no_room(at_once(engine.acquire(on(limit, key), 1, wait, engine.now())).unwrap().verdict);
+        assert!(acquire(&engine, limit, key, 0).0.allowed, "nothing needs no room");
+    }
+    assert_eq!(engine.inline_leases().here, Some(HeldView { held: 6, lapsed: 0 }));
+    let of_rule = lease(&engine, "exports", "acme");
+    lease(&engine, "exports", "other");
+    assert_eq!(acquire(&engine, "exports", "third", 1).0.reason, Some(Reason::NoRoom), "all of it is used");
+    assert!(release(&engine, "exports", "acme", &of_rule));
+
+    // What is returned may be taken again, and one who waits in line needs room too.
+    assert!(release(&engine, INLINE, "acme", &held[0]) && release(&engine, INLINE, "acme", &held[1]));
+    let brief = "concurrency 1 ttl=10s";
+    lease(&engine, brief, "acme");
+    let mut waits = pin!(engine.acquire(on(brief, "acme"), 1, Span::from_micros(60_000_000), engine.now()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    no_room(acquire(&engine, INLINE, "acme", 1).0);
+    clock.advance(Duration::from_secs(10));
+    assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(Ok(Leased { lease: Some(_), .. }))));
+}
+
+#[test]
+fn what_has_lapsed_makes_room_for_callers_that_bring_limits() {
+    let settings = Settings { max_leases: 8, ..Settings::default() };
+    let (engine, clock) = engine_with(settings, vec![]);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        lease(&engine, "concurrency 1 ttl=10s", key);
+    }
+    assert_eq!(acquire(&engine, "concurrency 1 ttl=10s", "g", 1).0.reason, Some(Reason::NoRoom));
+    clock.advance(Duration::from_secs(10));
+    assert!(acquire(&engine, "concurrency 1 ttl=10s", "g", 1).0.allowed);
+}
+
+#[test]
 fn what_becomes_of_leases_is_counted_by_rule() {
     let (engine, clock) =
         engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["pacer 1/s"])]);
@@ -293,11 +343,12 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     clock.advance(TTL);
     assert_eq!(remaining(&engine, "exports", "acme"), 3);
     let of = |name: &str| engine.rules().find(name).unwrap().leases();
-    let here = Some(HeldView { held: 0, lapsed: 2, waiting: 0 });
-    assert_eq!(of("exports"), Some(LeasesView { acquired: 3, renewed: 1, released: 1, here }));
+    let here = Some(HeldView { held: 0, lapsed: 2 });
+    assert_eq!(of("exports"), Some(LeasesView { acquired: 3, renewed: 1, released: 1, waiting: 0, here }));
     assert_eq!(of("reply"), None);
-    let here = Some(HeldView { held: 1, lapsed: 0, waiting: 0 });
-    assert_eq!(engine.inline_leases(), LeasesView { acquired: 1, renewed: 0, released: 0, here });
+    let here = Some(HeldView { held: 1, lapsed: 0 });
+    let inline = LeasesView { acquired: 1, renewed: 0, released: 0, waiting: 0, here };
+    assert_eq!(engine.inline_leases(), inline);
     let tally = engine.rules().find("exports").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied), (3, 1));
 }
@@ -321,7 +372,7 @@ async fn who_waits_has_the_place_when_it_is_returned_and_who_leaves_leaves_the_l
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let minute = Span::from_micros(60_000_000);
     let held = lease(&engine, "exports", "acme");
-    let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().here.unwrap().waiting;
+    let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().waiting;
     let left = engine.acquire(on("exports", "acme"), 1, minute, engine.now());
     assert!(tokio::time::timeout(Duration::from_millis(20), left).await.is_err(), "it waits");
     assert_eq!(waiting(), 0, "it has left the line");

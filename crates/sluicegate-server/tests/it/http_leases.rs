@@ -1,16 +1,12 @@
 //! Leases over HTTP: what is answered, who waits in line, and what becomes of clients that leave.
 
 use crate::http_client::{Raw, Serving, posted};
+use crate::leasing::{self, LONG_MS};
 use crate::running::{config, rule};
 use serde_json::{Value, json};
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::server::Config;
-use std::thread;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-/// As many milliseconds as nobody waits for.
-const LONG_MS: u64 = 30_000;
 
 fn serving() -> Serving {
     Serving::with_rules(&[("exports", "concurrency 1 ttl=30s"), ("reply", "sliding-log 5/60s")])
@@ -32,17 +28,8 @@ fn done(serving: &Serving, path: &str, key: &str, lease: &str) -> bool {
     ask(serving, path, &json!({"rule": "exports", "key": key, "lease": lease}))["done"].as_bool().unwrap()
 }
 
-fn waiting(serving: &Serving) -> usize {
-    let rules = serving.server().service().engine.rules();
-    rules.find("exports").unwrap().leases().unwrap().here.unwrap().waiting
-}
-
 fn wait_for_line(serving: &Serving, len: usize) {
-    let began = Instant::now();
-    while waiting(serving) != len {
-        assert!(began.elapsed() < PATIENCE, "{} and never {len} in line", waiting(serving));
-        thread::yield_now();
-    }
+    leasing::wait_for_line(&serving.server().service().engine, len);
 }
 
 /// Somebody who waits for acme's place.
@@ -157,14 +144,34 @@ fn who_waits_has_the_place_of_one_that_lapses_or_is_denied_when_the_time_is_over
 fn a_client_that_leaves_while_it_waits_leaves_the_line_and_nothing_behind() {
     let serving = serving();
     let lease = hold(&serving, "acme");
-    for _ in 0..3 {
-        let client = in_line(&serving);
+    // Also with a byte of the next request behind, or all of it: hyper does not look at the socket then.
+    let next = posted("/v1/peek", r#"{"rule":"exports","key":"acme"}"#);
+    for sent in ["", "P", &next] {
+        let mut client = in_line(&serving);
         wait_for_line(&serving, 1);
+        client.send(sent);
         drop(client);
         wait_for_line(&serving, 0);
     }
     assert!(done(&serving, "/v1/release", "acme", &lease));
     hold(&serving, "acme");
+}
+
+/// Each has just been given its place when it has left, or is leaving: the place is not lost.
+#[test]
+fn the_place_of_one_who_has_left_with_another_request_sent_goes_to_the_next() {
+    let serving = serving();
+    for _ in 0..20 {
+        let lease = hold(&serving, "acme");
+        let mut client = in_line(&serving);
+        client.send("P");
+        wait_for_line(&serving, 1);
+        drop(client);
+        assert!(done(&serving, "/v1/release", "acme", &lease));
+        let waits = json!({"rule": "exports", "key": "acme", "max_wait_ms": LONG_MS});
+        let next = ask(&serving, "/v1/acquire", &waits);
+        assert!(done(&serving, "/v1/release", "acme", next["lease"].as_str().unwrap()));
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Leases over RESP and HTTP, in memory and in Redis, held against a plain list of leases on random traces.
+//! Leases over RESP and HTTP, in memory and in Redis, held against the model on random traces.
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::redis_store::Redis;
 use crate::resp_client::{Client, Place, array};
 use crate::running::{config, rule};
+use fastrand::Rng;
 use serde_json::{Value, json};
 use sluicegate::{Clock as _, ManualClock};
+use sluicegate_model::{Answer, Concurrency, LeaseNumber, Leases, RetryAfter};
 use sluicegate_server::engine::RuleSpec;
 use sluicegate_server::server::Config;
 use std::collections::HashMap;
@@ -31,64 +33,31 @@ struct Told {
     reset_after_ms: u64,
 }
 
-/// The leases of a key, as anybody would write them down.
-#[derive(Clone, Default)]
-struct Model {
-    leases: Vec<Held>,
-}
+const RULE: Concurrency = Concurrency { count: 5, ttl: Some(10_000_000) };
 
-#[derive(Clone)]
-struct Held {
-    text: String,
-    cost: u64,
-    until_us: u64,
-}
-
-const COUNT: u64 = 5;
-const TTL_US: u64 = 10_000_000;
-
-fn ms_up(us: u64) -> u64 {
-    us.div_ceil(1_000)
-}
-
-impl Model {
-    /// What is told of a cost now. `after`: how the key stands after it was taken.
-    fn told(&mut self, now_us: u64, cost: u64) -> Told {
-        self.leases.retain(|lease| now_us < lease.until_us);
-        let sum: u64 = self.leases.iter().map(|lease| lease.cost).sum();
-        let mut by_end: Vec<&Held> = self.leases.iter().collect();
-        by_end.sort_by_key(|lease| lease.until_us);
-        let allowed = cost == 0 || sum + cost <= COUNT;
-        let mut left = sum;
-        let retry_after_ms = by_end
-            .iter()
-            .find_map(|lease| {
-                left -= lease.cost;
-                (left + cost <= COUNT).then(|| i64::try_from(ms_up(lease.until_us - now_us)).unwrap())
-            })
-            .filter(|_| cost <= COUNT);
+impl Told {
+    /// What is told of an answer of the model. Rounded up: who came a moment too early would be denied.
+    fn of(answer: &Answer) -> Told {
+        let ms_up = |us: u64| us.div_ceil(1_000);
         Told {
-            allowed,
-            limit: COUNT,
-            remaining: COUNT - sum,
-            retry_after_ms: if allowed { None } else { Some(retry_after_ms.unwrap_or(-2)) },
-            reset_after_ms: by_end.last().map_or(0, |lease| ms_up(lease.until_us - now_us)),
+            allowed: answer.allowed,
+            limit: answer.limit,
+            remaining: answer.remaining,
+            retry_after_ms: answer.retry_after.map(|wait| match wait {
+                RetryAfter::After(us) => i64::try_from(ms_up(us)).unwrap(),
+                RetryAfter::Never => -2,
+            }),
+            reset_after_ms: ms_up(answer.reset_after),
         }
     }
-
-    fn find(&mut self, now_us: u64, text: &str) -> Option<usize> {
-        self.leases.retain(|lease| now_us < lease.until_us);
-        self.leases.iter().position(|lease| lease.text == text)
-    }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
+/// A lease that was given at some time.
+#[derive(Clone)]
+struct Known {
+    key: String,
+    text: String,
+    number: LeaseNumber,
 }
 
 fn rules() -> Vec<RuleSpec> {
@@ -96,59 +65,49 @@ fn rules() -> Vec<RuleSpec> {
 }
 
 fn agrees_with_the_model(clock: &ManualClock, wire: &mut dyn Wire, steps: u32) {
-    let mut random = Random(8);
-    let mut keys: HashMap<String, Model> = HashMap::new();
-    // All leases there ever were, with the key that they are of.
-    let mut known: Vec<(String, String)> = Vec::new();
+    let mut rng = Rng::with_seed(8);
+    let mut keys: HashMap<String, Leases> = HashMap::new();
+    // All leases there ever were.
+    let mut given: Vec<Known> = Vec::new();
     let (mut denied, mut renewed, mut gone) = (0, 0, 0);
     for step in 0..steps {
-        clock.advance(Duration::from_micros(random.below(3) * random.below(600_000)));
-        let now_us = clock.now().as_micros();
-        let key = format!("key-{}", random.below(3));
-        let model = keys.entry(key.clone()).or_default();
-        let cost = random.below(10).saturating_sub(2).min(COUNT + 1);
+        clock.advance(Duration::from_micros(rng.u64(..3) * rng.u64(..600_000)));
+        let now = clock.now().as_micros();
+        let key = format!("key-{}", rng.u8(..3));
+        let cost = rng.u64(..10).saturating_sub(2).min(RULE.count + 1);
         // Mostly one of the newest, of which some are live; of its own key, or of another.
-        let lease = known.iter().rev().nth(usize::try_from(random.below(6)).unwrap()).cloned();
-        match (random.below(20), lease) {
+        let lease = given.iter().rev().nth(rng.usize(..6)).cloned();
+        let asks_of =
+            |lease: &Known, rng: &mut Rng| if rng.u8(..8) == 0 { key.clone() } else { lease.key.clone() };
+        match (rng.u8(..20), lease) {
             (0..9, _) => {
-                let expected = model.told(now_us, cost);
-                let (told, lease) = wire.acquire(&key, cost);
+                let (expected, number) = keys.entry(key.clone()).or_default().acquire(RULE, now, cost);
+                let (told, text) = wire.acquire(&key, cost);
+                assert_eq!(told, Told::of(&expected), "step {step}: acquire {key} {cost}");
+                assert_eq!(text.is_some(), number.is_some(), "step {step}: {told:?}");
                 denied += u32::from(!told.allowed);
-                if let Some(text) = &lease {
-                    model.leases.push(Held { text: text.clone(), cost, until_us: now_us + TTL_US });
-                    known.push((key.clone(), text.clone()));
-                }
-                assert_eq!(lease.is_some(), expected.allowed && cost > 0, "step {step}: {told:?}");
-                let standing = if lease.is_some() { model.told(now_us, 0) } else { expected };
-                assert_eq!(told, standing, "step {step}: acquire {key} {cost}");
+                given.extend(text.zip(number).map(|(text, number)| Known { key, text, number }));
             }
             (9..12, _) => {
-                assert_eq!(wire.peek(&key, cost), model.told(now_us, cost), "step {step}: peek {key} {cost}");
+                let expected = keys.entry(key.clone()).or_default().peek(RULE, now, cost);
+                assert_eq!(wire.peek(&key, cost), Told::of(&expected), "step {step}: peek {key} {cost}");
             }
-            (12..15, Some((of, text))) => {
-                let key = if random.below(8) == 0 { key } else { of };
+            (12..15, Some(lease)) => {
+                let key = asks_of(&lease, &mut rng);
                 let model = keys.entry(key.clone()).or_default();
-                let place = model.find(now_us, &text);
-                assert_eq!(wire.renew(&key, &text), place.is_some(), "step {step}: renew {key}");
-                if let Some(place) = place {
-                    model.leases[place].until_us = now_us + TTL_US;
-                    renewed += 1;
-                } else {
-                    gone += 1;
-                }
+                let is_live = key == lease.key && model.renew(RULE, now, lease.number);
+                assert_eq!(wire.renew(&key, &lease.text), is_live, "step {step}: renew {key}");
+                if is_live { renewed += 1 } else { gone += 1 }
             }
-            (15..19, Some((of, text))) => {
-                let key = if random.below(8) == 0 { key } else { of };
+            (15..19, Some(lease)) => {
+                let key = asks_of(&lease, &mut rng);
                 let model = keys.entry(key.clone()).or_default();
-                let place = model.find(now_us, &text);
-                assert_eq!(wire.release(&key, &text), place.is_some(), "step {step}: release {key}");
-                if let Some(place) = place {
-                    model.leases.remove(place);
-                }
+                let is_live = key == lease.key && model.release(now, lease.number);
+                assert_eq!(wire.release(&key, &lease.text), is_live, "step {step}: release {key}");
             }
-            (19, _) if random.below(4) == 0 => {
+            (19, _) if rng.u8(..4) == 0 => {
                 wire.reset(&key);
-                model.leases.clear();
+                keys.entry(key).or_default().reset();
             }
             _ => {}
         }

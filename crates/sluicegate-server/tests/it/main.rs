@@ -14,6 +14,7 @@ mod http_leases;
 mod http_limits;
 mod http_openapi;
 mod lease_conformance;
+mod leasing;
 mod listen;
 mod metrics;
 mod packaging;

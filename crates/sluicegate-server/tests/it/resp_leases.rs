@@ -1,5 +1,6 @@
 //! Leases over RESP: what is answered, who waits in line, and what becomes of clients that leave.
 
+use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_line};
 use crate::resp_client::{Client, Place, array, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
@@ -12,49 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes. A test that waits for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// As many milliseconds as nobody waits for.
-const LONG_MS: u64 = 30_000;
-
 fn rules() -> Vec<RuleSpec> {
     vec![rule("exports", &["concurrency 1 ttl=60s"]), rule("reply", &["sliding-log 5/60s"])]
 }
 
 fn place() -> Place {
     Place::start(Config { rules: rules(), ..config() })
-}
-
-/// Takes the place of a key, and gives its lease.
-fn hold(client: &mut Client, key: &str) -> String {
-    let reply = client.ask(&format!("RL.ACQUIRE exports {key}"));
-    lease_in(&reply).unwrap_or_else(|| panic!("no lease in {reply}"))
-}
-
-/// The lease in a reply that is shown.
-fn lease_in(reply: &str) -> Option<String> {
-    let (_, lease) = reply.strip_prefix("*8|:1|")?.split_once("$-1|$48|")?;
-    Some(lease.trim_end_matches('|').to_owned())
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        thread::yield_now();
-    }
-}
-
-fn waiting(place: &Place) -> usize {
-    place.engine.rules().find("exports").unwrap().leases().unwrap().here.unwrap().waiting
-}
-
-fn wait_for_line(place: &Place, len: usize) {
-    wait_until(&format!("{len} in line"), || waiting(place) == len);
-}
-
-fn is_free(client: &mut Client, key: &str) -> bool {
-    client.ask(&format!("RL.PEEK exports {key}")).starts_with("*7|:1|")
 }
 
 #[test]
@@ -78,7 +42,7 @@ fn what_is_answered() {
     assert_eq!(client.ask(&format!("RL.RENEW exports acme {lease}")), ":1|");
     assert_eq!(client.ask("RL.PEEK exports acme COST 0"), "*7|:1|:2|:0|:-1|:30000|:0|$-1|");
     assert_eq!(client.ask(&format!("RL.RELEASE exports other {lease}")), ":0|");
-    assert_eq!(client.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut client, "acme", &lease);
     assert_eq!(client.ask(&format!("RL.RENEW exports acme {lease}")), ":0|");
     assert_eq!(client.ask("HELLO 3").chars().next(), Some('%'));
     assert!(client.ask("RL.ACQUIRE exports acme").starts_with("*8|:1|:2|:1|:-1|:30000|:0|_|$48|"));
@@ -165,15 +129,15 @@ fn those_who_wait_go_first_come_first_served() {
     for place_in_line in 0..5 {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place, place_in_line + 1);
+        wait_for_line(&place.engine, place_in_line + 1);
         line.push(client);
     }
     for mut client in line {
-        assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+        release(&mut holder, "acme", &lease);
         lease = lease_in(&client.shown()).unwrap();
         assert!(!is_free(&mut holder, "acme"));
     }
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut holder, "acme", &lease);
     assert!(is_free(&mut holder, "acme"));
 }
 
@@ -186,15 +150,15 @@ fn commands_before_a_wait_are_answered_before_it_and_those_behind_it_after() {
     client.send(format!("PING\r\nRL.CHECK reply Harry\r\nRL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\nRL.ACQUIRE"));
     assert_eq!(client.shown(), "+PONG|");
     assert!(client.shown().starts_with("*7|:1|"));
-    wait_for_line(&place, 1);
+    wait_for_line(&place.engine, 1);
     // The rest comes while it waits, in pieces.
     client.send(format!(" exports acme MAXWAIT {LONG_MS}\r\n"));
     client.send("ECHO last\r\n");
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut holder, "acme", &lease);
     let lease = lease_in(&client.shown()).unwrap();
     assert_eq!(client.shown(), "$6|behind|");
-    wait_for_line(&place, 1);
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    wait_for_line(&place.engine, 1);
+    release(&mut holder, "acme", &lease);
     assert!(lease_in(&client.shown()).is_some());
     assert_eq!(client.shown(), "$4|last|");
 }
@@ -204,16 +168,49 @@ fn a_client_that_leaves_while_it_waits_leaves_the_line_and_nothing_behind() {
     let place = place();
     let mut holder = place.client();
     let lease = hold(&mut holder, "acme");
-    for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000)] {
+    // The last is more than is read of a client that waits, and less than the system holds besides.
+    for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000), &"ECHO x\r\n".repeat(10_000)] {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place, 1);
+        wait_for_line(&place.engine, 1);
         client.send(sent);
         drop(client);
-        wait_for_line(&place, 0);
+        wait_for_line(&place.engine, 0);
     }
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut holder, "acme", &lease);
     assert!(is_free(&mut holder, "acme"));
+}
+
+/// Many who leave with more sent than is read of them, and each has just been given its place: the place is not lost.
+#[test]
+fn the_place_of_one_who_has_left_with_much_sent_goes_to_the_next() {
+    let place = place();
+    let mut holder = place.client();
+    for _ in 0..20 {
+        let lease = hold(&mut holder, "acme");
+        let mut client = place.client();
+        client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+        client.send("ECHO x\r\n".repeat(10_000));
+        wait_for_line(&place.engine, 1);
+        drop(client);
+        release(&mut holder, "acme", &lease);
+        let reply = holder.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}"));
+        release(&mut holder, "acme", &lease_in(&reply).unwrap());
+    }
+}
+
+#[test]
+fn who_waits_has_a_place_that_a_changed_rule_adds() {
+    let place = place();
+    let mut holder = place.client();
+    hold(&mut holder, "acme");
+    let mut client = place.client();
+    client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+    wait_for_line(&place.engine, 1);
+    place.engine.load(vec![rule("exports", &["concurrency 2 ttl=60s"])]).unwrap();
+    assert!(!is_free(&mut holder, "acme"), "one place more, and somebody waits for it");
+    assert!(lease_in(&client.shown()).is_some());
+    wait_for_line(&place.engine, 0);
 }
 
 #[test]
@@ -223,7 +220,7 @@ fn a_server_that_stops_answers_those_who_wait() {
     hold(&mut holder, "acme");
     let mut client = place.client();
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\n"));
-    wait_for_line(&place, 1);
+    wait_for_line(&place.engine, 1);
     let began = Instant::now();
     let stopping = thread::spawn(move || place.stop());
     assert!(client.shown().starts_with("*8|:0|:1|:0|"));
@@ -251,7 +248,7 @@ fn max_leases_are_denied_with_a_wait() {
     let lease = hold(&mut client, "b");
     let reply = client.ask("RL.ACQUIRE exports c");
     assert!(reply.starts_with("*8|:0|:1|:0|:") && !reply.contains("concurrency"), "{reply}");
-    assert_eq!(client.ask(&format!("RL.RELEASE exports b {lease}")), ":1|");
+    release(&mut client, "b", &lease);
     hold(&mut client, "c");
 }
 
@@ -276,7 +273,7 @@ fn redis_cli_and_the_redis_crate_take_leases() {
     let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
     assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1m"), None));
     let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
-    wait_for_line(&place, 1);
+    wait_for_line(&place.engine, 1);
     assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
     let (allowed, .., lease) = waits.join().unwrap();
     assert!(allowed && lease.is_some());
@@ -305,7 +302,7 @@ fn clients_that_come_and_go_never_hold_more_than_there_is_and_lose_nothing() {
                     taken.fetch_add(1, Ordering::SeqCst);
                     thread::yield_now();
                     at_work.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(client.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+                    release(&mut client, "acme", &lease);
                 }
             });
         }
@@ -323,14 +320,14 @@ fn those_who_leave_the_line_take_no_place_with_them() {
     let mut line: Vec<Client> = (0..20).map(|_| place.client()).collect();
     for (before, client) in line.iter_mut().enumerate() {
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place, before + 1);
+        wait_for_line(&place.engine, before + 1);
     }
     let mut stay: Vec<Client> = line.into_iter().step_by(2).collect();
-    wait_for_line(&place, 10);
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    wait_for_line(&place.engine, 10);
+    release(&mut holder, "acme", &lease);
     for client in &mut stay {
-        let lease = lease_in(&client.shown());
-        assert_eq!(client.ask(&format!("RL.RELEASE exports acme {}", lease.unwrap())), ":1|");
+        let lease = lease_in(&client.shown()).unwrap();
+        release(client, "acme", &lease);
     }
     assert!(is_free(&mut holder, "acme"));
 }

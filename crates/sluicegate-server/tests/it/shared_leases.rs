@@ -1,8 +1,10 @@
 //! Leases in a store that two servers share.
 
+use crate::leasing::{LONG_MS, PATIENCE, hold, is_free, lease_in, release, wait_until};
 use crate::redis_store::Redis;
-use crate::resp_client::{Client, Place};
+use crate::resp_client::Place;
 use crate::running::{config, rule};
+use sluicegate_redis::TICKET_LIFE;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
 use sluicegate_server::server::Config;
 use std::thread;
@@ -10,7 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Longer than any answer takes, also on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn rules() -> Vec<RuleSpec> {
     vec![rule("exports", &["concurrency 1 ttl=1h"])]
@@ -20,26 +21,8 @@ fn place(redis: &Redis) -> Place {
     redis.place(Config { rules: rules(), ..config() }, DEADLINE)
 }
 
-fn lease_in(reply: &str) -> Option<String> {
-    let (_, lease) = reply.strip_prefix("*8|:1|")?.split_once("$-1|$")?;
-    Some(lease.split('|').nth(1)?.to_owned())
-}
-
-fn hold(client: &mut Client, key: &str) -> String {
-    let reply = client.ask(&format!("RL.ACQUIRE exports {key}"));
-    lease_in(&reply).unwrap_or_else(|| panic!("no lease in {reply}"))
-}
-
-fn is_free(client: &mut Client, key: &str) -> bool {
-    client.ask(&format!("RL.PEEK exports {key}")).starts_with("*7|:1|")
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        thread::yield_now();
-    }
+fn wait_for_line(redis: &Redis, len: usize) {
+    wait_until(&format!("{len} in line"), || redis.in_line("acme") == len);
 }
 
 #[test]
@@ -51,7 +34,7 @@ fn a_lease_of_one_server_counts_and_is_good_on_the_other() {
     assert!(!is_free(&mut other, "acme") && is_free(&mut other, "somebody"));
     assert!(other.ask("RL.ACQUIRE exports acme").starts_with("*8|:0|:1|:0|:"));
     assert_eq!(other.ask(&format!("RL.RENEW exports acme {lease}")), ":1|");
-    assert_eq!(other.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut other, "acme", &lease);
     assert_eq!(one.ask(&format!("RL.RELEASE exports acme {lease}")), ":0|");
     hold(&mut other, "acme");
     assert_eq!(one.ask("RL.RESET exports acme"), "+OK|");
@@ -59,7 +42,7 @@ fn a_lease_of_one_server_counts_and_is_good_on_the_other() {
     assert!(one.ask("RL.RELEASE exports acme nonsense").starts_with("-ERR "));
     assert!(one.ask("RL.CHECK exports acme").contains("use RL.ACQUIRE"));
     let view = places[0].engine.rules().find("exports").unwrap().leases().unwrap();
-    assert_eq!((view.acquired, view.renewed, view.released, view.here), (1, 0, 0, None));
+    assert_eq!((view.acquired, view.renewed, view.released, view.waiting, view.here), (1, 0, 0, 0, None));
 }
 
 #[test]
@@ -69,10 +52,16 @@ fn who_waits_at_one_server_has_the_place_that_is_returned_at_the_other() {
     let [mut one, mut other] = places.each_ref().map(Place::client);
     let lease = hold(&mut one, "acme");
     assert!(other.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"), "in vain");
-    other.send("RL.ACQUIRE exports acme MAXWAIT 30000\r\nPING\r\n");
-    assert_eq!(one.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    other.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nPING\r\n"));
+    wait_for_line(&redis, 1);
+    let waiting = places
+        .each_ref()
+        .map(|place| place.engine.rules().find("exports").unwrap().leases().unwrap().waiting);
+    assert_eq!(waiting, [0, 1], "each server knows its own");
+    release(&mut one, "acme", &lease);
     assert!(lease_in(&other.shown()).is_some());
     assert_eq!(other.shown(), "+PONG|");
+    assert_eq!(redis.in_line("acme"), 0);
 }
 
 #[test]
@@ -83,13 +72,15 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_in_the_store() {
     let lease = hold(&mut holder, "acme");
     for _ in 0..3 {
         let mut client = place.client();
-        client.send("PING\r\nRL.ACQUIRE exports acme MAXWAIT 30000\r\n");
-        client.shown();
+        client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
+        wait_for_line(&redis, 1);
         drop(client);
+        let left = Instant::now();
+        wait_for_line(&redis, 0);
+        assert!(left.elapsed() < TICKET_LIFE / 2, "its ticket was left to run out: {:?}", left.elapsed());
     }
-    assert_eq!(holder.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
-    // What was given to somebody who had just left comes back, and their places in line go.
-    wait_until("the place is free", || is_free(&mut holder, "acme"));
+    release(&mut holder, "acme", &lease);
+    assert!(is_free(&mut holder, "acme"));
 }
 
 #[test]
@@ -98,8 +89,8 @@ fn a_server_that_stops_answers_those_who_wait() {
     let place = place(&redis);
     hold(&mut place.client(), "acme");
     let mut client = place.client();
-    client.send("PING\r\nRL.ACQUIRE exports acme MAXWAIT 60000\r\n");
-    client.shown();
+    client.send("RL.ACQUIRE exports acme MAXWAIT 60000\r\n");
+    wait_for_line(&redis, 1);
     let began = Instant::now();
     let stopping = thread::spawn(move || place.stop());
     assert!(client.shown().starts_with("*8|:0|:1|:0|"));
@@ -118,20 +109,26 @@ fn a_changed_rule_and_a_new_exception_keep_the_leases_that_are_out() {
     let keys = vec![(b"acme".to_vec(), KeySpec::Limits(vec!["concurrency 2 ttl=1h".parse().unwrap()]))];
     place.engine.load(vec![RuleSpec { keys, ..rule("exports", &["concurrency 3 ttl=1h"]) }]).unwrap();
     assert!(client.ask("RL.PEEK exports acme").starts_with("*7|:1|:2|:1|"));
-    assert_eq!(client.ask(&format!("RL.RELEASE exports acme {lease}")), ":1|");
+    release(&mut client, "acme", &lease);
 }
 
-#[test]
-fn without_the_store_each_rule_answers_as_it_says() {
-    let redis = Redis::start();
+/// A rule for each thing to do without the store, in a server that does not wait for it for long.
+fn each_says(redis: &Redis) -> Place {
     let says =
         |name: &str, says| RuleSpec { on_store_failure: Some(says), ..rule(name, &["concurrency 1 ttl=1h"]) };
     let rules = vec![
         says("error", OnStoreFailure::Error),
         says("allow", OnStoreFailure::Allow),
         says("deny", OnStoreFailure::Deny),
+        says("local", OnStoreFailure::Local),
     ];
-    let place = redis.place(Config { rules, ..config() }, Duration::from_millis(200));
+    redis.place(Config { rules, ..config() }, Duration::from_millis(200))
+}
+
+#[test]
+fn without_the_store_each_rule_answers_as_it_says() {
+    let redis = Redis::start();
+    let place = each_says(&redis);
     let mut client = place.client();
     let lease = lease_in(&client.ask("RL.ACQUIRE deny acme")).unwrap();
     redis.0.stop();
@@ -143,5 +140,39 @@ fn without_the_store_each_rule_answers_as_it_says() {
     );
     assert!(client.ask("RL.ACQUIRE deny acme").starts_with("*8|:0|"));
     assert!(client.ask(&format!("RL.RELEASE deny acme {lease}")).starts_with("-ERR the store"));
+    // A lease in this server's memory is as good as any, as long as the store is away and when it is back.
+    let local = lease_in(&client.ask("RL.ACQUIRE local acme")).unwrap();
+    assert!(client.ask("RL.ACQUIRE local acme").starts_with("*8|:0|:1|:0|"));
+    assert_eq!(client.ask(&format!("RL.RENEW local acme {local}")), ":1|");
     redis.0.cont();
+    assert_eq!(client.ask(&format!("RL.RELEASE local acme {local}")), ":1|");
+    assert_eq!(client.ask(&format!("RL.RELEASE local acme {local}")), ":0|");
+}
+
+#[test]
+fn who_waits_while_the_store_is_away_is_told_what_the_rule_says() {
+    let redis = Redis::start();
+    let place = each_says(&redis);
+    let mut holder = place.client();
+    redis.0.stop();
+    let local = lease_in(&holder.ask("RL.ACQUIRE local acme")).unwrap();
+    let waits = |rule: &str, ms: u64| {
+        let mut client = place.client();
+        client.send(format!("RL.ACQUIRE {rule} acme MAXWAIT {ms}\r\n"));
+        client
+    };
+    let [mut error, mut allow, mut of_local] = ["error", "allow", "local"].map(|rule| waits(rule, LONG_MS));
+    let mut deny = waits("deny", 300);
+    assert!(error.shown().starts_with("-ERR the store"));
+    let allowed = allow.shown();
+    assert!(allowed.starts_with("*8|:1|") && allowed.ends_with("|$-1|$-1|"), "{allowed}");
+    assert!(deny.shown().starts_with("*8|:0|"), "in vain");
+    // In memory there is a line too.
+    assert_eq!(place.engine.rules().find("local").unwrap().leases().unwrap().waiting, 1);
+    assert_eq!(holder.ask(&format!("RL.RELEASE local acme {local}")), ":1|");
+    assert!(lease_in(&of_local.shown()).is_some());
+    // Who waits under deny has its place when the store is back.
+    let mut deny = waits("deny", LONG_MS);
+    redis.0.cont();
+    assert!(lease_in(&deny.shown()).is_some());
 }

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::key::{Fingerprint, Key};
 use crate::limiter::{BuildError, IntoLimits};
 use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::Time;
 use sluicegate_core::concurrency::Concurrency;
 use std::collections::HashMap;
 use std::fmt;
@@ -103,6 +104,12 @@ impl SharedLeases {
     /// What all its semaphores have decided, and what it holds.
     pub fn stats(&self) -> SemaphoreStats {
         self.room.stats()
+    }
+
+    /// Clears away leases that have lapsed under keys that nobody asks about any more, those of some thousands of keys at once. That
+    /// happens by itself when there is no room for another; this is for who counts them by [`LeaseScope::stats`].
+    pub fn clear_lapsed(&self, now: Time) {
+        self.room.inner.shards.iter().for_each(|shard| shard.clear_lapsed(now));
     }
 }
 

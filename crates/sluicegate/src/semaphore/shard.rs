@@ -380,6 +380,15 @@ impl Shard {
         Err(soonest.map_or(UNKNOWN, |next| next.since(now).max(TICK)))
     }
 
+    /// Clears away some of what has lapsed here and nobody has seen since.
+    #[cold]
+    pub(super) fn clear_lapsed(self: &Arc<Shard>, now: Time) {
+        let mut desk = self.open(Some(now));
+        // Whether there is room is of no interest.
+        let _ = desk.make_room();
+        self.close(desk);
+    }
+
     /// The answer when the semaphore holds as many leases as it may.
     #[cold]
     fn no_room(&self, by: By<'_>, wait: Span) -> Decision {

@@ -3,10 +3,12 @@
 //! A connection is idle until the first byte of a request, then the client is asking until the last one, then it is being
 //! answered. An idle client has `idle_timeout`, one that asks has `request_timeout` for head and body together however
 //! often it sends a byte. One that reads nothing of its answer has `unread_timeout`, and one that reads slowly has
-//! a few times that for all of it.
+//! a few times that for all of it. One that waits in line for a lease is looked after: hyper sees that it leaves only if it has
+//! sent nothing behind its request.
 
 use crate::client_limits::ClientLimits;
 use crate::engine::Untold;
+use crate::hang_up::{HangUp, Lookout};
 use std::future::Future as _;
 use std::io;
 use std::mem;
@@ -27,7 +29,13 @@ const LINGER_BYTES: usize = 1024 * 1024;
 pub(in crate::http) struct Progress {
     phase: Arc<Mutex<Phase>>,
     /// Leases that are in answers which have not been sent yet. If the client goes before, they are given back.
-    untold: Arc<Mutex<Vec<Untold>>>,
+    untold: Arc<Mutex<Vec<Waited>>>,
+}
+
+/// A lease, and whether its client has stood in line for it.
+struct Waited {
+    lease: Untold,
+    in_line: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -36,6 +44,8 @@ enum Phase {
     Asking(Instant),
     /// Since all of the request was here.
     Answering(Instant),
+    /// The client waits in line for a lease.
+    InLine,
 }
 
 impl Default for Progress {
@@ -48,6 +58,11 @@ impl Progress {
     /// All of the request is here.
     pub(in crate::http) fn has_asked(&self) {
         *self.phase() = Phase::Answering(Instant::now());
+    }
+
+    /// All of the request is here, and its client waits in line for a lease. [`Progress::has_asked`] says that it is over.
+    pub(in crate::http) fn stands_in_line(&self) {
+        *self.phase() = Phase::InLine;
     }
 
     /// The answer is made. How long that took, if all of the request was here by then.
@@ -72,18 +87,30 @@ impl Progress {
         matches!(*self.phase(), Phase::Asking(_))
     }
 
-    /// An answer has this lease in it. It is written before anything is sent again: making and writing it is one step.
-    pub(in crate::http) fn owes(&self, lease: Untold) {
-        self.untold().push(lease);
+    /// An answer has this lease in it. It is written before anything is sent again: making and writing it is one step, and hyper
+    /// makes the next only when it is sent.
+    pub(in crate::http) fn owes(&self, lease: Untold, in_line: bool) {
+        self.untold().push(Waited { lease, in_line });
     }
 
     /// What was written is sent: whoever was answered knows its lease.
     fn is_sent(&self) {
         let told = mem::take(&mut *self.untold());
-        told.into_iter().for_each(Untold::told);
+        for Waited { lease, .. } in told {
+            lease.told();
+        }
     }
 
-    fn untold(&self) -> MutexGuard<'_, Vec<Untold>> {
+    fn is_in_line(&self) -> bool {
+        matches!(*self.phase(), Phase::InLine)
+    }
+
+    /// Whether an answer is to tell a client of a lease for which it stood in line.
+    fn owes_one_who_waited(&self) -> bool {
+        self.untold().iter().any(|waited| waited.in_line)
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Vec<Waited>> {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,6 +131,7 @@ pub(in crate::http) struct Patient<S> {
     /// Since when the client has not taken all of what is to be sent.
     behind_since: Option<Instant>,
     lingering: Option<Lingering>,
+    lookout: Lookout,
 }
 
 struct Lingering {
@@ -111,11 +139,29 @@ struct Lingering {
     discarded: usize,
 }
 
-impl<S> Patient<S> {
+impl<S: HangUp> Patient<S> {
     pub(in crate::http) fn new(stream: S, progress: Progress, limits: ClientLimits) -> Patient<S> {
         let (reading, writing) = (Alarm::default(), Alarm::default());
         let (unread_since, behind_since, lingering) = (None, None, None);
-        Patient { stream, progress, limits, reading, writing, unread_since, behind_since, lingering }
+        let lookout = Lookout::default();
+        Patient { stream, progress, limits, reading, writing, unread_since, behind_since, lingering, lookout }
+    }
+
+    /// An error if the client has left that waits in line. If not, it is looked again in a while. (hyper writes or flushes each
+    /// time that it is woken.)
+    fn sees_who_waits(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Patient { stream, progress, lookout, .. } = self;
+        let has_left = progress.is_in_line() && lookout.poll(stream, cx).is_ready();
+        if has_left { Err(gone()) } else { Ok(()) }
+    }
+
+    /// The same before something is written: a client that has left since its turn came is not told of its lease. When all is
+    /// written it is too late to look: the client may know it, and close because it does.
+    fn sees_who_is_told(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.progress.owes_one_who_waited() && self.stream.is_hung_up() {
+            return Err(gone());
+        }
+        self.sees_who_waits(cx)
     }
 
     /// What a write came to, unless the client has not read for too long.
@@ -156,7 +202,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         let deadline = match phase {
             Phase::Idle(since) => self.limits.idle_timeout.and_then(|idle| since.checked_add(idle)),
             Phase::Asking(since) => since.checked_add(self.limits.request_timeout),
-            Phase::Answering(_) => None,
+            Phase::Answering(_) | Phase::InLine => None,
         };
         match (deadline, phase) {
             (Some(deadline), Phase::Idle(_)) if self.reading.rings(deadline, cx) => {
@@ -171,8 +217,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + HangUp + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.sees_who_is_told(cx)?;
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.wrote(written, cx)
     }
@@ -182,6 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.sees_who_is_told(cx)?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
         self.wrote(written, cx)
     }
@@ -191,6 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.sees_who_waits(cx)?;
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if flushed.is_ready() {
             // hyper flushes when it has written all it has.
@@ -226,6 +275,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left the line")
 }
 
 fn too_slow(message: &'static str) -> io::Error {

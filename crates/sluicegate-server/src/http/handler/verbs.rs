@@ -186,23 +186,27 @@ async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> 
     let called = Called::of(engine, &asked.call)?;
     let (target, cost) = (called.caller.target(), called.cost);
     let max_wait = service.limits.wait_for_lease(span_of_millis(asked.max_wait_ms.unwrap_or(0)))?;
+    let waits = max_wait > Span::ZERO;
+    if waits {
+        context.progress.stands_in_line();
+    }
     let in_line = tokio::select! {
         biased;
         // Who does not wait is answered, also when the server stops.
         leased = Box::pin(engine.acquire(target, cost, max_wait, now)) => Some(leased),
-        () = service.stopped(), if max_wait > Span::ZERO => None,
+        () = service.stopped(), if waits => None,
     };
+    if waits {
+        // Standing in line is no work of ours.
+        context.progress.has_asked();
+    }
     let Leased { verdict, lease } = match in_line {
         Some(leased) => leased?,
         None => Box::pin(engine.acquire(target, cost, Span::ZERO, engine.now())).await?,
     };
-    if max_wait > Span::ZERO {
-        // Standing in line is no work of ours.
-        context.progress.has_asked();
-    }
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
     if let Some(lease) = lease {
-        context.progress.owes(lease);
+        context.progress.owes(lease, waits);
     }
     Ok(decided(&verdict, Besides::Lease { lease: text }, &[called.decided(&verdict)], enforce))
 }

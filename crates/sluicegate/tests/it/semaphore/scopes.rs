@@ -1,6 +1,6 @@
 //! Semaphores that share one room.
 
-use sluicegate::{ChangeError, ManualClock, Refusal, Semaphore, SharedLeases};
+use sluicegate::{ChangeError, Clock as _, ManualClock, Refusal, Semaphore, SharedLeases};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -44,6 +44,20 @@ fn the_room_is_bounded_for_all_scopes_and_what_lapsed_makes_room() {
     clock.advance(Duration::from_secs(10));
     assert!(imports.try_acquire("other", 1).allowed());
     drop(held);
+}
+
+#[test]
+fn what_has_lapsed_under_keys_that_nobody_asks_about_can_be_cleared_away() {
+    let (room, clock) = room(1_000);
+    let scope = room.scope("exports");
+    let exports = scope.semaphore("concurrency 1 ttl=10s").unwrap();
+    for key in 0..500_u32 {
+        exports.try_acquire(key, 1).lease().unwrap().keep();
+    }
+    clock.advance(Duration::from_secs(10));
+    assert_eq!((scope.stats().leases, scope.stats().lapsed), (500, 0), "nobody has looked");
+    room.clear_lapsed(clock.now());
+    assert_eq!((scope.stats().leases, scope.stats().lapsed), (0, 500));
 }
 
 #[test]

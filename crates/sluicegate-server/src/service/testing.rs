@@ -1,0 +1,44 @@
+//! What a connection is given in tests of connections.
+
+use super::Service;
+use crate::auth::Password;
+use crate::client_limits::ClientLimits;
+use crate::engine::{Engine, RuleSpec, Settings};
+use crate::metrics::Metrics;
+use sluicegate::SystemClock;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What a connection is given, and what makes it stop.
+pub(crate) fn service(limits: ClientLimits, password: Option<Password>) -> (watch::Sender<bool>, Service) {
+    let settings = Settings { max_keys: 10, ..Settings::default() };
+    let (stop, stopping) = watch::channel(false);
+    let service = Service {
+        engine: Arc::new(Engine::new(settings, Arc::new(SystemClock)).unwrap()),
+        limits,
+        password,
+        hosts: Arc::default(),
+        metrics: Arc::new(Metrics::default()),
+        stopping,
+    };
+    (stop, service)
+}
+
+/// A rule that gives each key one lease at a time.
+pub(crate) fn with_exports(service: &Service) {
+    let exports = RuleSpec {
+        name: "exports".into(),
+        limits: vec!["concurrency 1 ttl=1h".parse().unwrap()],
+        shadow: false,
+        on_store_failure: None,
+        local_share: None,
+        keys: Vec::new(),
+    };
+    service.engine.load(vec![exports]).unwrap();
+}
+
+/// What became of its leases: acquired, released, held, waited for.
+pub(crate) fn leases(service: &Service) -> (u64, u64, usize, usize) {
+    let view = service.engine.rules().find("exports").unwrap().leases().unwrap();
+    (view.acquired, view.released, view.here.unwrap().held, view.waiting)
+}

@@ -1,0 +1,47 @@
+//! What tests of leases do again and again, under a rule that is called exports.
+
+use crate::resp_client::Client;
+use sluicegate_server::engine::Engine;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes. A test that waits for so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// As many milliseconds as nobody waits for.
+pub(crate) const LONG_MS: u64 = 30_000;
+
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        thread::yield_now();
+    }
+}
+
+/// Waits until so many stand in line.
+pub(crate) fn wait_for_line(engine: &Engine, len: usize) {
+    let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().waiting;
+    wait_until(&format!("{len} in line"), || waiting() == len);
+}
+
+/// The lease in a reply of RESP that is shown.
+pub(crate) fn lease_in(reply: &str) -> Option<String> {
+    let (_, lease) = reply.strip_prefix("*8|:1|")?.split_once("|$-1|$")?;
+    let (_length, lease) = lease.trim_end_matches('|').split_once('|')?;
+    Some(lease.to_owned())
+}
+
+/// Takes the place of a key, and gives its lease.
+pub(crate) fn hold(client: &mut Client, key: &str) -> String {
+    let reply = client.ask(&format!("RL.ACQUIRE exports {key}"));
+    lease_in(&reply).unwrap_or_else(|| panic!("no lease in {reply}"))
+}
+
+/// Returns what was held.
+pub(crate) fn release(client: &mut Client, key: &str, lease: &str) {
+    assert_eq!(client.ask(&format!("RL.RELEASE exports {key} {lease}")), ":1|");
+}
+
+pub(crate) fn is_free(client: &mut Client, key: &str) -> bool {
+    client.ask(&format!("RL.PEEK exports {key}")).starts_with("*7|:1|")
+}
