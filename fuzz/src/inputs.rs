@@ -2,13 +2,19 @@
 
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
-use sluicegate::Limit;
+use sluicegate::breaker::BreakerRules;
+use sluicegate::bulkhead::BulkheadSpec;
 use sluicegate::core::concurrency::Leases;
 use sluicegate::core::{Account, Algorithm as _, Time};
+use sluicegate::guard::RetryRules;
+use sluicegate::{AdaptiveLimit, Limit};
+use sluicegate_sim::overload::{Callers, Dependency, Protection};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};
 use sluicegate_sim::traffic::{Reading, TrafficError, csv, log as logs};
 use sluicegate_sim::{Replay, Traffic};
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
 
 /// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal to it and decides.
 pub(crate) fn limit(data: &[u8]) {
@@ -53,6 +59,37 @@ fn leases(limit: &Limit) {
             assert!(leases.sum() <= u64::from(count) && decision.limit() == count, "{limit}");
             assert_eq!(decision.allowed(), cost == 0 || held.is_some(), "{limit}");
             assert!(held.is_none_or(|held| at % 2 == 1 || leases.release(now, held)), "{limit}");
+        }
+    }
+}
+
+/// Any bytes as what a guard is made of, and as what is simulated with one: each is refused in one printable line, or prints as one that is
+/// equal to it.
+pub(crate) fn guard(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    reads_as_printed::<BreakerRules>(&text);
+    reads_as_printed::<BulkheadSpec>(&text);
+    reads_as_printed::<AdaptiveLimit>(&text);
+    reads_as_printed::<RetryRules>(&text);
+    reads_as_printed::<Dependency>(&text);
+    reads_as_printed::<Callers>(&text);
+    if let Err(error) = text.parse::<Protection>() {
+        is_one_line(&error.to_string());
+    }
+}
+
+fn reads_as_printed<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
+    /// The longest line that is read. What was shortened by hand may print as a longer one.
+    const LINE_MAX: usize = 256;
+    match text.parse::<T>() {
+        Err(error) => is_one_line(&error.to_string()),
+        Ok(read) => {
+            let printed = read.to_string();
+            if printed.len() <= LINE_MAX {
+                let again = printed.parse::<T>().unwrap_or_else(|error| panic!("{printed}: {error}"));
+                assert_eq!(again, read, "{text} printed as {printed}");
+                assert_eq!(again.to_string(), printed, "the canonical form is canonical");
+            }
         }
     }
 }

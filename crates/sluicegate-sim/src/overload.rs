@@ -6,8 +6,8 @@
 //!                 └────────────┴──────────────────┘  or nothing until the caller's timeout
 //! ```
 //!
-//! Time is virtual and the same seed gives the same numbers on every machine. Nothing is decided here: the breakers,
-//! bulkheads and adaptive limits are those of the library, on a clock that is set by hand. A dependency does not know that a caller has
+//! Time is virtual and the same seed gives the same numbers on every machine. Nothing is decided here: every try goes through a guard
+//! of the library, on a clock that is set by hand. A dependency does not know that a caller has
 //! given up, so it works on for nobody: that is how a slow minute becomes a bad hour.
 //!
 //! ```
@@ -31,13 +31,13 @@ mod run;
 
 pub use callers::{Callers, RETRIES_MAX};
 pub use dependency::{Dependency, EPISODES_MAX, Episode, SLOWER_MAX, Trouble, WORKERS_MAX};
-pub use protection::{PARTS_MAX, Protection};
+pub use protection::Protection;
 pub use record::{Bin, End, Outcome, Record, Totals};
 
 use crate::simulate::Timeline;
 use crate::traffic::{Clock, Traffic};
 use sluicegate::BuildError;
-use sluicegate::core::Span;
+use sluicegate::core::{Span, Time};
 use sluicegate::grammar::{Mistake, quoted};
 use std::fmt;
 
@@ -81,7 +81,9 @@ pub struct Report {
     pub source: String,
     /// How times are told.
     pub clock: Clock,
-    /// The pieces of time that the outcomes have.
+    /// When the first call was made: bad times are counted from then.
+    pub first: Time,
+    /// The pieces of time that the outcomes have. The first may begin before the first call, as its edges are round.
     pub timeline: Timeline,
     /// For how long callers wait.
     pub timeout: Span,
@@ -118,6 +120,7 @@ impl Report {
         Ok(Report {
             source,
             clock: scenario.traffic.clock(),
+            first: scenario.traffic.first(),
             timeline: scenario.timeline(),
             timeout: scenario.callers.timeout,
             workers: scenario.dependency.workers,

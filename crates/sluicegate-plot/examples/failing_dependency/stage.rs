@@ -153,6 +153,7 @@ impl Stage {
         let report = Report {
             source: format!("{A_SECOND} customers a second with a patience of {TIMEOUT:?}; {like}"),
             clock: Clock::Since(Time::EPOCH),
+            first: Time::EPOCH,
             timeline: timeline(Time::EPOCH),
             timeout: TIMEOUT.into(),
             workers: like.workers,

@@ -192,7 +192,7 @@ fn explain_troubles(scene: &mut Scene, report: &Report, panel: &Panel, axis: &Ti
 
 /// From where to where, and what is bad.
 fn bad_times(report: &Report, axis: &TimeAxis) -> impl Iterator<Item = (f64, f64, Trouble)> {
-    let start = report.timeline.start();
+    let start = report.first;
     let mut episodes: Vec<_> = report.episodes.iter().collect();
     episodes.sort_by_key(|episode| episode.from);
     episodes.into_iter().map(move |episode| {

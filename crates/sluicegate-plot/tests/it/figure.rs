@@ -6,7 +6,7 @@ use sluicegate_plot::terminal::{self, Colours};
 use sluicegate_plot::{Figure, Ink, Item, OverloadFigure, OverloadView, Scene, Step, Text, View};
 use sluicegate_sim::Traffic;
 use sluicegate_sim::human::columns;
-use sluicegate_sim::overload::{self, Scenario};
+use sluicegate_sim::overload::{self, Callers, Scenario};
 use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Simulation;
 use sluicegate_sim::traffic::workload::generate;
@@ -255,6 +255,35 @@ fn an_overload_has_no_words_over_others_or_off_the_paper() {
             assert!(scene.description.contains("aimd 2000: "), "{}", scene.description);
         }
     }
+}
+
+/// The first call comes 0.9 s after the round time at which the picture begins: bad times are counted from the call, as they are
+/// simulated.
+#[test]
+fn bad_times_are_shaded_where_they_were() {
+    let trace = "at_us,key,cost\n1794398400900000,k,1\n1794398500000000,k,1\n";
+    let traffic = csv::read(trace.as_bytes(), Reading::default()).unwrap();
+    let dependency = "workers=2 takes=50ms slow=10s..20s:x10".parse().unwrap();
+    let scenario = Scenario { traffic: &traffic, dependency, callers: Callers::default(), seed: 1 };
+    let protections = [("none".to_owned(), "none".parse().unwrap())];
+    let report = overload::Report::new(String::new(), &scenario, &protections).unwrap();
+    let early = report.first.since(report.timeline.start());
+    assert_eq!(early.as_micros(), 900_000, "{:?}", report.timeline);
+    let shade = |report: &overload::Report| {
+        let scene = OverloadFigure { title: None, views: &[OverloadView::Calls] }.draw(report);
+        let shades = scene.items.into_iter().filter_map(|item| match item {
+            Item::Fill { ink: Ink::Trouble, path } => Some(path),
+            _ => None,
+        });
+        shades.collect::<Vec<_>>()
+    };
+    let mut later = report.clone();
+    for episode in &mut later.episodes {
+        (episode.from, episode.to) = (episode.from.and(early), episode.to.and(early));
+    }
+    later.first = report.timeline.start();
+    assert_eq!(shade(&report), shade(&later));
+    assert_ne!(shade(&report), shade(&overload::Report { first: report.timeline.start(), ..report.clone() }));
 }
 
 #[test]

@@ -1,14 +1,18 @@
-//! What stands between callers and a dependency: real breakers and bulkheads, on a clock that is set by hand.
+//! What stands between callers and a dependency: a real guard, on a clock that is set by hand.
 
 use super::LineError;
-use sluicegate::breaker::{BreakerRules, State, Trial};
-use sluicegate::bulkhead::{BulkheadSpec, Place};
+use sluicegate::breaker::{BreakerRules, State};
+use sluicegate::bulkhead::BulkheadSpec;
 use sluicegate::grammar::{Mistake, name};
-use sluicegate::{AdaptiveLimit, Breaker, BuildError, Bulkhead, ManualClock, Outcome};
+use sluicegate::guard::Failure;
+use sluicegate::{AdaptiveLimit, BuildError, Guard, ManualClock};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
 use std::str::FromStr;
+use std::task::{Context, Poll, Waker};
 
-/// The most lines of one protection.
-pub const PARTS_MAX: usize = 2;
 /// The names of protections.
 const NAMES: [&str; 5] = ["none", "bulkhead", "breaker", "aimd", "gradient"];
 
@@ -71,74 +75,62 @@ fn bulkhead(part: &str) -> Result<BulkheadSpec, Mistake> {
     Ok(spec)
 }
 
-/// A protection at work.
-pub(super) struct Guards {
-    breaker: Option<Breaker>,
-    bulkhead: Option<Bulkhead>,
-    /// Whether the bulkhead finds its own limit.
-    is_adaptive: bool,
-}
-
-/// A call that was let through.
-#[derive(Default)]
-pub(super) struct Passed {
-    trial: Option<Trial<'static>>,
-    place: Option<Place>,
-}
-
 impl Protection {
-    pub(super) fn guards(&self, clock: &ManualClock) -> Result<Guards, BuildError> {
-        let breaker = self.breaker.map(|rules| Breaker::builder(rules).clock(clock.clone()).build());
-        let bulkhead = self.places.as_ref().map(|places| match places {
-            Places::Fixed(spec) => Bulkhead::builder(&spec.to_string()).clock(clock.clone()).build(),
-            Places::Adaptive(limit) => {
-                Bulkhead::builder("bulkhead 1").adaptive(&limit.to_string()).clock(clock.clone()).build()
-            }
-        });
-        let is_adaptive = matches!(self.places, Some(Places::Adaptive(_)));
-        Ok(Guards { breaker: breaker.transpose()?, bulkhead: bulkhead.transpose()?, is_adaptive })
+    /// A guard that is made of it.
+    pub(super) fn guard(&self, clock: &ManualClock) -> Result<Protected, BuildError> {
+        let mut builder = Guard::builder("simulated").clock(clock.clone());
+        if let Some(rules) = self.breaker {
+            builder = builder.breaker(rules);
+        }
+        builder = match &self.places {
+            None => builder,
+            Some(Places::Fixed(spec)) => builder.bulkhead(*spec),
+            Some(Places::Adaptive(limit)) => builder.bulkhead(limit.to_string()),
+        };
+        Ok(Protected(builder.build()?))
     }
 }
 
-impl Guards {
-    /// Lets a call through, or not, as a guard does: the breaker first; and a call for which a bulkhead then has no place is a failure to it,
-    /// unless the bulkhead's limit adapts and sheds calls for the sake of the others.
+/// A protection at work.
+pub(super) struct Protected(Guard);
+
+/// A call that was let through, and is under way until it is told how it ended.
+pub(super) struct Passed {
+    call: Pin<Box<dyn Future<Output = Result<(), Failure<()>>>>>,
+    end: Rc<Cell<Option<Result<(), ()>>>>,
+}
+
+impl Protected {
+    /// Lets a call through, or not.
     pub(super) fn ask(&self) -> Option<Passed> {
-        let mut passed = Passed::default();
-        if let Some(breaker) = &self.breaker {
-            passed.trial = Some(breaker.ask().into_owned().trial().ok()?);
-        }
-        if let Some(bulkhead) = &self.bulkhead {
-            let Some(place) = bulkhead.try_enter() else {
-                if let Some(trial) = passed.trial {
-                    trial.finish(if self.is_adaptive { Outcome::Ignored } else { Outcome::Failure });
-                }
-                return None;
-            };
-            passed.place = Some(place);
-        }
-        Some(passed)
+        let end = Rc::new(Cell::new(None));
+        let told = Rc::clone(&end);
+        let call = self.0.call(move || {
+            let told = Rc::clone(&told);
+            poll_fn(move |_| told.get().map_or(Poll::Pending, Poll::Ready))
+        });
+        let mut passed = Passed { call: Box::pin(call), end };
+        // Nobody waits in a queue, so it is under way now, or has been refused.
+        passed.look().is_pending().then_some(passed)
     }
 
     /// The limit now, and whether a breaker keeps calls out.
     pub(super) fn look(&self) -> (Option<u32>, bool) {
-        let is_open = self
-            .breaker
-            .as_ref()
-            .is_some_and(|breaker| matches!(breaker.state(), State::Open | State::HalfOpen));
-        (self.bulkhead.as_ref().map(|bulkhead| bulkhead.stats().limit), is_open)
+        let is_open =
+            self.0.breaker().is_some_and(|breaker| matches!(breaker.state(), State::Open | State::HalfOpen));
+        (self.0.bulkhead().map(|bulkhead| bulkhead.stats().limit), is_open)
     }
 }
 
 impl Passed {
     /// The call has ended: well, or in a way that says something about what was called.
-    pub(super) fn end(self, is_good: bool) {
-        if let Some(place) = self.place {
-            place.finish(if is_good { Outcome::Success } else { Outcome::Failure });
-        }
-        if let Some(trial) = self.trial {
-            trial.finish(if is_good { Outcome::Success } else { Outcome::Failure });
-        }
+    pub(super) fn end(mut self, is_good: bool) {
+        self.end.set(Some(if is_good { Ok(()) } else { Err(()) }));
+        let _ = self.look();
+    }
+
+    fn look(&mut self) -> Poll<Result<(), Failure<()>>> {
+        self.call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 }
 

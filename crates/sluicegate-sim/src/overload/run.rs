@@ -1,6 +1,6 @@
 //! One run: what happens next, until nothing does.
 
-use super::protection::{Guards, Passed};
+use super::protection::{Passed, Protected};
 use super::record::{End, Outcome, Record};
 use super::{Protection, Scenario};
 use rand::SeedableRng as _;
@@ -14,7 +14,7 @@ pub(super) fn run(scenario: &Scenario<'_>, protection: &Protection) -> Result<Ou
     let clock = ManualClock::at(scenario.traffic.first());
     let mut run = Run {
         scenario,
-        guards: protection.guards(&clock)?,
+        protected: protection.guard(&clock)?,
         clock,
         record: Record::new(scenario.timeline()),
         tries: Vec::new(),
@@ -44,7 +44,7 @@ pub(super) fn run(scenario: &Scenario<'_>, protection: &Protection) -> Result<Ou
 
 struct Run<'a> {
     scenario: &'a Scenario<'a>,
-    guards: Guards,
+    protected: Protected,
     clock: ManualClock,
     record: Record,
     /// Each try in the order in which they were let through.
@@ -90,7 +90,7 @@ impl Run<'_> {
 
     fn pass_time(&mut self, to: Time) {
         let at_work = self.at_work();
-        self.record.up_to(to, at_work, || self.guards.look());
+        self.record.up_to(to, at_work, || self.protected.look());
         self.clock.set(to);
     }
 
@@ -107,7 +107,7 @@ impl Run<'_> {
 
     fn try_call(&mut self, call: u32, again: u32) {
         self.record.tries();
-        let Some(passed) = self.guards.ask() else {
+        let Some(passed) = self.protected.ask() else {
             self.ended(call, again, End::Refused);
             return;
         };

@@ -13,6 +13,11 @@ fn any_bytes_as_a_limit() {
 }
 
 #[test]
+fn any_bytes_as_a_guard() {
+    replay("guard", inputs::guard);
+}
+
+#[test]
 fn any_bytes_as_a_trace() {
     replay("trace", inputs::trace);
 }
