@@ -5,10 +5,11 @@
 
 use super::Shared;
 use crate::clock::{Alarm, Due, Rings, Stretch};
+use crate::in_order::InOrder;
 use crate::sync::MutexGuard;
 use crate::wait::{Patience, Priority, Refusal, wake_all};
 use sluicegate_core::{Span, Time};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -19,7 +20,7 @@ type ByNumber = foldhash::fast::FixedState;
 #[derive(Default)]
 pub(super) struct Queue {
     /// In the order in which they are called.
-    waiting: BTreeMap<Ticket, Waiter>,
+    waiting: InOrder<Ticket, Waiter>,
     /// What those have not seen yet who were called or refused.
     told: HashMap<u64, Told, ByNumber>,
     /// When the patience of each ends.
@@ -139,16 +140,18 @@ impl<'a> Desk<'a> {
 
     /// What has come of waiting, which is then seen. `None` if nothing has yet: its caller will be woken.
     pub(super) fn look(&mut self, ticket: Ticket, waker: Waker) -> Option<Told> {
-        if self.queue.due.is_due(self.now) {
+        let mut told = self.queue.told.remove(&ticket.number);
+        if told.is_none() && self.queue.due.is_due(self.now) {
             // Whoever looks helps itself, should the clock not have rung.
             self.go_on();
+            told = self.queue.told.remove(&ticket.number);
         }
-        if let Some(waiter) = self.queue.waiting.get_mut(&ticket) {
-            self.drop = waiter.waker.replace(waker);
-            return None;
-        }
-        self.drop = Some(waker);
-        self.queue.told.remove(&ticket.number)
+        let waiter = if told.is_none() { self.queue.waiting.get_mut(&ticket) } else { None };
+        self.drop = match waiter {
+            Some(waiter) => waiter.waker.replace(waker),
+            None => Some(waker),
+        };
+        told
     }
 
     /// Somebody has lost interest. A place that was held for it goes to the next.
@@ -218,7 +221,7 @@ impl Rings for Shared {
         let wakers = {
             let mut queue = self.lock();
             queue.due.alarm_is_gone(at);
-            queue.waiting.values_mut().filter_map(|waiter| waiter.waker.take()).collect()
+            queue.waiting.iter_mut().filter_map(|(_, waiter)| waiter.waker.take()).collect()
         };
         wake_all(wakers);
     }

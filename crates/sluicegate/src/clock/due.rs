@@ -3,19 +3,19 @@
 //! For whoever keeps several moments under one lock: the queue of a bulkhead, the calls of a guard that may run out of time. One alarm
 //! does for all of them, that of the soonest, and what is taken out again leaves nothing behind.
 
+use crate::in_order::InOrder;
 use sluicegate_core::Time;
-use std::collections::BTreeMap;
 
 /// Things by their times. `T` is what is known of each.
 pub(crate) struct Due<T> {
-    by_time: BTreeMap<(Time, u64), T>,
+    by_time: InOrder<(Time, u64), T>,
     /// When the clock is going to ring, the soonest last: each was set because it was sooner than all before it.
     rings_at: Vec<Time>,
 }
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due { by_time: BTreeMap::new(), rings_at: Vec::new() }
+        Due { by_time: InOrder::default(), rings_at: Vec::new() }
     }
 }
 
@@ -32,19 +32,20 @@ impl<T> Due<T> {
 
     /// The first thing whose time has come, which is then no longer there.
     pub(crate) fn pop(&mut self, now: Time) -> Option<(u64, T)> {
-        let first = self.by_time.first_entry().filter(|first| first.key().0 <= now)?;
-        let ((_, number), what) = first.remove_entry();
-        Some((number, what))
+        if !self.is_due(now) {
+            return None;
+        }
+        self.by_time.pop_first().map(|((_, number), what)| (number, what))
     }
 
     /// Whether the time of something has come.
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        self.by_time.first_key_value().is_some_and(|((at, _), _)| *at <= now)
+        self.by_time.first().is_some_and(|((at, _), _)| *at <= now)
     }
 
     /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
     pub(crate) fn sets_alarm(&mut self) -> Option<Time> {
-        let (next, _) = *self.by_time.first_key_value()?.0;
+        let (next, _) = *self.by_time.first()?.0;
         if self.rings_at.last().is_some_and(|rings_at| *rings_at <= next) {
             return None;
         }
@@ -61,9 +62,10 @@ impl<T> Due<T> {
 
     /// Those of which this is so, which are then no longer there.
     pub(crate) fn take_if(&mut self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
-        let (taken, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.by_time).into_iter().partition(|(_, what)| is_taken(what));
-        self.by_time = left.into_iter().collect();
+        let (taken, left): (Vec<_>, Vec<_>) = self.by_time.drain().partition(|(_, what)| is_taken(what));
+        for (key, what) in left {
+            self.by_time.insert(key, what);
+        }
         taken.into_iter().map(|(_, what)| what).collect()
     }
 
