@@ -194,3 +194,30 @@ async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
     assert_eq!(grant.decision().remaining(), 0);
     assert!(grant.lease().unwrap().release().await.unwrap());
 }
+
+#[tokio::test]
+async fn a_store_without_memory_gives_no_lease_and_lets_holders_renew_and_return_theirs() {
+    for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
+        let server = Server::start(&options);
+        let store = connect(&server.url()).await;
+        let jobs = semaphore(&store, "concurrency 6 ttl=1h");
+        let (one, two) = (jobs.acquire(KEY, 1).await.unwrap(), jobs.acquire(KEY, 2).await.unwrap());
+        let (one, two) = (one.lease().unwrap(), two.lease().unwrap());
+        let last = jobs.acquire(KEY, 3).await.unwrap().lease().unwrap();
+        let (before, waiting) = (last.until(), wait(&jobs));
+        until("it is in line", || line(&server) == 1).await;
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        let refused = ended(waiting).await.expect_err("no memory");
+        assert!(matches!(&refused, StoreFailure::Refused(_)), "{refused:?}");
+        until("who waited has left the line", || line(&server) == 0).await;
+        assert!(last.renew().await.unwrap() && last.until() > before);
+        assert!(one.release().await.unwrap() && two.release().await.unwrap());
+        assert!(matches!(jobs.try_acquire(KEY, 1).await, Err(StoreFailure::Refused(_))));
+        assert_eq!(leases(&server), 1);
+        jobs.reset(KEY).await.unwrap();
+        assert!(!last.renew().await.unwrap());
+        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+        assert!(jobs.try_acquire(KEY, 6).await.unwrap().allowed());
+    }
+}
