@@ -42,6 +42,7 @@ pub use semaphore::{
 };
 pub use sluicegate::Refusal;
 pub use store::{
-    DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,
+    DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, LOCAL_LEASES_DEFAULT, RedisStore,
+    RedisStoreBuilder,
 };
 pub use turn::Turn;

@@ -82,7 +82,7 @@ impl RedisSemaphoreBuilder {
         let (store, scope) = self.place.ok_or(BuildError::NoStore)?;
         let names = Names::new(&store.inner.settings.key_prefix, &scope);
         let names = names.ok_or_else(|| BuildError::BadScope(scope.clone()))?;
-        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit)?;
+        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit, (&store, &scope))?;
         let (max_line, waiters) = (self.max_line, Waiters::new(self.max_waiting));
         let inner = Inner { store, scope, names, limit, rule, ttl, fallback, max_line, waiters };
         Ok(RedisSemaphore { inner: Arc::new(inner) })

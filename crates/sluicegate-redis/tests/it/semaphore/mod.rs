@@ -3,6 +3,7 @@
 mod faults;
 mod foreign;
 mod leases;
+mod local;
 mod parity;
 mod processes;
 mod waiting;
