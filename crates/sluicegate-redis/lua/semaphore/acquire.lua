@@ -6,7 +6,8 @@
 --     [8]   how many leases are looked at to tell a wait
 -- Reply     one text: a sign, now, what leases cost, what those ahead in line cost, when enough has lapsed for this one (if it
 --           was denied), when all have, and how many stand in line before it. All as it was before.
---           Signs: '1' taken, '0' not, 'f' not, and the line is full. And alone, as nothing was done: 'm' there are more lapsed
+--           Signs: '1' taken, '0' not, 'f' not, and the line is full. 'h' of one who waits and holds it already: then all is as it
+--           is now. And alone, as nothing was done: 'm' there are more lapsed
 --           leases to be cleared away first, 'x' what is there is not ours
 
 local id, cost, count, ttl = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -25,9 +26,13 @@ if many > 0 then
     return 'x'
   end
 end
--- Who waits asks again when an answer was lost, and may have its lease already.
+-- Who waits asks again when an answer was lost, and may have its lease already. Nobody has had it in hand, so its time begins now, as its
+-- holder will take it.
 if ticket and call('ZSCORE', KEYS[1], id) then
-  return string.format('1%.0f %.0f 0 0 %.0f 0', now, s.sum - cost, s.last)
+  call('ZADD', KEYS[1], string.format('%.0f', now + ttl), id)
+  local last = math.max(s.last, now + ttl)
+  leases_expire(last)
+  return string.format('h%.0f %.0f 0 0 %.0f 0', now, s.sum, last)
 end
 local sign, enough = '1', 0
 if s.sum + ahead + cost <= count then

@@ -84,15 +84,17 @@ impl Inner {
                 leases.hold(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
             }
         }
-        let yes = done.sign == b'1';
-        let decision = match (yes, takes) {
-            (false, _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
-            (_, true) => self.rule.acquire(&mut leases, now, cost, ()).0,
-            (_, false) => self.rule.peek(&mut leases, now, cost),
+        let decision = match (done.sign, takes) {
+            // It has its lease already, also if there are more by now than these numbers allow.
+            (b'h', true) => self.rule.peek(&mut leases, now, 0),
+            (b'0' | b'f', _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
+            (b'0' | b'1' | b'f', true) => self.rule.acquire(&mut leases, now, cost, ()).0,
+            (b'0' | b'1', false) => self.rule.peek(&mut leases, now, cost),
+            _ => return None,
         };
-        let is_known = matches!(done.sign, b'0' | b'1' | b'f');
-        (is_known && decision.allowed() == yes).then_some(Told {
-            is_taken: yes,
+        let is_taken = matches!(done.sign, b'1' | b'h');
+        (decision.allowed() == is_taken).then_some(Told {
+            is_taken,
             is_full: done.sign == b'f',
             decision,
             now,

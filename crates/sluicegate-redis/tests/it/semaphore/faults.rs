@@ -1,6 +1,6 @@
 //! The store is killed, stands still, forgets, or its answers are lost, while places are held and waited for.
 
-use super::{KEY, PATIENCE, connect, leases, line, semaphore, until};
+use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{alone, panics, watch_for_panics};
 use sluicegate_redis::{
     OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
@@ -182,17 +182,32 @@ async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
     let jobs = semaphore(&store, LIMIT);
     // Held by somebody whose connection is fine.
     let other = semaphore(&connect(&server.url()).await, LIMIT);
-    let held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
-    let waiting = wait(&jobs);
-    until("it is in line", || line(&server) == 1).await;
-    proxy.lose_replies(true);
-    assert!(held.release().await.unwrap());
-    until("it was granted", || leases(&server) == 1 && line(&server) == 0).await;
-    proxy.lose_replies(false);
-    let grant = ended(waiting).await.unwrap();
-    assert_eq!((grant.allowed(), leases(&server), line(&server)), (true, 1, 0), "{grant:?}");
-    assert_eq!(grant.decision().remaining(), 0);
-    assert!(grant.lease().unwrap().release().await.unwrap());
+    let other_store = semaphore(&connect(&server.url()).await, "concurrency 5 ttl=1h");
+    let mut held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    for others in [0, 3] {
+        let waiting = wait(&jobs);
+        until("it is in line", || line(&server) == 1).await;
+        proxy.lose_replies(true);
+        assert!(held.release().await.unwrap());
+        until("it was granted", || leases(&server) == 1 && line(&server) == 0).await;
+        // Somebody for whom there are more places comes meanwhile.
+        let more = other_store.try_acquire(KEY, others).await.unwrap();
+        assert!(more.allowed());
+        proxy.lose_replies(false);
+        let grant = ended(waiting).await.unwrap();
+        assert_eq!((grant.allowed(), line(&server)), (true, 0), "{grant:?}");
+        assert_eq!(leases(&server), 1 + u64::from(others > 0), "there is not a second one");
+        assert_eq!(grant.decision().remaining(), 0);
+        let lease = grant.lease().unwrap();
+        // It says when it lapses in the store, not when it would have if it had been given only now.
+        let last = server.cli(&["ZRANGE", &name('c'), "-1", "-1", "WITHSCORES"]);
+        let lapses: u64 = last.lines().last().unwrap().trim().parse().unwrap();
+        assert_eq!(lease.until().as_micros(), lapses);
+        assert!(lease.release().await.unwrap());
+        drop(more);
+        until("all is returned", || leases(&server) == 0).await;
+        held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    }
 }
 
 #[tokio::test]
