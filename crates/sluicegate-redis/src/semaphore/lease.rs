@@ -42,7 +42,7 @@ enum Held {
 /// How long it is live for sure.
 #[derive(Clone, Copy)]
 struct Live {
-    /// By the store's clock.
+    /// By the store's clock, or by this process's if the lease is in its memory.
     until: Time,
     /// By this process's clock: a ttl from before the store was asked.
     here_until: Instant,
@@ -51,7 +51,7 @@ struct Live {
 /// The lease has lapsed, or may have by now: somebody else may have its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseLost {
-    /// Why it was not renewed in time. `None` if the store said that it had lapsed.
+    /// Why it was not renewed in time. `None` if nothing failed: the store said that it had lapsed, or this process stood still until it had.
     pub failure: Option<StoreFailure>,
 }
 
@@ -99,7 +99,7 @@ impl SharedLease {
         &self.key
     }
 
-    /// When it lapses unless it is renewed, by the store's clock.
+    /// When it lapses unless it is renewed: by the store's clock, or by this process's if the lease was given by its memory.
     pub fn until(&self) -> Time {
         self.live().until
     }
@@ -187,6 +187,9 @@ impl SharedLease {
         loop {
             let lapses = self.live().here_until;
             sleep_until(next.min(lapses)).await;
+            if Instant::now() >= lapses {
+                return LeaseLost { failure };
+            }
             match timeout_at(lapses, self.renew()).await {
                 Ok(Ok(false)) => return LeaseLost { failure: None },
                 Ok(Ok(true)) => {
@@ -195,13 +198,13 @@ impl SharedLease {
                 }
                 Ok(Err(failed)) => {
                     failure = Some(failed);
-                    if Instant::now() >= lapses {
-                        return LeaseLost { failure };
-                    }
                     next = Instant::now() + ttl / TRIED_AGAIN_AFTER;
                 }
-                // It is too late to ask.
-                Err(_) => return LeaseLost { failure },
+                // It was asked, and there is no time left to wait for its answer.
+                Err(_) => {
+                    let deadline = self.inner.store.inner.settings.deadline.min(ttl);
+                    failure = Some(StoreFailure::Late { deadline });
+                }
             }
         }
     }

@@ -211,6 +211,20 @@ async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
 }
 
 #[tokio::test]
+async fn work_whose_store_hangs_is_told_that_no_answer_came() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    // A deadline longer than the ttl: the lease may have lapsed before the store counts as late.
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=300ms");
+    let lease = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    server.stop();
+    let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();
+    server.cont();
+    assert!(matches!(lost.failure, Some(StoreFailure::Late { .. })), "{lost:?}");
+    assert!(lost.to_string().contains("may have lapsed"), "{lost}");
+}
+
+#[tokio::test]
 async fn a_store_without_memory_gives_no_lease_and_lets_holders_renew_and_return_theirs() {
     for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
         let server = Server::start(&options);
