@@ -37,8 +37,8 @@ pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
 pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
 pub use semaphore::{
-    BadLeaseId, LeaseId, LeaseLost, RedisSemaphore, RedisSemaphoreBuilder, SharedGrant, SharedLease,
-    TICKET_LIFE,
+    ASKS_A_SECOND_MAX, BadLeaseId, LeaseId, LeaseLost, RedisSemaphore, RedisSemaphoreBuilder, SharedGrant,
+    SharedLease, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX,
 };
 pub use sluicegate::Refusal;
 pub use store::{

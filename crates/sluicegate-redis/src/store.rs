@@ -4,6 +4,7 @@ use crate::failure::{ConnectError, StoreFailure};
 use crate::link::{Link, NodeHealth, without_password};
 use crate::remembered::Denials;
 use crate::script::Trip;
+use crate::semaphore::Scopes;
 use redis::Value;
 use sluicegate::{SharedLeases, SharedStore};
 use std::fmt;
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     local: OnceLock<SharedStore>,
     /// The leases of semaphores that decide there. The same: one room, made when the first needs it.
     local_leases: OnceLock<SharedLeases>,
+    /// What its semaphores in this process have in common.
+    pub(crate) scopes: Scopes,
     /// Those of a moment ago, if they are to be remembered.
     pub(crate) denials: Option<Denials>,
 }
@@ -269,6 +272,7 @@ impl RedisStoreBuilder {
             refuses: AtomicBool::new(false),
             local: OnceLock::new(),
             local_leases: OnceLock::new(),
+            scopes: Scopes::default(),
             denials,
         };
         Ok(RedisStore { inner: Arc::new(inner) })
