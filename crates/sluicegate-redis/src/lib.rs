@@ -37,11 +37,12 @@ pub use link::{NodeHealth, without_password};
 pub use receipt::{BadReceipt, Receipt};
 pub use remembered::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
 pub use semaphore::{
-    BadLeaseId, LeaseId, LeaseLost, RedisSemaphore, RedisSemaphoreBuilder, SharedGrant, SharedLease,
-    TICKET_LIFE,
+    ASKS_A_SECOND_MAX, BadLeaseId, LeaseId, LeaseLost, RedisSemaphore, RedisSemaphoreBuilder, SharedGrant,
+    SharedLease, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX,
 };
 pub use sluicegate::Refusal;
 pub use store::{
-    DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, RedisStore, RedisStoreBuilder,
+    DEADLINE_DEFAULT, Failures, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, LOCAL_LEASES_DEFAULT, RedisStore,
+    RedisStoreBuilder,
 };
 pub use turn::Turn;

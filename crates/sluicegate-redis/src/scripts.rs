@@ -95,7 +95,7 @@ pub(crate) static FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/forget.lua")].concat()));
 
 pub(crate) static RESET: LazyLock<Script> =
-    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/reset.lua")].concat()));
+    LazyLock::new(|| Script::new([&needs_no_memory(), include_str!("../lua/reset.lua")].concat()));
 
 /// Takes a lease of a semaphore, or stands in line for one.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
@@ -112,11 +112,17 @@ pub(crate) static PEEK: LazyLock<Script> = LazyLock::new(|| {
 /// Gives a lease a new ttl.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| {
     let renew = include_str!("../lua/semaphore/renew.lua");
-    Script::new([PRELUDE, LEASES, renew].concat())
+    Script::new([&needs_no_memory(), LEASES, renew].concat())
 });
 
 /// Returns a lease.
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     let release = include_str!("../lua/semaphore/release.lua");
-    Script::new([PRELUDE, LEASES, release].concat())
+    Script::new([&needs_no_memory(), LEASES, release].concat())
 });
+
+/// The prelude of scripts that take nothing but what is there already: they run also when the server has no memory left. A holder must be able to
+/// keep its place then, and whoever gives something back is the one who makes room.
+fn needs_no_memory() -> String {
+    PRELUDE.replacen("#!lua\n", "#!lua flags=allow-oom\n", 1)
+}

@@ -5,8 +5,8 @@
 //! that nobody gives back, because its process has died, lapses by the store's clock.
 //!
 //! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` asks the store and `told.rs` reads what it says, `claim.rs` gives back
-//! what nobody came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait, and `without.rs`
-//! answers when the store cannot.
+//! what nobody came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `pace.rs` says how often
+//! they ask, `scope.rs` is what semaphores of one scope have in common, and `without.rs` answers when the store cannot.
 
 mod ask;
 mod builder;
@@ -14,6 +14,8 @@ mod claim;
 mod grant;
 mod id;
 mod lease;
+mod pace;
+mod scope;
 mod told;
 mod wait;
 mod waiters;
@@ -23,7 +25,8 @@ pub use builder::RedisSemaphoreBuilder;
 pub use grant::SharedGrant;
 pub use id::{BadLeaseId, LeaseId};
 pub use lease::{LeaseLost, SharedLease};
-pub use wait::TICKET_LIFE;
+pub use pace::{ASKS_A_SECOND_MAX, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX};
+pub(crate) use scope::Scopes;
 
 use crate::answer::{Answer, Source};
 use crate::failure::StoreFailure;
@@ -31,13 +34,12 @@ use crate::names::Names;
 use crate::store::RedisStore;
 use claim::Claim;
 use id::Home;
-use sluicegate::core::concurrency::Concurrency;
-use sluicegate::{IntoLimits, Limit, Span, Time};
+use scope::{Member, Numbers};
+use sluicegate::{IntoLimits, Limit, Time};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use waiters::Waiters;
 use without::Fallback;
 
 /// At most so many at once for each key, over all processes that share the store.
@@ -62,7 +64,8 @@ use without::Fallback;
 /// when [`renew`](SharedLease::renew) says no ([`renew_while`](SharedLease::renew_while) does both).
 ///
 /// **Other numbers**: semaphores of one scope share the leases, in whichever process they are. One with fewer places than are held gives out
-/// none until enough are back; the leases that are out stay.
+/// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because numbers have changed, whoever waits and whoever
+/// holds a lease goes by the newest one; whoever neither waits nor holds one is answered by the one that it asks.
 ///
 /// `now` is `None` for the store's time, and a time of the caller's in tests and replays. Clones are the same semaphore.
 #[derive(Clone)]
@@ -75,13 +78,12 @@ struct Inner {
     scope: String,
     names: Names,
     limit: Limit,
-    rule: Concurrency,
-    ttl: Span,
+    member: Member,
     fallback: Fallback,
     /// The most that may stand in line under one key, of all processes.
     max_line: usize,
-    /// Those of this process.
-    waiters: Waiters,
+    /// The most that may wait under all keys of the scope, of this process.
+    max_waiting: usize,
 }
 
 impl RedisSemaphore {
@@ -97,7 +99,7 @@ impl RedisSemaphore {
     /// When the store gives no answer, and the semaphore is not to answer without it. A lease that may have been taken all the same
     /// is given back, as well as that can be.
     pub async fn try_acquire(&self, key: impl AsRef<[u8]>, cost: u32) -> Result<SharedGrant, StoreFailure> {
-        self.inner.try_acquire(key.as_ref(), cost, None).await
+        self.inner.try_acquire(key.as_ref(), cost, self.inner.member.numbers(), None).await
     }
 
     /// The same at a time of the caller's, for tests and replays.
@@ -110,7 +112,7 @@ impl RedisSemaphore {
         cost: u32,
         now: Time,
     ) -> Result<SharedGrant, StoreFailure> {
-        self.inner.try_acquire(key.as_ref(), cost, Some(now)).await
+        self.inner.try_acquire(key.as_ref(), cost, self.inner.member.numbers(), Some(now)).await
     }
 
     /// Would a lease of this cost be given now? None is taken.
@@ -124,7 +126,7 @@ impl RedisSemaphore {
         now: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let (inner, key) = (&self.inner, key.as_ref());
-        match inner.ask_peek(key, cost, now).await {
+        match inner.ask_peek(key, cost, inner.member.numbers(), now).await {
             Ok(told) => Ok(Answer::new(told.decision, Source::Store)),
             Err(failure) => inner.fallback.peek(failure, key, cost),
         }
@@ -143,7 +145,7 @@ impl RedisSemaphore {
     ) -> Result<bool, StoreFailure> {
         let (inner, key) = (&self.inner, key.as_ref());
         match &lease.of {
-            Home::Store(id) => Ok(inner.ask_renew(key, id, now).await?.0),
+            Home::Store(id) => Ok(inner.ask_renew(key, id, inner.member.numbers(), now).await?.0),
             Home::Local(id) => Ok(inner.fallback.renew(key, id)),
         }
     }
@@ -179,17 +181,20 @@ impl RedisSemaphore {
         }
         self.inner.ask_reset(keys).await?;
         for key in keys {
-            self.inner.waiters.wake_first(key);
+            self.inner.member.waiters().wake_first(key);
         }
         Ok(())
     }
 
-    /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused.
+    /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused. If the numbers are changed meanwhile, by another
+    /// semaphore of the same scope, it goes on by the new ones.
     ///
     /// **Order.** Whoever waits has a ticket in the store, and a place that becomes free goes to the oldest ticket: callers of all
     /// processes go first come, first served, and a large cost is not overtaken by small ones. Whoever waits asks again and again, the first in
-    /// line every 20 ms at least and others less often the further back they stand, so that a place may stay empty for that long. A ticket
-    /// that nobody asks for is good for [`TICKET_LIFE`]: so long a process that has died can hold up those behind it.
+    /// line every 20 ms at least, so that a place that another process returns may stay empty for that long. All who wait in this process ask at most
+    /// [`ASKS_A_SECOND_MAX`] times a second together: where more than twenty wait under keys of their own, each asks less often. A ticket
+    /// that nobody asks for is good for [`TICKET_LIFE`], or up to [`TICKET_LIFE_MAX`] if very many wait: so long a process that has died can hold
+    /// up those behind it.
     ///
     /// **Dropped while it waits**, it leaves the line, and gives back what it may have been given, by a task on the runtime that it was polled
     /// on and as well as can be: what fails lapses.
@@ -246,17 +251,15 @@ impl Inner {
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
+        numbers: Numbers,
         now: Option<Time>,
     ) -> Result<SharedGrant, StoreFailure> {
         let began = Instant::now();
-        if self.needs_no_lease(cost) {
-            return match self.ask_peek(key, cost, now).await {
-                Ok(told) => Ok(SharedGrant::without_lease(Answer::new(told.decision, Source::Store), began)),
-                Err(failure) => self.grant_without(failure, key, cost, began),
-            };
+        if numbers.need_no_lease(cost) {
+            return self.answer_without_lease(key, cost, numbers, (now, began)).await;
         }
         let claim = Claim::new(self, key, cost);
-        match self.ask_acquire(key, (claim.id(), cost), None, now).await {
+        match self.ask_acquire(key, (claim.id(), cost), None, numbers, now).await {
             Ok(told) if told.is_taken => Ok(SharedGrant::taken(&told, claim.held(&told, began), began)),
             Ok(told) => {
                 claim.nothing_taken();
@@ -269,9 +272,18 @@ impl Inner {
         }
     }
 
-    /// Whether the answer is known to be that of a peek: yes for nothing, and never for too much.
-    fn needs_no_lease(&self, cost: u32) -> bool {
-        cost == 0 || cost > self.rule.count()
+    /// The answer to one who asks for nothing, or for too much, and began to at a moment.
+    async fn answer_without_lease(
+        self: &Arc<Inner>,
+        key: &[u8],
+        cost: u32,
+        numbers: Numbers,
+        (now, began): (Option<Time>, Instant),
+    ) -> Result<SharedGrant, StoreFailure> {
+        match self.ask_peek(key, cost, numbers, now).await {
+            Ok(told) => Ok(SharedGrant::without_lease(Answer::new(told.decision, Source::Store), began)),
+            Err(failure) => self.grant_without(failure, key, cost, began),
+        }
     }
 
     /// Returns a lease, and lets the next one in this process know.
@@ -280,7 +292,7 @@ impl Inner {
             Home::Store(id) => self.ask_release(key, id, None, now).await,
             Home::Local(id) => Ok(self.fallback.release(key, id)),
         };
-        self.waiters.wake_first(key);
+        self.member.waiters().wake_first(key);
         released
     }
 }

@@ -4,8 +4,9 @@ use crate::failure::{ConnectError, StoreFailure};
 use crate::link::{Link, NodeHealth, without_password};
 use crate::remembered::Denials;
 use crate::script::Trip;
+use crate::semaphore::Scopes;
 use redis::Value;
-use sluicegate::SharedStore;
+use sluicegate::{SharedLeases, SharedStore};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,8 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(50);
 pub const KEY_PREFIX_DEFAULT: &str = "sluice:";
 /// How many keys are held in memory while the store is away, unless said.
 pub const LOCAL_KEYS_DEFAULT: usize = 100_000;
+/// How many leases are given out in memory while the store is away, unless said.
+pub const LOCAL_LEASES_DEFAULT: usize = 100_000;
 
 /// Keys in Redis or Valkey, for limiters in as many processes as connect. Clones are the same store.
 #[derive(Clone)]
@@ -34,6 +37,10 @@ pub(crate) struct Inner {
     refuses: AtomicBool,
     /// The keys of limiters that decide in memory while the store is away. One room for all of them, made when the first needs it.
     local: OnceLock<SharedStore>,
+    /// The leases of semaphores that decide there. The same: one room, made when the first needs it.
+    local_leases: OnceLock<SharedLeases>,
+    /// What its semaphores in this process have in common.
+    pub(crate) scopes: Scopes,
     /// Those of a moment ago, if they are to be remembered.
     pub(crate) denials: Option<Denials>,
 }
@@ -62,6 +69,7 @@ pub(crate) struct Settings {
     /// Whether not to wait for the store at the start.
     pub(crate) connect_later: bool,
     pub(crate) local_keys: usize,
+    pub(crate) local_leases: usize,
     pub(crate) remember_denials: bool,
     pub(crate) share_trips: bool,
 }
@@ -75,6 +83,7 @@ impl Settings {
             tls_ca: None,
             connect_later: false,
             local_keys: LOCAL_KEYS_DEFAULT,
+            local_leases: LOCAL_LEASES_DEFAULT,
             remember_denials: false,
             share_trips: false,
         }
@@ -163,6 +172,15 @@ impl Inner {
         let made = SharedStore::builder().max_keys(self.settings.local_keys).build()?;
         Ok(self.local.get_or_init(|| made))
     }
+
+    /// Room for the leases of semaphores that decide there.
+    pub(crate) fn local_leases(&self) -> Result<&SharedLeases, sluicegate::BuildError> {
+        if let Some(leases) = self.local_leases.get() {
+            return Ok(leases);
+        }
+        let made = SharedLeases::builder().max_leases(self.settings.local_leases).build()?;
+        Ok(self.local_leases.get_or_init(|| made))
+    }
 }
 
 impl RedisStoreBuilder {
@@ -170,6 +188,12 @@ impl RedisStoreBuilder {
     /// ([`OnStoreFailure::Local`](crate::OnStoreFailure::Local)): [`LOCAL_KEYS_DEFAULT`] unless said.
     pub fn local_keys(mut self, most: usize) -> RedisStoreBuilder {
         self.settings.local_keys = most;
+        self
+    }
+
+    /// The same for leases of semaphores, and those for which somebody waits there: [`LOCAL_LEASES_DEFAULT`] unless said. Beyond it nobody is given one.
+    pub fn local_leases(mut self, most: usize) -> RedisStoreBuilder {
+        self.settings.local_leases = most;
         self
     }
 
@@ -247,6 +271,8 @@ impl RedisStoreBuilder {
             failures: Default::default(),
             refuses: AtomicBool::new(false),
             local: OnceLock::new(),
+            local_leases: OnceLock::new(),
+            scopes: Scopes::default(),
             denials,
         };
         Ok(RedisStore { inner: Arc::new(inner) })

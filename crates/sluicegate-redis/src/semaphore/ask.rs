@@ -2,8 +2,10 @@
 
 use super::Inner;
 use super::id::StoreId;
+use super::pace::TICKET_LIFE_MAX;
+use super::scope::Numbers;
 use super::told::{Done, Reply, Told};
-use super::wait::TICKET_LIFE;
+use super::wait::Ticket;
 use crate::failure::StoreFailure;
 use crate::limiter::{add_time, not_understood, unreadable};
 use crate::script::Trip;
@@ -16,36 +18,37 @@ use tokio::time::Instant;
 const EXACT: u64 = 1 << 53;
 
 impl Inner {
-    /// Takes a lease, or a ticket if that is wanted: then it is told how long the line may be.
+    /// Takes a lease, or a ticket if that is wanted.
     pub(super) async fn ask_acquire(
         &self,
         key: &[u8],
         (id, cost): (&StoreId, u32),
-        max_line: Option<usize>,
+        ticket: Option<Ticket>,
+        numbers: Numbers,
         now: Option<Time>,
     ) -> Result<Told, StoreFailure> {
         let mut trip = Trip::new(&scripts::ACQUIRE, &self.names.of_semaphore(key));
         add_time(&mut trip, now);
-        trip.arg(&id.to_bytes()[..]).arg(cost).arg(self.rule.count()).arg(self.ttl.as_micros());
-        trip.arg(Span::from(TICKET_LIFE).as_micros());
-        match max_line {
-            Some(most) => trip.arg(most),
-            None => trip.arg(""),
-        };
-        trip.arg(LOOKED_AT_MAX);
-        self.decided(&self.ask(&trip, now).await?, cost, true)
+        trip.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
+        trip.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
+        if let Some(Ticket { life, max_line }) = ticket {
+            trip.arg(Span::from(life).as_micros()).arg(max_line);
+        }
+        numbers.decided(&self.ask(&trip, numbers, now).await?, cost, true)
     }
 
     pub(super) async fn ask_peek(
         &self,
         key: &[u8],
         cost: u32,
+        numbers: Numbers,
         now: Option<Time>,
     ) -> Result<Told, StoreFailure> {
         let mut trip = Trip::new(&scripts::PEEK, &self.names.of_semaphore(key));
         add_time(&mut trip, now);
-        trip.arg(cost).arg(self.rule.count()).arg(Span::from(TICKET_LIFE).as_micros()).arg(LOOKED_AT_MAX);
-        self.decided(&self.ask(&trip, now).await?, cost, false)
+        trip.arg(cost).arg(numbers.rule.count());
+        trip.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
+        numbers.decided(&self.ask(&trip, numbers, now).await?, cost, false)
     }
 
     /// Whether it was live, and the store's time.
@@ -53,13 +56,14 @@ impl Inner {
         &self,
         key: &[u8],
         id: &StoreId,
+        numbers: Numbers,
         now: Option<Time>,
     ) -> Result<(bool, Time), StoreFailure> {
         let [leases, costs, ..] = self.names.of_semaphore(key);
         let mut trip = Trip::new(&scripts::RENEW, &[leases, costs]);
         add_time(&mut trip, now);
-        trip.arg(&id.to_bytes()[..]).arg(self.ttl.as_micros());
-        self.ask(&trip, now).await?.yes().ok_or_else(not_understood)
+        trip.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
+        self.ask(&trip, numbers, now).await?.yes().ok_or_else(not_understood)
     }
 
     /// Whether it was live. Of one who may stand in line as well, its cost.
@@ -77,7 +81,7 @@ impl Inner {
             Some(cost) => trip.arg(cost),
             None => trip.arg(""),
         };
-        Ok(self.ask(&trip, now).await?.yes().ok_or_else(not_understood)?.0)
+        Ok(self.ask(&trip, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
     }
 
     pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -95,8 +99,8 @@ impl Inner {
     }
 
     /// Makes a trip, and again while all it did was to clear away leases that had lapsed.
-    async fn ask(&self, trip: &Trip, now: Option<Time>) -> Result<Done, StoreFailure> {
-        self.bounded(now)?;
+    async fn ask(&self, trip: &Trip, numbers: Numbers, now: Option<Time>) -> Result<Done, StoreFailure> {
+        numbers.bounded(now)?;
         let until = self.until();
         loop {
             let value = self.store.inner.go(trip, until).await?;
@@ -112,7 +116,9 @@ impl Inner {
     fn until(&self) -> Instant {
         Instant::now() + self.store.inner.settings.deadline
     }
+}
 
+impl Numbers {
     /// An error for a time beyond what the scripts can reckon with.
     fn bounded(&self, now: Option<Time>) -> Result<(), StoreFailure> {
         let latest = EXACT - 1 - self.ttl.as_micros();

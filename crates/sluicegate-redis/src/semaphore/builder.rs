@@ -1,13 +1,14 @@
 //! Making a semaphore.
 
-use super::waiters::Waiters;
+use super::pace::WAITING_MAX;
+use super::scope::Numbers;
 use super::without::Fallback;
 use super::{Inner, RedisSemaphore};
 use crate::failure::OnStoreFailure;
 use crate::limiter::BuildError;
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Limit, LimitError, MAX_LINE_DEFAULT, MAX_WAITING_DEFAULT};
+use sluicegate::{Limit, LimitError, MAX_LINE_DEFAULT};
 use std::sync::Arc;
 
 /// Settings of a semaphore. Made by [`RedisSemaphore::builder`].
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub struct RedisSemaphoreBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     place: Option<(RedisStore, String)>,
+    only_for: Option<Arc<[u8]>>,
     on_store_failure: OnStoreFailure,
     local_share: u32,
     max_line: usize,
@@ -27,10 +29,11 @@ impl RedisSemaphoreBuilder {
         RedisSemaphoreBuilder {
             limits,
             place: None,
+            only_for: None,
             on_store_failure: OnStoreFailure::default(),
             local_share: 100,
             max_line: MAX_LINE_DEFAULT,
-            max_waiting: MAX_WAITING_DEFAULT,
+            max_waiting: WAITING_MAX,
         }
     }
 
@@ -38,6 +41,13 @@ impl RedisSemaphoreBuilder {
     /// process they are, and whatever their numbers.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisSemaphoreBuilder {
         self.place = Some((store.clone(), scope.to_owned()));
+        self
+    }
+
+    /// These numbers are for one key alone, which is an exception among those of the scope. It matters to whoever waits under that key, and under the others, while
+    /// numbers are changed: they go by the newest semaphore that is for their key.
+    pub fn only_for(mut self, key: impl AsRef<[u8]>) -> RedisSemaphoreBuilder {
+        self.only_for = Some(key.as_ref().into());
         self
     }
 
@@ -61,7 +71,8 @@ impl RedisSemaphoreBuilder {
         self
     }
 
-    /// The most callers of this process that may wait under all keys: [`MAX_WAITING_DEFAULT`] unless said. Further ones are refused.
+    /// The most callers of this process that may wait under all keys of the scope: [`WAITING_MAX`] unless said, which is also the most that may wait for leases in
+    /// the store at all. Further ones are given a place if there is one, and are refused otherwise.
     pub fn max_waiting(mut self, most: usize) -> RedisSemaphoreBuilder {
         self.max_waiting = most;
         self
@@ -82,9 +93,10 @@ impl RedisSemaphoreBuilder {
         let (store, scope) = self.place.ok_or(BuildError::NoStore)?;
         let names = Names::new(&store.inner.settings.key_prefix, &scope);
         let names = names.ok_or_else(|| BuildError::BadScope(scope.clone()))?;
-        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit)?;
-        let (max_line, waiters) = (self.max_line, Waiters::new(self.max_waiting));
-        let inner = Inner { store, scope, names, limit, rule, ttl, fallback, max_line, waiters };
+        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit, (&store, &scope))?;
+        let member = store.inner.scopes.join(&scope, self.only_for, Numbers { rule, ttl });
+        let (max_line, max_waiting) = (self.max_line, self.max_waiting);
+        let inner = Inner { store, scope, names, limit, member, fallback, max_line, max_waiting };
         Ok(RedisSemaphore { inner: Arc::new(inner) })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::id::StoreId;
-use super::lease::SharedLease;
+use super::lease::{Live, SharedLease};
 use super::told::Told;
 use crate::failure::StoreFailure;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Claim {
     pub(super) fn held(mut self, told: &Told, asked: Instant) -> SharedLease {
         self.is_open = false;
         let (inner, key) = (Arc::clone(&self.inner), Arc::clone(&self.key));
-        SharedLease::new(inner, key, self.id, (told.now, asked), self.runtime.take())
+        SharedLease::new(inner, key, self.id, Live::from(told.now, asked, told.ttl), self.runtime.take())
     }
 
     /// There is nothing to give back.
@@ -80,6 +80,6 @@ impl Inner {
                 break;
             }
         }
-        self.waiters.wake_first(&key);
+        self.member.waiters().wake_first(&key);
     }
 }

@@ -44,6 +44,14 @@ impl SharedGrant {
         SharedGrant { answer, waited: began.elapsed(), refusal: Some(refusal), lease: None }
     }
 
+    /// The same answer to one who would have waited, if there were not too many already.
+    pub(super) fn with_a_full_line(mut self) -> SharedGrant {
+        if self.refusal == Some(Refusal::TooLong) {
+            self.refusal = Some(Refusal::LineFull);
+        }
+        self
+    }
+
     /// Whether the caller may act.
     pub fn allowed(&self) -> bool {
         self.refusal.is_none()

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::id::{Home, LeaseId, StoreId};
 use crate::failure::StoreFailure;
-use sluicegate::Time;
+use sluicegate::{Span, Time};
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -41,31 +41,31 @@ enum Held {
 
 /// How long it is live for sure.
 #[derive(Clone, Copy)]
-struct Live {
-    /// By the store's clock.
+pub(super) struct Live {
+    /// By the store's clock, or by this process's if the lease is in its memory.
     until: Time,
     /// By this process's clock: a ttl from before the store was asked.
     here_until: Instant,
+    ttl: Duration,
 }
 
 /// The lease has lapsed, or may have by now: somebody else may have its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseLost {
-    /// Why it was not renewed in time. `None` if the store said that it had lapsed.
+    /// Why it was not renewed in time. `None` if nothing failed: the store said that it had lapsed, or this process stood still until it had.
     pub failure: Option<StoreFailure>,
 }
 
 impl SharedLease {
-    /// A lease that was taken at the store's time, asked for at a moment of ours.
+    /// A lease that was taken.
     pub(super) fn new(
         inner: Arc<Inner>,
         key: Arc<[u8]>,
         id: StoreId,
-        (now, asked): (Time, Instant),
+        live: Live,
         runtime: Option<Handle>,
     ) -> SharedLease {
-        let live = Mutex::new(inner.live_from(now, asked));
-        SharedLease { inner, key, held: Held::Store(id, runtime), live }
+        SharedLease { inner, key, held: Held::Store(id, runtime), live: Mutex::new(live) }
     }
 
     /// One that was taken in this process's memory, at a moment.
@@ -75,14 +75,8 @@ impl SharedLease {
         lease: sluicegate::Lease,
         asked: Instant,
     ) -> SharedLease {
-        let mut live = inner.live_from(Time::EPOCH, asked);
-        live.until = lease.until().unwrap_or(live.until);
-        SharedLease {
-            inner: Arc::clone(inner),
-            key: key.into(),
-            held: Held::Local(lease),
-            live: Mutex::new(live),
-        }
+        let live = Mutex::new(inner.live_here(&lease, asked));
+        SharedLease { inner: Arc::clone(inner), key: key.into(), held: Held::Local(lease), live }
     }
 
     /// Names the lease, wherever it is renewed or released: see [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
@@ -99,7 +93,7 @@ impl SharedLease {
         &self.key
     }
 
-    /// When it lapses unless it is renewed, by the store's clock.
+    /// When it lapses unless it is renewed: by the store's clock, or by this process's if the lease was given by its memory.
     pub fn until(&self) -> Time {
         self.live().until
     }
@@ -112,13 +106,11 @@ impl SharedLease {
         let asked = Instant::now();
         let renewed = match &self.held {
             Held::Store(id, _) => {
-                let (is_live, now) = self.inner.ask_renew(&self.key, id, None).await?;
-                is_live.then(|| self.inner.live_from(now, asked))
+                let numbers = self.inner.member.newest(&self.key);
+                let (is_live, now) = self.inner.ask_renew(&self.key, id, numbers, None).await?;
+                is_live.then(|| Live::from(now, asked, numbers.ttl))
             }
-            Held::Local(lease) => lease.renew().then(|| {
-                let live = self.inner.live_from(Time::EPOCH, asked);
-                Live { until: lease.until().unwrap_or(live.until), ..live }
-            }),
+            Held::Local(lease) => lease.renew().then(|| self.inner.live_here(lease, asked)),
             Held::NotOurs => None,
         };
         if let Some(live) = renewed {
@@ -140,7 +132,7 @@ impl SharedLease {
         Ok(match mem::replace(&mut self.held, Held::NotOurs) {
             Held::Local(lease) => {
                 let released = lease.release();
-                self.inner.waiters.wake_first(&self.key);
+                self.inner.member.waiters().wake_first(&self.key);
                 released
             }
             _ => false,
@@ -181,27 +173,29 @@ impl SharedLease {
     }
 
     async fn renew_until_lost(&self) -> LeaseLost {
-        let ttl = Duration::from(self.inner.ttl);
         let mut failure = None;
-        let mut next = self.live().here_until - ttl + ttl / RENEWED_AFTER;
+        let mut next = self.live().renewed_at();
         loop {
-            let lapses = self.live().here_until;
+            let Live { here_until: lapses, ttl, .. } = *self.live();
             sleep_until(next.min(lapses)).await;
+            if Instant::now() >= lapses {
+                return LeaseLost { failure };
+            }
             match timeout_at(lapses, self.renew()).await {
                 Ok(Ok(false)) => return LeaseLost { failure: None },
                 Ok(Ok(true)) => {
                     failure = None;
-                    next = self.live().here_until - ttl + ttl / RENEWED_AFTER;
+                    next = self.live().renewed_at();
                 }
                 Ok(Err(failed)) => {
                     failure = Some(failed);
-                    if Instant::now() >= lapses {
-                        return LeaseLost { failure };
-                    }
                     next = Instant::now() + ttl / TRIED_AGAIN_AFTER;
                 }
-                // It is too late to ask.
-                Err(_) => return LeaseLost { failure },
+                // It was asked, and there is no time left to wait for its answer.
+                Err(_) => {
+                    let deadline = self.inner.store.inner.settings.deadline.min(ttl);
+                    failure = Some(StoreFailure::Late { deadline });
+                }
             }
         }
     }
@@ -211,9 +205,24 @@ impl SharedLease {
     }
 }
 
+impl Live {
+    /// Of a lease that was given by the store at its time `now`, asked for at a moment of ours.
+    pub(super) fn from(now: Time, asked: Instant, ttl: Span) -> Live {
+        let (until, ttl) = (now.after(ttl), Duration::from(ttl));
+        Live { until, here_until: asked + ttl, ttl }
+    }
+
+    /// When it is to be renewed.
+    fn renewed_at(&self) -> Instant {
+        self.here_until - self.ttl + self.ttl / RENEWED_AFTER
+    }
+}
+
 impl Inner {
-    fn live_from(&self, now: Time, asked: Instant) -> Live {
-        Live { until: now.after(self.ttl), here_until: asked + Duration::from(self.ttl) }
+    /// Of a lease in this process's memory.
+    fn live_here(&self, lease: &sluicegate::Lease, asked: Instant) -> Live {
+        let live = Live::from(Time::EPOCH, asked, self.member.numbers().ttl);
+        Live { until: lease.until().unwrap_or(live.until), ..live }
     }
 }
 
@@ -226,7 +235,7 @@ impl Drop for SharedLease {
             }
             Held::Local(lease) => {
                 drop(lease);
-                self.inner.waiters.wake_first(&self.key);
+                self.inner.member.waiters().wake_first(&self.key);
             }
             Held::Store(_, None) | Held::NotOurs => {}
         }

@@ -1,11 +1,11 @@
 //! What the scripts of a semaphore say, read with suspicion, and what the core makes of it.
 
-use super::Inner;
+use super::scope::Numbers;
 use crate::failure::StoreFailure;
 use crate::limiter::not_understood;
 use redis::Value;
 use sluicegate::core::concurrency::Leases;
-use sluicegate::{Decision, Time};
+use sluicegate::{Decision, Span, Time};
 
 /// What came of asking for a lease.
 pub(super) struct Told {
@@ -15,8 +15,12 @@ pub(super) struct Told {
     pub(super) decision: Decision,
     /// The store's time, or the caller's.
     pub(super) now: Time,
+    /// How long from then on the lease is live, if it was taken.
+    pub(super) ttl: Span,
     /// How many stand in line before it.
     pub(super) place: u64,
+    /// The number of its ticket: whoever has a smaller one goes before it. 0 if it has none.
+    pub(super) ticket: u64,
 }
 
 /// A reply.
@@ -65,7 +69,7 @@ impl Done {
     }
 }
 
-impl Inner {
+impl Numbers {
     /// What a reply says of a lease of this cost. Of the leases it tells as much as this one decision needs: those that have to lapse
     /// for it are as one, and so are all others.
     pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<Told, StoreFailure> {
@@ -73,7 +77,9 @@ impl Inner {
     }
 
     fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<Told> {
-        let [now, sum, ahead, enough_at, last_at, place] = *done.numbers.as_slice() else { return None };
+        let [now, sum, ahead, enough_at, last_at, place, ticket] = *done.numbers.as_slice() else {
+            return None;
+        };
         let (count, now) = (u64::from(self.rule.count()), Time::from_micros(now)?);
         let missing = count.min(ahead.checked_add(cost.into())?).checked_add(sum)?.saturating_sub(count);
         let (sooner, later) =
@@ -84,19 +90,23 @@ impl Inner {
                 leases.hold(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
             }
         }
-        let yes = done.sign == b'1';
-        let decision = match (yes, takes) {
-            (false, _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
-            (_, true) => self.rule.acquire(&mut leases, now, cost, ()).0,
-            (_, false) => self.rule.peek(&mut leases, now, cost),
+        let decision = match (done.sign, takes) {
+            // It has its lease already, also if there are more by now than these numbers allow.
+            (b'h', true) => self.rule.peek(&mut leases, now, 0),
+            (b'0' | b'f', _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
+            (b'0' | b'1' | b'f', true) => self.rule.acquire(&mut leases, now, cost, ()).0,
+            (b'0' | b'1', false) => self.rule.peek(&mut leases, now, cost),
+            _ => return None,
         };
-        let is_known = matches!(done.sign, b'0' | b'1' | b'f');
-        (is_known && decision.allowed() == yes).then_some(Told {
-            is_taken: yes,
+        let is_taken = matches!(done.sign, b'1' | b'h');
+        (decision.allowed() == is_taken).then_some(Told {
+            is_taken,
             is_full: done.sign == b'f',
             decision,
             now,
+            ttl: self.ttl,
             place,
+            ticket,
         })
     }
 }

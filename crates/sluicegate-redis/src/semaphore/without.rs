@@ -7,6 +7,7 @@ use crate::answer::{Answer, Source};
 use crate::failure::{OnStoreFailure, StoreFailure};
 use crate::limiter::BuildError;
 pub(super) use crate::limiter::COME_BACK_AFTER;
+use crate::store::RedisStore;
 use sluicegate::{Decision, Limit, RetryAfter, Semaphore};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -31,6 +32,7 @@ impl Fallback {
         on_store_failure: OnStoreFailure,
         share: u32,
         limit: &Limit,
+        (store, scope): (&RedisStore, &str),
     ) -> Result<Fallback, BuildError> {
         if !(1..=100).contains(&share) {
             return Err(BuildError::BadShare(share));
@@ -40,7 +42,9 @@ impl Fallback {
             OnStoreFailure::Allow => Fallback::Allow { limit: limit.at_once() },
             OnStoreFailure::Deny => Fallback::Deny { limit: limit.at_once() },
             OnStoreFailure::Local => {
-                Fallback::Local(Semaphore::new(limit.share(share)).map_err(BuildError::Local)?)
+                let leases = store.inner.local_leases().map_err(BuildError::Local)?;
+                let made = leases.scope(scope.to_owned()).semaphore(limit.share(share));
+                Fallback::Local(made.map_err(BuildError::Local)?)
             }
         })
     }

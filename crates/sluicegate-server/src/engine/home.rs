@@ -108,29 +108,37 @@ impl Home {
         }
     }
 
-    /// Who lends under a limit, to keys that belong to a scope.
-    fn lender(&self, scope: &Scope, limit: &Limit, when_away: WhenAway) -> Result<Lender, Mistake> {
+    /// Who lends under a limit, to keys that belong to a scope, or only to one of them.
+    fn lender(
+        &self,
+        (scope, only_for): (&Scope, Option<&[u8]>),
+        limit: &Limit,
+        when_away: WhenAway,
+    ) -> Result<Lender, Mistake> {
         match &self.place {
             Place::Memory(_, leases) => Ok(Lender::Memory(leases.lender(scope, limit)?)),
             Place::Shared(shared) => {
                 let WhenAway { on_failure, local_share } = when_away;
-                let builder = RedisSemaphore::builder(limit).in_store(shared.store(), &scope.text());
+                let mut builder = RedisSemaphore::builder(limit).in_store(shared.store(), &scope.text());
+                if let Some(key) = only_for {
+                    builder = builder.only_for(key);
+                }
                 let builder = builder.on_store_failure(on_failure).local_share(local_share);
                 Ok(Lender::Shared(SharedLender::new(builder.build()?, Arc::clone(shared))))
             }
         }
     }
 
-    /// Who decides by these limits, for keys that belong to a scope.
+    /// Who decides by these limits, for keys that belong to a scope, or only for one of them.
     pub(super) fn judge(
         &self,
-        scope: &Scope,
+        (scope, only_for): (&Scope, Option<&[u8]>),
         limits: &[Limit],
         start: Time,
         when_away: WhenAway,
     ) -> Result<Judge, Mistake> {
         if let (true, [limit]) = (lends(limits)?, limits) {
-            return Ok(Judge::Lends(self.lender(scope, limit, when_away)?));
+            return Ok(Judge::Lends(self.lender((scope, only_for), limit, when_away)?));
         }
         match &self.place {
             Place::Memory(store, _) => {

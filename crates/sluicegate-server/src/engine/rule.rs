@@ -141,15 +141,15 @@ impl Scope {
 }
 
 impl Ruling {
-    /// Limits whose keys belong to a scope.
+    /// Limits whose keys belong to a scope, or only one of them.
     fn new(
         home: &Home,
-        scope: &Scope,
+        (scope, only_for): (&Scope, Option<&[u8]>),
         limits: &[Limit],
         start: Time,
         when_away: WhenAway,
     ) -> Result<Ruling, Mistake> {
-        let judge = home.judge(scope, limits, start, when_away)?;
+        let judge = home.judge((scope, only_for), limits, start, when_away)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
         Ok(Ruling { judge, limits: limits.into(), texts })
     }
@@ -181,7 +181,8 @@ impl Rule {
                     if let Some(mistake) = of_another_kind(&spec.limits, limits) {
                         return Err(named(mistake));
                     }
-                    let ruling = Ruling::new(home, &scope, limits, start, when_away).map_err(named)?;
+                    let ruling =
+                        Ruling::new(home, (&scope, Some(key)), limits, start, when_away).map_err(named)?;
                     Exception::Limits(ruling)
                 }
                 KeySpec::Unlimited => Exception::Unlimited,
@@ -189,7 +190,7 @@ impl Rule {
             };
             exceptions.insert(key.as_slice().into(), exception);
         }
-        let ruling = Ruling::new(home, &scope, &spec.limits, start, when_away).map_err(named)?;
+        let ruling = Ruling::new(home, (&scope, None), &spec.limits, start, when_away).map_err(named)?;
         let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
         let leases = before.map_or_else(Arc::default, |before| Arc::clone(&before.leases));
         let on_failure = when_away.on_failure;
@@ -205,7 +206,7 @@ impl Rule {
         start: Time,
     ) -> Result<Rule, Mistake> {
         let when_away = home.when_away(None, None);
-        let ruling = Ruling::new(home, scope, std::slice::from_ref(&limit), start, when_away)?;
+        let ruling = Ruling::new(home, (scope, None), std::slice::from_ref(&limit), start, when_away)?;
         let spec = RuleSpec {
             name: String::from(INLINE),
             limits: vec![limit],

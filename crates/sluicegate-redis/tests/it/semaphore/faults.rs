@@ -1,6 +1,6 @@
 //! The store is killed, stands still, forgets, or its answers are lost, while places are held and waited for.
 
-use super::{KEY, PATIENCE, connect, leases, line, semaphore, until};
+use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{alone, panics, watch_for_panics};
 use sluicegate_redis::{
     OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
@@ -182,15 +182,71 @@ async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
     let jobs = semaphore(&store, LIMIT);
     // Held by somebody whose connection is fine.
     let other = semaphore(&connect(&server.url()).await, LIMIT);
-    let held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
-    let waiting = wait(&jobs);
-    until("it is in line", || line(&server) == 1).await;
-    proxy.lose_replies(true);
-    assert!(held.release().await.unwrap());
-    until("it was granted", || leases(&server) == 1 && line(&server) == 0).await;
-    proxy.lose_replies(false);
-    let grant = ended(waiting).await.unwrap();
-    assert_eq!((grant.allowed(), leases(&server), line(&server)), (true, 1, 0), "{grant:?}");
-    assert_eq!(grant.decision().remaining(), 0);
-    assert!(grant.lease().unwrap().release().await.unwrap());
+    let other_store = semaphore(&connect(&server.url()).await, "concurrency 5 ttl=1h");
+    let mut held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    for others in [0, 3] {
+        let waiting = wait(&jobs);
+        until("it is in line", || line(&server) == 1).await;
+        proxy.lose_replies(true);
+        assert!(held.release().await.unwrap());
+        until("it was granted", || leases(&server) == 1 && line(&server) == 0).await;
+        // Somebody for whom there are more places comes meanwhile.
+        let more = other_store.try_acquire(KEY, others).await.unwrap();
+        assert!(more.allowed());
+        proxy.lose_replies(false);
+        let grant = ended(waiting).await.unwrap();
+        assert_eq!((grant.allowed(), line(&server)), (true, 0), "{grant:?}");
+        assert_eq!(leases(&server), 1 + u64::from(others > 0), "there is not a second one");
+        assert_eq!(grant.decision().remaining(), 0);
+        let lease = grant.lease().unwrap();
+        // It says when it lapses in the store, not when it would have if it had been given only now.
+        let last = server.cli(&["ZRANGE", &name('c'), "-1", "-1", "WITHSCORES"]);
+        let lapses: u64 = last.lines().last().unwrap().trim().parse().unwrap();
+        assert_eq!(lease.until().as_micros(), lapses);
+        assert!(lease.release().await.unwrap());
+        drop(more);
+        until("all is returned", || leases(&server) == 0).await;
+        held = other.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn work_whose_store_hangs_is_told_that_no_answer_came() {
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    // A deadline longer than the ttl: the lease may have lapsed before the store counts as late.
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=300ms");
+    let lease = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
+    server.stop();
+    let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();
+    server.cont();
+    assert!(matches!(lost.failure, Some(StoreFailure::Late { .. })), "{lost:?}");
+    assert!(lost.to_string().contains("may have lapsed"), "{lost}");
+}
+
+#[tokio::test]
+async fn a_store_without_memory_gives_no_lease_and_lets_holders_renew_and_return_theirs() {
+    for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
+        let server = Server::start(&options);
+        let store = connect(&server.url()).await;
+        let jobs = semaphore(&store, "concurrency 6 ttl=1h");
+        let (one, two) = (jobs.acquire(KEY, 1).await.unwrap(), jobs.acquire(KEY, 2).await.unwrap());
+        let (one, two) = (one.lease().unwrap(), two.lease().unwrap());
+        let last = jobs.acquire(KEY, 3).await.unwrap().lease().unwrap();
+        let (before, waiting) = (last.until(), wait(&jobs));
+        until("it is in line", || line(&server) == 1).await;
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        let refused = ended(waiting).await.expect_err("no memory");
+        assert!(matches!(&refused, StoreFailure::Refused(_)), "{refused:?}");
+        until("who waited has left the line", || line(&server) == 0).await;
+        assert!(last.renew().await.unwrap() && last.until() > before);
+        assert!(one.release().await.unwrap() && two.release().await.unwrap());
+        assert!(matches!(jobs.try_acquire(KEY, 1).await, Err(StoreFailure::Refused(_))));
+        assert_eq!(leases(&server), 1);
+        jobs.reset(KEY).await.unwrap();
+        assert!(!last.renew().await.unwrap());
+        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+        assert!(jobs.try_acquire(KEY, 6).await.unwrap().allowed());
+    }
 }

@@ -1,39 +1,76 @@
 //! What is there under the names of a semaphore's keys is not ours, or is damaged: an error that says so, and the store goes on.
 
 use super::{KEY, connect, name, semaphore};
-use sluicegate_redis::{RedisSemaphore, StoreFailure};
+use sluicegate_redis::{RedisSemaphore, SharedGrant, StoreFailure};
 use sluicegate_servers::{Options, Server};
+use std::time::Duration;
 
-/// Asks in every way, and is an error in at least one.
-async fn ask_all(jobs: &RedisSemaphore, what: &str) {
+/// Returns what was given, before anybody else asks.
+async fn given_back(grant: Result<SharedGrant, StoreFailure>) -> Result<(), StoreFailure> {
+    if let Some(lease) = grant?.lease() {
+        assert!(lease.release().await.unwrap());
+    }
+    Ok(())
+}
+
+/// Asks in every way. Each verb that is named must notice, and the others must go on.
+async fn ask_all(jobs: &RedisSemaphore, noticed_by: &[&str], what: &str) {
     let id = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
+    // Who waits is asked last, as it may write.
     let outcomes = [
-        jobs.try_acquire(KEY, 2).await.map(drop),
-        jobs.peek(KEY, 1, None).await.map(drop),
-        jobs.renew(KEY, &id, None).await.map(drop),
-        jobs.release(KEY, &id, None).await.map(drop),
+        ("peek", jobs.peek(KEY, 1, None).await.map(drop)),
+        ("renew", jobs.renew(KEY, &id, None).await.map(drop)),
+        ("release", jobs.release(KEY, &id, None).await.map(drop)),
+        ("try_acquire", given_back(jobs.try_acquire(KEY, 2).await).await),
+        ("acquire", given_back(jobs.acquire_within(KEY, 2, Duration::ZERO).await).await),
     ];
-    let failures: Vec<StoreFailure> = outcomes.into_iter().filter_map(Result::err).collect();
-    assert!(!failures.is_empty(), "{what}: nobody noticed");
-    for failure in failures {
-        assert!(
-            matches!(failure, StoreFailure::Refused(_) | StoreFailure::Garbled(_)),
-            "{what}: {failure:?}"
-        );
+    for (verb, outcome) in outcomes {
+        match outcome {
+            Ok(()) => assert!(!noticed_by.contains(&verb), "{what}: {verb} did not notice"),
+            Err(StoreFailure::Refused(_) | StoreFailure::Garbled(_)) => {
+                assert!(noticed_by.contains(&verb), "{what}: {verb} need not have noticed");
+            }
+            Err(failure) => panic!("{what}: {verb}: {failure:?}"),
+        }
     }
 }
+
+const ALL: [&str; 5] = ["peek", "renew", "release", "try_acquire", "acquire"];
+/// Those that look at the leases, and not only for one.
+const LOOK: [&str; 4] = ["peek", "renew", "try_acquire", "acquire"];
+/// Those that look at the line.
+const IN_LINE: [&str; 3] = ["peek", "try_acquire", "acquire"];
 
 #[tokio::test]
 async fn values_of_others_are_an_error_and_never_stop_the_store() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=30s");
-    for letter in ['c', 'k', 'w'] {
+    let tables: [(char, &[&str]); 4] = [
+        ('c', &ALL),
+        // What leases cost matters to one who returns a lease only if that is there.
+        ('k', &LOOK),
+        ('w', &IN_LINE),
+        // Until when tickets are good matters only where there is a line.
+        ('u', &[]),
+    ];
+    for (letter, noticed_by) in tables {
         for write in [&["SET", "X", "1"][..], &["RPUSH", "X", "1"]] {
             let words: Vec<String> = write.iter().map(|word| word.replace('X', &name(letter))).collect();
             server.cli(&words.iter().map(String::as_str).collect::<Vec<_>>());
-            ask_all(&jobs, &format!("{letter}: {write:?}")).await;
+            ask_all(&jobs, noticed_by, &format!("{letter}: {write:?}")).await;
             server.cli(&["FLUSHALL"]);
         }
+    }
+    // With a line before them, and all places taken.
+    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000";
+    for write in ["SET", "RPUSH"] {
+        let held = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
+        let wrote =
+            format!("redis.call('ZADD', KEYS[1], 1, '{ticket}') return redis.call('{write}', KEYS[2], '1')");
+        server.cli(&["EVAL", &wrote, "2", &name('w'), &name('u')]);
+        ask_all(&jobs, &IN_LINE, &format!("u: {write}, and a line")).await;
+        assert!(held.renew().await.unwrap() && held.release().await.unwrap(), "its place is its own");
+        server.cli(&["FLUSHALL"]);
     }
     for member in
         [["1780000000000000", "somebody's"], ["inf", "0123456789abcdef"], ["-5", "0123456789abcdef"]]
@@ -41,7 +78,7 @@ async fn values_of_others_are_an_error_and_never_stop_the_store() {
         server.cli(&["ZADD", &name('c'), member[0], member[1]]);
         let said = jobs.try_acquire(KEY, 1).await.unwrap_err().to_string();
         assert!(said.contains("cannot be read"), "{said}");
-        ask_all(&jobs, &format!("{member:?}")).await;
+        ask_all(&jobs, &LOOK, &format!("{member:?}")).await;
         server.cli(&["FLUSHALL"]);
     }
     server.cli(&["ZADD", &name('w'), "1", "somebody's"]);

@@ -1,8 +1,11 @@
 //! Semaphores over a shared store: the same answers as the core's, over processes that die, stop and wait, and while the store fails.
 
+mod changes;
+mod crowd;
 mod faults;
 mod foreign;
 mod leases;
+mod local;
 mod parity;
 mod processes;
 mod waiting;

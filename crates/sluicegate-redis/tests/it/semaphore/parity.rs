@@ -1,28 +1,57 @@
-//! The same answers as the core's, in every field.
+//! The same answers as the core's, in every field; and as the model's, which shares no code with what works them out.
 
 use super::connect;
 use fastrand::Rng;
 use sluicegate::core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
-use sluicegate::{Limit, Span, Time};
+use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
+use sluicegate_model as model;
 use sluicegate_redis::{LeaseId, RedisSemaphore, RedisStore, SharedLease};
 use sluicegate_servers::{Cluster, Options, Server};
 
 const START: u64 = 1_780_000_000_000_000;
 
-/// A key in the store, and in the core.
+/// A key in the store, in the core, and in the model if that is not too slow.
 struct Twins {
     semaphore: RedisSemaphore,
     rule: Concurrency,
     leases: Leases<()>,
+    model: Option<model::Leases>,
     /// All that were ever given, also those that are gone.
-    given: Vec<(LeaseId, Held)>,
+    given: Vec<Given>,
+}
+
+#[derive(Clone, Copy)]
+struct Given {
+    id: LeaseId,
+    held: Held,
+    number: Option<model::LeaseNumber>,
+}
+
+/// A decision in the words of the model.
+fn told(decision: Decision) -> model::Answer {
+    model::Answer {
+        allowed: decision.allowed(),
+        limit: decision.limit().into(),
+        remaining: decision.remaining().into(),
+        retry_after: decision.retry_after().map(|retry_after| match retry_after {
+            RetryAfter::After(wait) => model::RetryAfter::After(wait.as_micros()),
+            RetryAfter::Never => model::RetryAfter::Never,
+        }),
+        reset_after: decision.reset_after().as_micros(),
+        delay: decision.delay().as_micros(),
+        denied_by: decision.denied_by().map(|place| usize::try_from(place).unwrap()),
+    }
 }
 
 impl Twins {
     fn new(store: &RedisStore, limit: &str, scope: &str) -> Twins {
         let rule = limit.parse::<Limit>().unwrap().concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
-        Twins { semaphore, rule, leases: Leases::default(), given: Vec::new() }
+        Twins { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
+    }
+
+    fn model_rule(&self) -> model::Concurrency {
+        model::Concurrency { count: self.rule.count().into(), ttl: self.rule.ttl().map(Span::as_micros) }
     }
 
     async fn acquire(&mut self, key: &str, cost: u32, now: Time) -> bool {
@@ -33,29 +62,50 @@ impl Twins {
             (decision, decision.allowed()),
             "cost {cost} at {now:?}"
         );
+        let rule = self.model_rule();
+        let by_model = self.model.as_mut().map(|model| model.acquire(rule, now.as_micros(), cost.into()));
+        let number = by_model.and_then(|(answer, number)| {
+            assert_eq!(told(grant.decision()), answer, "cost {cost} at {now:?}");
+            number
+        });
         let lease = grant.lease();
         assert_eq!(lease.as_ref().map(SharedLease::until), held.and_then(|held| held.until()));
-        self.given.extend(lease.map(SharedLease::keep).zip(held));
+        self.given.extend(lease.zip(held).map(|(lease, held)| Given { id: lease.keep(), held, number }));
         decision.allowed()
     }
 
     async fn peek(&mut self, key: &str, cost: u32, now: Time) {
         let answer = self.semaphore.peek(key, cost, Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
+        let rule = self.model_rule();
+        if let Some(model) = &mut self.model {
+            let expected = model.peek(rule, now.as_micros(), cost.into());
+            assert_eq!(told(answer.decision()), expected, "cost {cost} at {now:?}");
+        }
     }
 
     async fn renew(&mut self, key: &str, place: usize, now: Time) -> bool {
-        let (id, held) = &mut self.given[place];
-        let renewed = self.rule.renew(&mut self.leases, now, *held);
-        assert_eq!(self.semaphore.renew(key, id, Some(now)).await.unwrap(), renewed.is_some());
-        *held = renewed.unwrap_or(*held);
+        let (rule, given) = (self.model_rule(), &mut self.given[place]);
+        let renewed = self.rule.renew(&mut self.leases, now, given.held);
+        assert_eq!(self.semaphore.renew(key, &given.id, Some(now)).await.unwrap(), renewed.is_some());
+        if let (Some(model), Some(number)) = (&mut self.model, given.number) {
+            assert_eq!(model.renew(rule, now.as_micros(), number), renewed.is_some());
+        }
+        given.held = renewed.unwrap_or(given.held);
         renewed.is_some()
     }
 
     async fn release(&mut self, key: &str, place: usize, now: Time) -> bool {
-        let (id, held) = self.given[place];
+        if self.model.is_some() {
+            // To the model whoever returns a lease sees which others have lapsed; in the store it does not look at them.
+            self.peek(key, 0, now).await;
+        }
+        let Given { id, held, number } = self.given[place];
         let released = self.leases.release(now, held);
         assert_eq!(self.semaphore.release(key, &id, Some(now)).await.unwrap(), released);
+        if let (Some(model), Some(number)) = (&mut self.model, number) {
+            assert_eq!(model.release(now.as_micros(), number), released);
+        }
         released
     }
 }
@@ -75,6 +125,7 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
     let mut random = Rng::with_seed(seed);
     let (scope, key) = (format!("trace{seed}"), format!("key {seed}"));
     let mut twins = Twins::new(store, "concurrency 7 ttl=10s", &scope);
+    twins.model = random.bool().then(model::Leases::default);
     let heavy = random.bool();
     let mut now = START;
     for _ in 0..calls {
@@ -113,6 +164,7 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
             _ if random.u8(..4) == 0 => {
                 twins.semaphore.reset(&key).await.unwrap();
                 drop(twins.leases.reset());
+                twins.model.iter_mut().for_each(model::Leases::reset);
             }
             _ => {}
         }
@@ -131,7 +183,7 @@ async fn traces(store: &RedisStore, seeds: u64, calls: usize) {
 }
 
 #[tokio::test]
-async fn every_field_is_the_cores_whatever_happens_and_whenever() {
+async fn every_field_is_the_cores_and_the_models_whatever_happens_and_whenever() {
     for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
         let server = Server::start(&options);
         traces(&connect(&server.url()).await, 60, 250).await;
@@ -139,7 +191,7 @@ async fn every_field_is_the_cores_whatever_happens_and_whenever() {
 }
 
 #[tokio::test]
-async fn every_field_is_the_cores_on_a_cluster_too() {
+async fn every_field_is_the_cores_and_the_models_on_a_cluster_too() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     traces(&connect(&cluster.url()).await, 40, 150).await;
 }

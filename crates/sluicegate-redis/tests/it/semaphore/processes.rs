@@ -6,8 +6,9 @@ use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until
 use crate::support::{alone, every_key_expires};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
-use sluicegate_redis::{RedisSemaphore, StoreFailure};
+use sluicegate_redis::{RedisSemaphore, RedisStore, SharedGrant, StoreFailure, TICKET_LIFE};
 use sluicegate_servers::{Options, Server};
+use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -135,6 +136,53 @@ async fn a_lease_renewed_by_a_paused_process_after_it_lapsed_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn work_in_a_process_that_was_stopped_until_its_lease_lapsed_does_not_go_on() {
+    const TTL: Duration = Duration::from_millis(500);
+    let limit = "concurrency 1 ttl=500ms";
+    if let Some((_, url)) = told() {
+        let jobs = semaphore(&connect(&url).await, limit);
+        let mut redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let lease = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
+        // The longest time from one of its steps to the next.
+        let longest = Cell::new(Duration::ZERO);
+        let lost = lease.renew_while(async {
+            let mut last = Instant::now();
+            loop {
+                let _: i64 = redis.incr("steps", 1).await.unwrap();
+                sleep(Duration::from_millis(5)).await;
+                longest.set(longest.get().max(last.elapsed()));
+                last = Instant::now();
+            }
+        });
+        let Err(lost) = lost.await;
+        assert!(longest.get() < TTL, "it went on after it had been stopped: {longest:?}");
+        return assert_eq!(lost.failure, None, "nothing failed but the process itself");
+    }
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, limit);
+    let steps = || server.cli(&["GET", "steps"]).trim().parse().unwrap_or(0_u64);
+    // Stopped at different points of its round of renewals.
+    for round in 0..4 {
+        let test = "work_in_a_process_that_was_stopped_until_its_lease_lapsed_does_not_go_on";
+        let (before, mut process) = (steps(), Process::start(test, 0, &server));
+        until("it is at work", || steps() > before + 10).await;
+        sleep(TTL / 3 + TTL / 12 * round).await;
+        assert_eq!(leases(&server), 1, "it is renewed");
+        process.signal("STOP");
+        let next = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap().lease().unwrap();
+        let stopped_at = steps();
+        // So that a step after it would be a ttl after the last one, whenever that was.
+        sleep(TTL).await;
+        process.signal("CONT");
+        process.ends_well().await;
+        assert_eq!(steps(), stopped_at, "not one step was done after it was continued");
+        drop(next);
+        until("its place is returned", || leases(&server) == 0).await;
+    }
+}
+
 const PROCESSES: u64 = 4;
 const PLACES: i64 = 5;
 const TASKS: u64 = 4;
@@ -253,4 +301,100 @@ async fn four_processes_stand_in_one_line_and_go_in_the_order_in_which_they_came
     let order = server.cli(&["LRANGE", "order", "0", "-1"]);
     let order: Vec<u64> = order.lines().map(|waiter| waiter.trim().parse().unwrap()).collect();
     assert_eq!(order, (0..WAITERS).collect::<Vec<_>>());
+}
+
+/// Who is inside, written down by themselves: their costs by the moment until which their leases are live. Tells what all who are inside by the
+/// store's clock cost together, and remembers the most that this ever was.
+const ENTER: &str = "
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local inside = 0
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  inside = inside + string.match(member, '^%d+')
+end
+redis.call('ZADD', KEYS[2], 'GT', inside, 'most')
+redis.call('INCR', KEYS[3])
+return inside";
+
+/// Takes leases, keeps some for longer, renews some, and returns most. Until it is killed.
+async fn come_and_go(jobs: RedisSemaphore, mut redis: MultiplexedConnection, seed: u64) {
+    let (mut random, enter) = (fastrand::Rng::with_seed(seed), redis::Script::new(ENTER));
+    let began = Instant::now();
+    // It ends by itself if nobody is left who would kill it.
+    while began.elapsed() < 3 * PATIENCE {
+        let cost = random.u32(1..=2);
+        let grant =
+            if random.bool() { jobs.try_acquire(KEY, cost).await } else { jobs.acquire(KEY, cost).await };
+        // The store may be slow while processes are started.
+        let Some(lease) = grant.ok().and_then(SharedGrant::lease) else { continue };
+        let name = format!("{cost} {}", lease.id());
+        for _ in 0..random.u32(1..4) {
+            let mut call = enter.key("inside");
+            call.key("most").key("entered").arg(lease.until().as_micros()).arg(&name);
+            let _: i64 = call.invoke_async(&mut redis).await.unwrap();
+            sleep(Duration::from_micros(random.u64(..8_000))).await;
+            if random.bool() && !lease.renew().await.unwrap_or(false) {
+                break;
+            }
+        }
+        let _: i64 = redis.zrem("inside", &name).await.unwrap();
+        match random.u8(..3) {
+            0 => drop(lease),
+            1 => drop(lease.release().await),
+            // Forgotten: it lapses.
+            _ if random.u8(..20) == 0 => drop(lease.keep()),
+            _ => drop(lease.release().await),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_killed_at_any_step() {
+    const ROUNDS: u64 = 4;
+    const TTL: Duration = Duration::from_millis(400);
+    let limit = format!("concurrency {PLACES} ttl=400ms");
+    // So short that tickets of those who were killed hold up the others for no longer than they must.
+    let deadline = Duration::from_millis(150);
+    if let Some((number, url)) = told() {
+        let store = RedisStore::builder(&url).deadline(deadline).connect().await.unwrap();
+        let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let jobs = semaphore(&store, &limit);
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            tasks.spawn(come_and_go(jobs.clone(), redis.clone(), number * TASKS + task));
+        }
+        tasks.join_all().await;
+        return;
+    }
+    let _alone = alone().await;
+    let server = Server::start(&Options::redis());
+    let test = "never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_killed_at_any_step";
+    let mut processes: Vec<Process> =
+        (0..PROCESSES).map(|number| Process::start(test, number, &server)).collect();
+    let entered = || server.cli(&["GET", "entered"]).trim().parse().unwrap_or(0_u64);
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 1..=ROUNDS {
+        // Two of the four, each at another moment of its work.
+        let before = entered();
+        until("they are at work", || entered() >= before + 40).await;
+        for _ in 0..2 {
+            sleep(Duration::from_micros(random.u64(..20_000))).await;
+            drop(processes.swap_remove(random.usize(..processes.len())));
+        }
+        processes.extend((0..2).map(|one| Process::start(test, PROCESSES * round + one, &server)));
+    }
+    let (before, jobs) = (entered(), semaphore(&connect(&server.url()).await, &limit));
+    until("they are still at work", || entered() >= before + 40).await;
+    drop(processes);
+    let killed = Instant::now();
+    // All who held or waited are dead: what they held lapses, and what they waited with is good no more.
+    let all = timeout(PATIENCE, jobs.acquire(KEY, u32::try_from(PLACES).unwrap())).await.unwrap().unwrap();
+    let took = killed.elapsed();
+    assert!(all.allowed() && took < TICKET_LIFE.max(TTL) + Duration::from_millis(700), "{took:?}");
+    assert!(all.lease().unwrap().release().await.unwrap());
+    assert_eq!(number(&server, &["ZSCORE", "most", "most"]), u64::try_from(PLACES).unwrap());
+    until("nothing is left", || leases(&server) == 0 && line(&server) == 0).await;
+    assert_eq!(server.cli(&["EXISTS", &name('k')]).trim(), "0");
 }

@@ -1,7 +1,7 @@
 //! Waiting for a place: in order, within bounds, and leaving nothing behind.
 
-use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
-use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, Source, TICKET_LIFE};
+use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until};
+use sluicegate_redis::{RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, TICKET_LIFE};
 use sluicegate_servers::{Options, Server};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -106,21 +106,41 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
     let store = connect(&server.url()).await;
     let builder = || RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&store, "jobs");
     let short_line = builder().max_line(2).build().unwrap();
-    let few_waiters = builder().max_waiting(1).build().unwrap();
+    let few_waiters = builder().max_waiting(2).build().unwrap();
     let _held = short_line.try_acquire(KEY, 1).await.unwrap();
     let first = wait(&short_line, 1);
     until("one is in line", || line(&server) == 1).await;
-    // That the line has room for more, says the other one.
+    // That there is room for one more in this process, says the other one; both are of one scope.
     let second = wait(&few_waiters, 1);
     until("two are in line", || line(&server) == 2).await;
     let third = short_line.acquire(KEY, 1).await.unwrap();
     assert_eq!((third.refusal(), third.source()), (Some(Refusal::LineFull), Source::Store));
+    // Who may not stand in line is given a place that nobody waits for, as in memory.
+    let of_sally = few_waiters.acquire("Sally", 1).await.unwrap();
+    assert!(of_sally.allowed());
     let fourth = few_waiters.acquire("Sally", 1).await.unwrap();
-    assert_eq!((fourth.refusal(), fourth.source()), (Some(Refusal::LineFull), Source::Remembered));
+    assert_eq!((fourth.refusal(), fourth.source()), (Some(Refusal::LineFull), Source::Store));
+    let too_much = few_waiters.acquire("Sally", 2).await.unwrap();
+    assert_eq!(too_much.refusal(), Some(Refusal::Never));
+    // Both kinds of a full line are a denial by the limit, which says how long its leases are out.
+    for full in [&third, &fourth] {
+        assert_eq!((full.decision().denied_by(), full.decision().remaining()), (Some(0), 0), "{full:?}");
+    }
     assert_eq!(line(&server), 2);
+    let waits = tokio::spawn({
+        let few_waiters = few_waiters.clone();
+        async move { few_waiters.acquire("Sally", 1).await.unwrap().refusal() }
+    });
+    assert_eq!(waits.await.unwrap(), Some(Refusal::LineFull));
     second.abort();
     until("the second has left", || line(&server) == 1).await;
-    assert!(few_waiters.acquire("Sally", 1).await.unwrap().allowed());
+    let waits = tokio::spawn({
+        let few_waiters = few_waiters.clone();
+        async move { few_waiters.acquire("Sally", 1).await.unwrap().allowed() }
+    });
+    until("there is room for one more", || number(&server, &["ZCARD", "sluice:jobs:0w|{Sally}"]) == 1).await;
+    drop(of_sally);
+    assert!(waits.await.unwrap());
     first.abort();
 }
 
@@ -181,7 +201,9 @@ async fn the_ticket_of_a_waiter_that_died_holds_the_line_up_for_its_life_at_most
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let jobs = semaphore(&connect(&url).await, "concurrency 1 ttl=1h");
+            // A ticket outlasts three deadlines, and so this one is short.
+            let store = RedisStore::builder(&url).deadline(Duration::from_millis(100)).connect().await;
+            let jobs = semaphore(&store.unwrap(), "concurrency 1 ttl=1h");
             assert!(timeout(Duration::from_millis(50), jobs.acquire(KEY, 1)).await.is_err());
         });
         runtime.shutdown_background();

@@ -1,0 +1,101 @@
+//! Other numbers for a scope while places are held and waited for, as when a service reads its settings again.
+
+use super::{KEY, PATIENCE, connect, leases, line, number, semaphore, until};
+use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, SharedLease};
+use sluicegate_servers::{Options, Server};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<SharedGrant> {
+    let (jobs, key) = (jobs.clone(), key.to_owned());
+    tokio::spawn(async move { jobs.acquire(key, cost).await.unwrap() })
+}
+
+async fn ended(waiting: JoinHandle<SharedGrant>) -> SharedGrant {
+    timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
+}
+
+async fn take(jobs: &RedisSemaphore, times: u32) -> Vec<SharedLease> {
+    let mut leases = Vec::new();
+    for _ in 0..times {
+        leases.push(jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap());
+    }
+    leases
+}
+
+/// Long enough for whoever is first in line to have asked many times.
+async fn a_while() {
+    sleep(Duration::from_millis(200)).await;
+}
+
+#[tokio::test]
+async fn who_waits_goes_on_by_more_places_as_soon_as_there_are() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let old = semaphore(&store, "concurrency 1 ttl=1h");
+    let held = take(&old, 1).await;
+    let waiting = [wait(&old, KEY, 1), wait(&old, KEY, 1)];
+    until("both are in line", || line(&server) == 2).await;
+    // One that is dropped again, as something else was wrong, changes nothing.
+    drop(semaphore(&store, "concurrency 3 ttl=1h"));
+    a_while().await;
+    assert_eq!((leases(&server), line(&server)), (1, 2));
+    let _new = semaphore(&store, "concurrency 3 ttl=10s");
+    let mut grants = Vec::new();
+    for waiting in waiting {
+        grants.push(ended(waiting).await);
+    }
+    assert!(grants.iter().all(SharedGrant::allowed));
+    assert_eq!(grants.iter().map(|grant| grant.decision().limit()).collect::<Vec<_>>(), [3, 3]);
+    // They have the new ttl, and so has whoever renews.
+    let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();
+    let lapses_within =
+        |lease: &SharedLease, most: u64| lease.until().as_micros() <= (seconds + most) * 1_000_000;
+    assert!(!lapses_within(&held[0], 3_000) && held[0].renew().await.unwrap());
+    assert!(lapses_within(&held[0], 12));
+    assert!(grants.into_iter().all(|grant| lapses_within(&grant.lease().unwrap(), 12)));
+}
+
+#[tokio::test]
+async fn who_waits_goes_on_by_fewer_places_as_soon_as_there_are() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let old = semaphore(&store, "concurrency 3 ttl=1h");
+    let mut held = take(&old, 3).await;
+    let (small, large) = (wait(&old, KEY, 1), wait(&old, KEY, 2));
+    until("both are in line", || line(&server) == 2).await;
+    let _new = semaphore(&store, "concurrency 1 ttl=1h");
+    // What can never be given any more is refused at once, and leaves the line.
+    let refused = ended(large).await;
+    assert_eq!((refused.refusal(), refused.decision().limit()), (Some(Refusal::Never), 1));
+    until("it has left the line", || line(&server) == 1).await;
+    while let Some(lease) = held.pop() {
+        assert!(lease.release().await.unwrap());
+        if !held.is_empty() {
+            a_while().await;
+            assert!(!small.is_finished(), "by the old numbers there would be a place");
+        }
+    }
+    assert!(ended(small).await.allowed());
+}
+
+#[tokio::test]
+async fn an_exception_is_for_its_key_alone_and_others_go_by_their_own_numbers() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let of_sally = |limit: &str| {
+        RedisSemaphore::builder(limit).in_store(&store, "jobs").only_for("Sally").build().unwrap()
+    };
+    let (exception, rule) = (of_sally("concurrency 2 ttl=1h"), semaphore(&store, "concurrency 1 ttl=1h"));
+    let _held = [rule.try_acquire(KEY, 1).await.unwrap(), exception.try_acquire("Sally", 2).await.unwrap()];
+    let (harry, sally) = (wait(&rule, KEY, 1), wait(&exception, "Sally", 2));
+    let in_line = |key: &str| number(&server, &["ZCARD", &format!("sluice:jobs:0w|{{{key}}}")]);
+    until("both are in line", || in_line("Harry") == 1 && in_line("Sally") == 1).await;
+    // Made in the same order once more, with more for Sally.
+    let _new = (of_sally("concurrency 4 ttl=1h"), semaphore(&store, "concurrency 1 ttl=1h"));
+    assert_eq!(ended(sally).await.decision().limit(), 4);
+    a_while().await;
+    assert!(!harry.is_finished());
+    harry.abort();
+}
