@@ -1,13 +1,16 @@
 //! Semaphores: how many may be at work at once under each key, by leases that are returned or lapse.
 //!
-//! `desk.rs` is what is done to keys under their lock, `shard.rs` that lock and whatever comes after it; `acquire.rs` is the call that waits,
+//! `book.rs` is what is known of keys, `desk.rs` and `line.rs` what is done to their leases and to those who wait under their lock, `shard.rs` that
+//! lock and whatever comes after it; `acquire.rs` is the call that waits,
 //! `grant.rs` its answer, `lease.rs` what it holds. The rules are the core's: `sluicegate_core::concurrency`.
 
 mod acquire;
+mod book;
 mod builder;
 mod desk;
 mod grant;
 mod lease;
+mod line;
 mod room;
 mod scope;
 mod shard;

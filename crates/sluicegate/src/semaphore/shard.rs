@@ -9,7 +9,8 @@
 //!
 //! `desk.rs` is what is done under the lock. No waker, observer or other code of the caller runs there.
 
-use super::desk::{Book, Desk};
+use super::book::Book;
+use super::desk::Desk;
 use super::grant::Grant;
 use super::lease::{Lease, Name};
 use super::room::Room;
