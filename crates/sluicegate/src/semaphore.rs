@@ -24,6 +24,7 @@ pub use lease::{BadLeaseId, Lease, LeaseId};
 pub use scope::{LeaseScope, SharedLeases, SharedLeasesBuilder};
 pub use stats::SemaphoreStats;
 
+use crate::callbacks::Callbacks;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};
@@ -31,7 +32,7 @@ use crate::sync::Ordering;
 use crate::wait::Patience;
 use lease::Name;
 use scope::View;
-use shard::{By, Common, Shard};
+use shard::{After, By, Common, Shard};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +52,7 @@ use std::time::Duration;
 /// ```
 ///
 /// A lease is returned when it is dropped. With `ttl` it also lapses when nobody renews it: whoever crashed, hung or forgot frees its
-/// place. Without, it is held until it is dropped, in this process only, and the clock is never asked.
+/// place. Without, it is held until it is dropped, in this process only, and the clock is asked only for those who wait.
 ///
 /// It is cheap to share: its clones are the same semaphore. A key takes memory only while it has leases or somebody who waits, and all of it is
 /// bounded ([`SemaphoreBuilder::max_leases`]).
@@ -207,10 +208,17 @@ impl Semaphore {
         if self.inner.view.is_some() {
             return Err(ChangeError::OfScope);
         }
+        let shards = &self.inner.shards;
         // Two changes at once do not mix: the shards are told under this lock, which nobody else needs to decide.
         let mut current = self.inner.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.inner.shards.iter().for_each(|shard| shard.change(rule));
+        let after: Vec<Option<After>> = shards.iter().map(|shard| shard.change(rule)).collect();
         *current = limit;
+        drop(current);
+        let mut callbacks = Callbacks::default();
+        for (shard, after) in shards.iter().zip(after) {
+            shard.then_by(after, &mut callbacks);
+        }
+        callbacks.end();
         Ok(())
     }
 

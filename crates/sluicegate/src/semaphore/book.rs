@@ -127,7 +127,9 @@ impl Book {
     /// Whether anything depends on what time it is.
     #[inline]
     pub(super) fn needs_time(&self) -> bool {
-        self.rule.ttl().is_some() || !self.lapses.is_empty() || !self.due.is_empty()
+        // Whoever waits is told for how long.
+        let anybody_waits = self.seats.len() > 0;
+        anybody_waits || self.rule.ttl().is_some() || !self.lapses.is_empty() || !self.due.is_empty()
     }
 
     /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.

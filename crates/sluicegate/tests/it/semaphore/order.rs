@@ -1,13 +1,9 @@
 //! Who goes first.
 
 use super::line_up::Caller;
+use super::semaphore;
 use sluicegate::{ManualClock, Priority, Refusal, RetryAfter, Semaphore, Span};
 use std::time::Duration;
-
-fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
-    let clock = ManualClock::default();
-    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -135,4 +131,22 @@ fn a_lease_that_lapses_at_the_deadline_is_in_time() {
     let mut waiting = Caller::new(semaphore.acquire_within("k", 1, 5 * SECOND));
     clock.advance(5 * SECOND);
     assert!(waiting.poll() && waiting.allowed() && waiting.woken() == 1);
+}
+
+#[test]
+fn whoever_waited_is_told_how_long_with_ttl_or_without() {
+    for limit in ["concurrency 1", "concurrency 1 ttl=30s"] {
+        let (semaphore, clock) = semaphore(limit);
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let (mut first, mut next) =
+            (Caller::new(semaphore.acquire("k", 1)), Caller::new(semaphore.acquire("k", 1)));
+        clock.advance(Duration::from_secs(3));
+        drop(lease);
+        clock.advance(Duration::from_secs(4));
+        assert!(first.poll());
+        assert_eq!(first.grant().waited(), Duration::from_secs(3), "until it was given, not until it looked");
+        drop(first);
+        assert!(next.poll());
+        assert_eq!(next.grant().waited(), Duration::from_secs(7));
+    }
 }
