@@ -171,12 +171,13 @@ impl Semaphore {
 
     /// Returns a lease of the key. Whether it was live until then.
     pub fn release(&self, key: impl Key, lease: &LeaseId) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(key, name, None))
+        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, None))
     }
 
     /// The same at a time.
     pub fn release_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(key, name, Some(now)))
+        self.find(key, lease)
+            .is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, Some(now)))
     }
 
     /// Would a lease of this cost be given now? Nothing is taken. (It does not look at [`SemaphoreBuilder::max_leases`].)
@@ -194,7 +195,7 @@ impl Semaphore {
     /// Forgets the key's leases: all of them are void, and those who wait go on.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        self.shard(key).reset(key);
+        self.shard(key).reset(self.by(), key);
     }
 
     /// Changes the numbers of the running semaphore. Leases stay out and keep their time until they are renewed; with fewer places than are held

@@ -8,19 +8,18 @@ use super::scope::View;
 use super::shard::{After, Common, Taken};
 use crate::key::Fingerprint;
 use crate::sync::Guard;
-use crate::wait::Refusal;
 use sluicegate_core::concurrency::{Concurrency, Held, Leases};
 use sluicegate_core::{Decision, Time};
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::sync::Arc;
 
-/// With every new lease so many are let lapse under keys that nobody asks about any more, so that what nobody returns is never more
-/// than what is held and lapses; it is freed without a pause.
+/// With every new lease so many are let lapse under keys that nobody asks about any more: faster than they come, so that what nobody returns
+/// does not pile up, and without a pause, however many lapse together.
 const SWEPT: usize = 2;
 
-/// When there is no room so many are looked for at once.
+/// When there is no room so many are let lapse at once.
 const SWEPT_FOR_ROOM: usize = 64;
 /// The book, open.
 pub(super) struct Desk<'a> {
@@ -68,9 +67,11 @@ impl<'a> Desk<'a> {
         if known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, by)) {
             return;
         }
+        let waiting = known.line.as_ref().map_or(0, |line| line.waiting.len());
+        by.takes_over(known.of.as_deref(), known.leases.len(), waiting);
         known.of = Some(Arc::clone(by));
         if known.has_line() {
-            self.line_goes_on(key);
+            self.line_has_new_numbers(key);
         }
     }
 
@@ -154,12 +155,7 @@ impl<'a> Desk<'a> {
         known.tell(View::one_less_out);
         counts.released += 1;
         let has_line = known.has_line();
-        if !has_line && known.leases.is_empty() {
-            if let Some(listed) = known.listed {
-                lapses.remove(&(listed, key));
-            }
-            entry.remove();
-        }
+        forget_if_unused(entry, lapses);
         self.one_back();
         if has_line {
             self.line_goes_on(key);
@@ -216,6 +212,7 @@ impl<'a> Desk<'a> {
         }
         known.relist(lapses, key);
         (0..back).for_each(|_| self.one_back());
+        self.meet(key);
         self.line_goes_on(key);
     }
 
@@ -227,16 +224,7 @@ impl<'a> Desk<'a> {
         };
         let keys: BTreeSet<Fingerprint> = self.book.seats.iter_mut().filter_map(waiting).collect();
         for key in keys {
-            let line = self.book.keys.get(&key).and_then(|known| known.line.as_ref());
-            let places = line.into_iter().flat_map(|line| &line.waiting);
-            // What no wait helps any more, wherever in line it is.
-            let never: Vec<u32> =
-                places.filter(|(_, (_, cost))| *cost > rule.count()).map(|(_, (seat, _))| *seat).collect();
-            let now = self.now();
-            for seat in never {
-                self.refuse(seat, Refusal::Never, now);
-            }
-            self.line_goes_on(key);
+            self.line_has_new_numbers(key);
         }
     }
 
@@ -263,6 +251,7 @@ impl<'a> Desk<'a> {
     pub(super) fn see(&mut self, key: Fingerprint) {
         let now = self.now();
         self.lapse(key, now);
+        self.meet(key);
     }
 
     /// Takes out what has lapsed under a key.
@@ -274,22 +263,29 @@ impl<'a> Desk<'a> {
     }
 
     fn lapse_all(&mut self, key: Fingerprint, now: Time) {
-        if self.drain(key, now) {
+        if self.drain(key, now) > 0 {
             self.line_goes_on(key);
         }
     }
 
-    /// Takes out what has lapsed under a key, and whether that was anything. The core would leave it out too, but only here is it known
+    /// Takes out all that has lapsed under a key, and how many that were. The core would leave it out too, but only here is it known
     /// where each lease is: so this comes before the core is asked about a key.
-    pub(super) fn drain(&mut self, key: Fingerprint, now: Time) -> bool {
+    pub(super) fn drain(&mut self, key: Fingerprint, now: Time) -> usize {
+        self.drain_some(key, now, usize::MAX)
+    }
+
+    /// The same for so many of them at the most. While some are left the key stays listed.
+    fn drain_some(&mut self, key: Fingerprint, now: Time, most: usize) -> usize {
         let listed = self.book.keys.get(&key).and_then(|known| known.listed);
         if listed.is_none_or(|listed| listed > now) {
-            return false;
+            return 0;
         }
-        let mut any = false;
-        while let Some((place, cost)) = self.book.keys.get_mut(&key).and_then(|known| known.leases.lapse(now))
+        let mut drained = 0;
+        while drained < most
+            && let Some((place, cost)) =
+                self.book.keys.get_mut(&key).and_then(|known| known.leases.lapse(now))
         {
-            any = true;
+            drained += 1;
             self.book.leases.remove(place);
             if let Some(known) = self.book.keys.get(&key) {
                 known.tell(View::one_less_out);
@@ -302,17 +298,23 @@ impl<'a> Desk<'a> {
         if let Some(known) = keys.get_mut(&key) {
             known.relist(lapses, key);
         }
-        any
+        drained
     }
 
     /// Lets a few lapse whose time has come, under whichever key.
     #[inline]
     fn sweep(&mut self, now: Time, most: usize) {
-        for _ in 0..most {
-            let Some((_, key)) = self.book.lapses.first().copied().filter(|(at, _)| *at <= now) else {
-                return;
-            };
-            self.lapse_all(key, now);
+        let mut left = most;
+        while left > 0
+            && let Some((_, key)) = self.book.lapses.first().copied().filter(|(at, _)| *at <= now)
+        {
+            left -= self.drain_some(key, now, left).clamp(1, left);
+            let is_drained =
+                self.book.keys.get(&key).is_none_or(|known| known.listed.is_none_or(|at| at > now));
+            if is_drained {
+                // (Else whoever waits there has its turn when the clock rings for it.)
+                self.line_goes_on(key);
+            }
         }
     }
 
@@ -332,15 +334,24 @@ impl<'a> Desk<'a> {
 
     pub(super) fn forget_if_unused(&mut self, key: Fingerprint) {
         let Book { keys, lapses, .. } = &mut *self.book;
-        if let Entry::Occupied(entry) = keys.entry(key)
-            && entry.get().leases.is_empty()
-            && !entry.get().has_line()
-        {
-            if let Some(listed) = entry.get().listed {
-                lapses.remove(&(listed, key));
-            }
-            entry.remove();
+        if let Entry::Occupied(entry) = keys.entry(key) {
+            forget_if_unused(entry, lapses);
         }
+    }
+}
+
+/// Forgets a key with no lease and nobody who waits.
+#[inline]
+fn forget_if_unused(
+    entry: OccupiedEntry<'_, Fingerprint, KeyLeases>,
+    lapses: &mut BTreeSet<(Time, Fingerprint)>,
+) {
+    let known = entry.get();
+    if known.leases.is_empty() && !known.has_line() {
+        if let Some(listed) = known.listed {
+            lapses.remove(&(listed, *entry.key()));
+        }
+        entry.remove();
     }
 }
 

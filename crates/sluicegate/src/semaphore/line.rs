@@ -3,12 +3,11 @@
 use super::book::{Book, Due, KeyLeases, Seat};
 use super::desk::{Desk, peek};
 use super::scope::View;
-use super::shard::{Joined, Outcome, Taken, Waiter};
+use super::shard::{Joined, Outcome, TICK, Taken, Waiter};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use crate::wait::{Priority, Refusal};
-use sluicegate_core::concurrency::UNKNOWN;
-use sluicegate_core::{Decision, RetryAfter, Time};
+use sluicegate_core::{Decision, Time};
 use std::task::Waker;
 
 impl Desk<'_> {
@@ -155,27 +154,32 @@ impl Desk<'_> {
                 self.give_to(seat, key, cost, now);
                 continue;
             }
-            if known.leases.lapses_at().is_none() && cost <= rule.count() {
-                // Nobody knows when one is returned.
-                return;
+            if cost > rule.count() {
+                self.refuse(seat, Refusal::Never, now);
+                continue;
             }
-            match rule.peek(&mut known.leases, now, cost).retry_after() {
-                None => self.give_to(seat, key, cost, now),
-                Some(RetryAfter::Never) => {
-                    self.refuse(seat, Refusal::Never, now);
-                }
-                Some(RetryAfter::After(wait)) => {
-                    if wait < UNKNOWN
-                        && let Some(line) = &mut known.line
-                    {
-                        let turn = now.after(wait);
-                        line.turn = Some(turn);
-                        self.book.due.insert((turn, Due::Turn(key)));
-                    }
-                    return;
-                }
+            // If nobody knows, the line goes on when one is returned.
+            if let Some(turn) = rule.look_again_at(&known.leases, cost)
+                && let Some(line) = &mut known.line
+            {
+                line.turn = Some(turn);
+                self.book.due.insert((turn, Due::Turn(key)));
             }
+            return;
         }
+    }
+
+    /// Other numbers hold for a key under which somebody waits: those are refused for whom no wait helps any more, wherever in line they are,
+    /// and the others go on.
+    pub(super) fn line_has_new_numbers(&mut self, key: Fingerprint) {
+        let (count, now) = (self.rule_of(key).count(), self.now());
+        let line = self.book.keys.get(&key).and_then(|known| known.line.as_ref());
+        let places = line.into_iter().flat_map(|line| line.waiting.values());
+        let never: Vec<u32> = places.filter(|(_, cost)| *cost > count).map(|(seat, _)| *seat).collect();
+        for seat in never {
+            self.refuse(seat, Refusal::Never, now);
+        }
+        self.line_goes_on(key);
     }
 
     /// Gives a lease to somebody who waits.
@@ -189,7 +193,7 @@ impl Desk<'_> {
     }
 
     /// Tells somebody who waits that it is of no use any more. Whose line it was.
-    pub(super) fn refuse(&mut self, seat: u32, refusal: Refusal, now: Time) -> Option<Fingerprint> {
+    fn refuse(&mut self, seat: u32, refusal: Refusal, now: Time) -> Option<Fingerprint> {
         let Some(Seat::Waiting { waiter, place, .. }) = self.book.seats.get(seat) else { return None };
         let (waiter, place) = (*waiter, *place);
         self.out_of_line(seat, &waiter, place);
@@ -274,6 +278,5 @@ impl Desk<'_> {
 
 /// The answer to somebody who is refused though there may be room: not at once.
 fn denial_of(decision: Decision) -> Decision {
-    const TICK: sluicegate_core::Span = sluicegate_core::Span::from_micros(1);
     if decision.allowed() { decision.denied_for(TICK) } else { decision }
 }

@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 /// One tick: the least wait there is to tell.
-const TICK: Span = Span::from_micros(1);
+pub(super) const TICK: Span = Span::from_micros(1);
 
 /// When there is no room for a lease it is made, and another may be faster; so often is it tried.
 const TRIES: usize = 3;
@@ -229,9 +229,16 @@ impl Shard {
         released
     }
 
-    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is.
-    pub(super) fn release_of(self: &Arc<Shard>, key: Fingerprint, name: Name, now: Option<Time>) -> bool {
-        let mut desk = self.open(now);
+    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is, and the
+    /// numbers of who asks hold for those who wait.
+    pub(super) fn release_of(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        key: Fingerprint,
+        name: Name,
+        now: Option<Time>,
+    ) -> bool {
+        let mut desk = self.open_by(by, now);
         desk.see(key);
         let released = desk.release(name);
         self.close(desk);
@@ -274,8 +281,8 @@ impl Shard {
         decision
     }
 
-    pub(super) fn reset(self: &Arc<Shard>, key: Fingerprint) {
-        let mut desk = self.open(None);
+    pub(super) fn reset(self: &Arc<Shard>, by: By<'_>, key: Fingerprint) {
+        let mut desk = self.open_by(by, None);
         desk.reset(key);
         self.close(desk);
     }

@@ -2,7 +2,6 @@
 
 use super::line_up::Caller;
 use super::semaphore;
-use sluicegate::{ManualClock, Semaphore};
 use std::time::Duration;
 
 /// Trap 1: thomhurst/Kevlar#15, and Go: a head, middle or tail that leaves, before and after its turn has come.

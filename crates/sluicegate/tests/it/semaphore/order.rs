@@ -2,7 +2,7 @@
 
 use super::line_up::Caller;
 use super::semaphore;
-use sluicegate::{ManualClock, Priority, Refusal, RetryAfter, Semaphore, Span};
+use sluicegate::{Priority, Refusal, RetryAfter, Span};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -149,4 +149,21 @@ fn whoever_waited_is_told_how_long_with_ttl_or_without() {
         assert!(next.poll());
         assert_eq!(next.grant().waited(), Duration::from_secs(7));
     }
+}
+
+/// More have to lapse than are looked at to plan a turn.
+#[test]
+fn the_head_of_a_line_has_its_turn_in_time_however_many_leases_are_in_the_way() {
+    let (semaphore, clock) = semaphore("concurrency 10000 ttl=1h");
+    for _ in 0..10_000 {
+        let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+        clock.advance(Duration::from_millis(1));
+    }
+    let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
+    // The 5000th was taken 4.999 s after the first, and it is ten seconds after that now.
+    let (taken, tick) = (Duration::from_millis(4_999), Duration::from_micros(1));
+    clock.advance(3_600 * SECOND + taken - 10 * SECOND - tick);
+    assert!(!waiting.poll() && waiting.woken() == 0);
+    clock.advance(tick);
+    assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());
 }
