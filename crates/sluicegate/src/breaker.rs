@@ -23,7 +23,6 @@ pub use sluicegate_core::breaker::{
     Change, Counts, DURATION_MAX, Forced, Outcome, PROBES_MAX, Rules, State, WINDOW_CALLS_MAX,
     WINDOW_TIME_MIN, Window,
 };
-pub(crate) use spec::percent;
 pub use spec::{BreakerRules, IntoBreakerRules};
 pub use stats::BreakerStats;
 
