@@ -26,6 +26,7 @@ pub use sluicegate_core::breaker::{
 pub use spec::{BreakerRules, IntoBreakerRules};
 pub use stats::BreakerStats;
 
+use crate::callbacks::Callbacks;
 use crate::clock::AnyClock;
 use crate::event::Event;
 use crate::limit::LimitError;
@@ -171,9 +172,12 @@ impl Breaker {
     /// # Errors
     /// When the text is no breaker; then nothing changes.
     pub fn change(&self, rules: impl IntoBreakerRules) -> Result<(), LimitError> {
-        let rules = rules.into_rules()?.into();
-        self.inner.by_hand(|machine| machine.change(rules));
+        self.apply(rules.into_rules()?);
         Ok(())
+    }
+
+    fn apply(&self, rules: BreakerRules) {
+        self.inner.by_hand(|machine| machine.change(rules.into()));
     }
 }
 
@@ -241,6 +245,7 @@ impl Inner {
         let state = machine.state();
         drop(machine);
         let Some(observer) = &self.observer else { return };
+        let mut callbacks = Callbacks::default();
         for change in changes {
             // Of two at once the first is that it opened, or closed.
             let state = match change {
@@ -248,8 +253,9 @@ impl Inner {
                 Change::Closed(_) => State::Closed,
                 _ => state,
             };
-            observer.event(&Event::Breaker { name: self.name.clone(), change, state });
+            callbacks.run(|| observer.event(&Event::Breaker { name: self.name.clone(), change, state }));
         }
+        callbacks.end();
     }
 }
 
@@ -260,15 +266,17 @@ fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
     let now = inner.clock.now();
     let (answer, changes) = machine.ask(now);
     let (state, timed) = (machine.state(), machine.rules().slow().is_some());
+    // Before anybody is told: should an observer panic, the trial is dropped, and its probe has failed.
+    let passage = match answer {
+        Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
+        Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
+    };
     if changes.is_empty() {
         drop(machine);
     } else {
         inner.close(machine, changes);
     }
-    match answer {
-        Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
-        Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
-    }
+    passage
 }
 
 /// What those who ask need to know.

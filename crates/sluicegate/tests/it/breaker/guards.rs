@@ -275,3 +275,29 @@ fn clones_are_the_same_breaker_and_a_trial_may_outlive_it() {
     drop(gone);
     trial.failure();
 }
+
+/// Panics when a breaker half-opens, or opens.
+struct Panics;
+
+impl Observer for Panics {
+    fn decided(&self, _: &Decision) {}
+
+    fn event(&self, event: &Event) {
+        panic!("an observer of its own mind: {event:?}");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_loses_no_probe_and_does_not_end_the_process() {
+    let clock = ManualClock::default();
+    let builder = Breaker::builder("breaker 50%/1calls open=5s probe-ttl=1h").clock(clock.clone());
+    let breaker = builder.observer(Panics).build().unwrap();
+    // A trial that a panic drops has failed; that the breaker opens is told while the panic goes on.
+    let call = || breaker.call(|| -> Result<(), ()> { panic!("the call went wrong") });
+    assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    assert_eq!(breaker.state(), State::Open);
+    clock.advance(5 * SECOND);
+    assert!(catch_unwind(AssertUnwindSafe(|| breaker.ask().allowed())).is_err());
+    assert_eq!(breaker.state(), State::Open, "the probe that nobody got has failed");
+    assert_eq!(denied_for(&breaker), 5 * SECOND);
+}

@@ -3,6 +3,7 @@
 use super::SECOND;
 use sluicegate::breaker::{Breakers, Forced, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX, State, Trial};
 use sluicegate::{BuildError, ManualClock};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn breakers(max_keys: usize) -> (Breakers, ManualClock) {
     let clock = ManualClock::default();
@@ -150,4 +151,63 @@ fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
     });
     let stats = hosts.stats();
     assert_eq!((stats.keys, stats.successes, stats.evicted), (100, 800, 0));
+}
+
+/// Several probes may be out: while one is, to forget its breaker would let everybody through.
+#[test]
+fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
+    let clock = ManualClock::default();
+    let rules = "breaker 50%/10s min=2 open=5s probes=3 probe-ttl=2s";
+    let hosts = Breakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
+    open(&hosts, "down");
+    hosts.on("maintenance").force(Forced::Open);
+    clock.advance(5 * SECOND);
+    let probe = trial(&hosts, "down");
+    let flood = || (0..100_u32).for_each(|key| trial(&hosts, key).failure());
+    flood();
+    assert_eq!(hosts.state("down"), Some(State::HalfOpen));
+    // It has not ended in time. Nobody looks, so it is not known what that comes to, and it may be forgotten.
+    clock.advance(2 * SECOND);
+    flood();
+    assert_eq!(hosts.state("down"), None);
+    drop(probe);
+}
+
+/// What was counted under keys that were forgotten stays counted: whoever reads them for metrics never sees a count go back.
+#[test]
+fn no_count_goes_back_while_keys_come_and_go() {
+    let (hosts, _) = breakers(64);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for key in 0..40_000_u32 {
+                trial(&hosts, key).success();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut before = 0;
+        while !done.load(Ordering::Relaxed) {
+            let now = hosts.stats().successes;
+            assert!(before <= now, "{before}, then {now}");
+            before = now;
+        }
+    });
+    assert_eq!(hosts.stats().successes, 40_000);
+}
+
+#[test]
+fn whichever_change_comes_last_holds_for_all_keys() {
+    let (hosts, _) = breakers(1_000);
+    let rules: Vec<String> = (1..=50).map(|rate| format!("breaker {rate}%/10s")).collect();
+    std::thread::scope(|scope| {
+        for half in rules.chunks(25) {
+            let hosts = &hosts;
+            scope.spawn(move || half.iter().for_each(|rules| hosts.change(rules.as_str()).unwrap()));
+        }
+        for key in 0..300_u32 {
+            hosts.on(key);
+        }
+    });
+    let latest = hosts.rules();
+    assert!((0..300_u32).all(|key| hosts.on(key).rules() == latest));
 }
