@@ -433,6 +433,21 @@ fn a_key_that_comes_in_misses_no_change() {
     });
 }
 
+/// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
+#[test]
+fn no_count_of_a_key_that_is_forgotten_goes_back() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        hosts.ask("k").trial().unwrap().success();
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.forget("k"));
+        assert_eq!(hosts.stats().successes, 1);
+        other.join().unwrap();
+        assert_eq!((hosts.stats().successes, hosts.stats().keys), (1, 0));
+    });
+}
+
 /// Two changes at once: one comes last, for the key as for the set.
 #[test]
 fn two_changes_of_all_breakers_do_not_mix() {
