@@ -160,10 +160,10 @@ fn the_head_of_a_line_has_its_turn_in_time_however_many_leases_are_in_the_way() 
         clock.advance(Duration::from_millis(1));
     }
     let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
-    // The 5000th was taken 4.999 s after the first, and it is ten seconds after that now.
-    let (taken, tick) = (Duration::from_millis(4_999), Duration::from_micros(1));
-    clock.advance(3_600 * SECOND + taken - 10 * SECOND - tick);
+    // The 5000th was taken 4.999 s after the first, ten seconds after which it is now.
+    let until_it_lapses = 3_600_000_000 + 4_999_000 - 10_000_000;
+    clock.advance(Duration::from_micros(until_it_lapses - 1));
     assert!(!waiting.poll() && waiting.woken() == 0);
-    clock.advance(tick);
+    clock.advance(Duration::from_micros(1));
     assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());
 }

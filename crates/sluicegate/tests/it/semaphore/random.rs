@@ -24,6 +24,7 @@ impl Random {
 }
 
 struct Run {
+    seed: u64,
     random: Random,
     semaphore: Semaphore,
     clock: ManualClock,
@@ -92,7 +93,7 @@ impl Run {
         }
         let (semaphore, steps_back) = (builder.build().unwrap(), seed.is_multiple_of(4));
         let (waiting, held, kept) = (Vec::new(), Vec::new(), Vec::new());
-        Run { random, semaphore, clock, count, ttl, steps_back, waiting, held, kept }
+        Run { seed, random, semaphore, clock, count, ttl, steps_back, waiting, held, kept }
     }
 
     fn step(&mut self) {
@@ -101,7 +102,7 @@ impl Run {
             0..6 => self.ask(cost),
             6..8 => {
                 if let Some(lease) = self.semaphore.try_acquire("k", cost).lease() {
-                    assert_eq!(self.semaphore.stats().waiting, 0, "nobody overtakes");
+                    assert_eq!(self.semaphore.stats().waiting, 0, "seed {}: nobody overtakes", self.seed);
                     self.hold(cost, lease, false);
                 }
             }
@@ -110,12 +111,12 @@ impl Run {
             13 => self.keep_one(),
             14 => {
                 if let Some(Held { lease, has_lapsed, .. }) = self.kept.pop() {
-                    assert_eq!(self.semaphore.release("k", &lease), !has_lapsed);
+                    assert_eq!(self.semaphore.release("k", &lease), !has_lapsed, "seed {}", self.seed);
                 }
             }
             15 => {
                 for held in &mut self.held {
-                    assert_eq!(held.lease.renew(), !held.has_lapsed);
+                    assert_eq!(held.lease.renew(), !held.has_lapsed, "seed {}", self.seed);
                     held.until = held.lease.until();
                 }
             }
@@ -185,7 +186,7 @@ impl Run {
             assert!(caller.woken() <= 1, "woken {} times", caller.woken());
             if caller.allowed() {
                 let before = |earlier: &Waiting| earlier.priority == priority && earlier.caller.waits();
-                assert!(!later.iter().any(before), "overtaken by one of the same priority");
+                assert!(!later.iter().any(before), "seed {}: overtaken by one of its priority", self.seed);
                 let lease = caller.lease().unwrap();
                 self.hold(cost, lease, has_lapsed);
             }
@@ -205,11 +206,16 @@ impl Run {
             }
         }
         let remaining = self.semaphore.peek("k", 0).remaining();
-        assert_eq!(live + remaining, self.count, "what is live, and what remains");
+        assert_eq!(live + remaining, self.count, "seed {}: what is live, and what remains", self.seed);
         // Nobody waits who could go: the head of the highest priority that waits does not fit.
         let waits = self.waiting.iter().filter(|waiting| waiting.caller.waits());
         if let Some(head) = waits.min_by_key(|waiting| waiting.priority) {
-            assert!(head.cost > remaining, "one waits for {}, and {remaining} remain", head.cost);
+            let Run { seed, .. } = self;
+            assert!(
+                head.cost > remaining,
+                "seed {seed}: one waits for {}, and {remaining} remain",
+                head.cost
+            );
         }
     }
 
@@ -222,11 +228,11 @@ impl Run {
             self.semaphore.release("k", &lease);
         }
         let all = self.semaphore.try_acquire("k", self.count);
-        assert!(all.allowed(), "{:?} of {}", all.decision(), self.count);
+        assert!(all.allowed(), "seed {}: {:?} of {}", self.seed, all.decision(), self.count);
         drop(all);
         let stats = self.semaphore.stats();
-        assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0));
-        assert_eq!(stats.allowed, stats.released + stats.lapsed);
+        assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0), "seed {}", self.seed);
+        assert_eq!(stats.allowed, stats.released + stats.lapsed, "seed {}", self.seed);
     }
 }
 
@@ -246,7 +252,6 @@ fn run(seed: u64, max_leases: Option<usize>) -> Run {
 #[test]
 fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
     for seed in 1..=400 {
-        println!("seed {seed}");
         run(seed, None);
     }
 }
@@ -255,11 +260,10 @@ fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
 #[test]
 fn no_room_is_lost_however_holders_and_waiters_come_and_go() {
     for seed in 1..=200 {
-        println!("seed {seed}");
         let semaphore = run(seed, Some(LITTLE_ROOM)).semaphore;
         let leases: Vec<_> =
             (0..LITTLE_ROOM).filter_map(|key| semaphore.try_acquire(key, 1).lease()).collect();
-        assert_eq!(leases.len(), LITTLE_ROOM);
+        assert_eq!(leases.len(), LITTLE_ROOM, "seed {seed}");
         assert_eq!(semaphore.try_acquire("one more", 1).refusal(), Some(Refusal::NoRoom));
     }
 }
