@@ -1,8 +1,8 @@
 //! Semaphores: how many may be at work at once under each key, by leases that are returned or lapse.
 //!
-//! `book.rs` is what is known of keys, `desk.rs` and `line.rs` what is done to their leases and to those who wait under their lock, `shard.rs` that
-//! lock and whatever comes after it; `acquire.rs` is the call that waits,
-//! `grant.rs` its answer, `lease.rs` what it holds. The rules are the core's: `sluicegate_core::concurrency`.
+//! `book.rs` is what is known of keys, `desk.rs` and `line.rs` what is done under their lock to leases and to those who wait, `shard.rs`
+//! that lock and whatever comes after it; `acquire.rs` is the call that waits, `grant.rs` its answer, `lease.rs` what it holds. The rules are
+//! the core's: `sluicegate_core::concurrency`.
 
 mod acquire;
 mod book;

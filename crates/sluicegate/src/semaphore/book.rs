@@ -5,6 +5,7 @@ use super::scope::View;
 use super::shard::{Given, Outcome, Waiter};
 use super::slab::Slab;
 use super::stats::SemaphoreStats;
+use crate::clock::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::wait::Priority;
 use sluicegate_core::concurrency::{Concurrency, Held, Leases};
@@ -27,8 +28,7 @@ pub(super) struct Book {
     pub(super) lapses: BTreeSet<(Time, Fingerprint)>,
     /// What the clock has to ring for.
     pub(super) due: BTreeSet<(Time, Due)>,
-    /// When it is going to ring, the soonest last: each was set because it was sooner than all before it.
-    pub(super) rings_at: Vec<Time>,
+    pub(super) alarms: Alarms,
     /// Room for leases that was taken from all shards' and is not used.
     pub(super) room: usize,
     pub(super) counts: Counts,
@@ -99,7 +99,7 @@ impl Book {
             next_nonce: 0,
             lapses: BTreeSet::new(),
             due: BTreeSet::new(),
-            rings_at: Vec::new(),
+            alarms: Alarms::default(),
             room: 0,
             counts: Counts::default(),
         }
@@ -134,19 +134,13 @@ impl Book {
 
     /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
-        self.forget_alarm(at);
+        self.alarms.is_gone(at);
         let waiting = |seat| match seat {
             // When it looks it says anew how to wake it.
             &mut Seat::Waiting { ref mut waker, .. } => Some(std::mem::replace(waker, Waker::noop().clone())),
             Seat::Told(_) => None,
         };
         self.seats.iter_mut().filter_map(waiting).collect()
-    }
-
-    pub(super) fn forget_alarm(&mut self, at: Time) {
-        if let Some(place) = self.rings_at.iter().rposition(|rings_at| *rings_at == at) {
-            self.rings_at.remove(place);
-        }
     }
 
     /// A lease of a key, for which there is room.

@@ -79,12 +79,8 @@ impl<'a> Desk<'a> {
     #[inline]
     pub(super) fn close(self) -> Option<After> {
         let Desk { mut book, mut after, .. } = self;
-        if let Some((next, _)) = book.due.first().copied()
-            && book.rings_at.last().is_none_or(|rings_at| next < *rings_at)
-        {
-            book.rings_at.push(next);
-            after.ring_at = Some(next);
-        }
+        let next = book.due.first().map(|(time, _)| *time);
+        after.ring_at = book.alarms.sets(next);
         drop(book);
         let After { wake, drop, lapsed, ring_at } = &after;
         let is_nothing = wake.is_empty() && drop.is_none() && lapsed.is_empty() && ring_at.is_none();

@@ -94,7 +94,7 @@ impl Desk<'_> {
 
     /// The alarm for a time rings.
     pub(super) fn ring(&mut self, at: Time) {
-        self.book.forget_alarm(at);
+        self.book.alarms.is_gone(at);
         self.call_due();
     }
 

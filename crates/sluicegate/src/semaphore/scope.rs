@@ -143,7 +143,8 @@ impl SharedLeasesBuilder {
 }
 
 impl LeaseScope {
-    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's.
+    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's. Its numbers hold for those who
+    /// wait under a key as soon as it is asked about that key, by whichever verb; a [`peek`](Semaphore::peek) will do.
     ///
     /// # Errors
     /// When the text is not one limit of `concurrency`.
