@@ -97,18 +97,41 @@ impl core::error::Error for OutOfBounds {}
 /// # Errors
 /// When it is below `least` or above [`COUNT_MAX`].
 pub fn checked_count(what: &'static str, value: u64, least: u32) -> Result<u32, OutOfBounds> {
+    let advice = ["that would deny every call, use at least 1", "use a smaller number"];
+    checked_number(what, value, (least, COUNT_MAX), advice)
+}
+
+/// Checks a number; the advice is for those below and those above.
+pub(crate) fn checked_number(
+    what: &'static str,
+    value: u64,
+    (least, most): (u32, u32),
+    [below, above]: [&'static str; 2],
+) -> Result<u32, OutOfBounds> {
     if value < u64::from(least) {
-        return Err(OutOfBounds::below(
-            what,
-            value,
-            u64::from(least),
-            "that would deny every call, use at least 1",
-        ));
+        return Err(OutOfBounds::below(what, value, u64::from(least), below));
     }
     match u32::try_from(value) {
-        Ok(value) if value <= COUNT_MAX => Ok(value),
-        _ => Err(OutOfBounds::above(what, value, u64::from(COUNT_MAX), "use a smaller number")),
+        Ok(value) if value <= most => Ok(value),
+        _ => Err(OutOfBounds::above(what, value, u64::from(most), above)),
     }
+}
+
+/// The same for a length of time.
+pub(crate) fn checked_span(
+    what: &'static str,
+    span: Span,
+    (least, most): (Span, Span),
+    [below, above]: [&'static str; 2],
+) -> Result<Span, OutOfBounds> {
+    let value = span.as_micros();
+    if span < least {
+        return Err(OutOfBounds::below(what, value, least.as_micros(), below).in_micros());
+    }
+    if span > most {
+        return Err(OutOfBounds::above(what, value, most.as_micros(), above).in_micros());
+    }
+    Ok(span)
 }
 
 /// `count` per `period`: the measure of most limits, within bounds.
@@ -141,14 +164,8 @@ impl Rate {
 
 /// Checks a period or an interval.
 pub(crate) fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
-    let (value, most) = (period.as_micros(), PERIOD_MAX.as_micros());
-    if value == 0 {
-        return Err(OutOfBounds::below(what, value, 1, "use at least 1us").in_micros());
-    }
-    if value > most {
-        return Err(OutOfBounds::above(what, value, most, "use at most 3650d").in_micros());
-    }
-    Ok(period)
+    let bounds = (Span::from_micros(1), PERIOD_MAX);
+    checked_span(what, period, bounds, ["use at least 1us", "use at most 3650d"])
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@
 //!            that very moment, whoever finds out and when.
 //! Late       a ticket knows the generation of the phase it is from. What ends in a later one changes nothing.
 //! Promise    never more than `probes` calls pass in one half-open phase beside those that were ignored; no state lasts for ever unless
-//!            it is forced or nobody asks: open ends after `open`, half-open after `probe-ttl`.
+//!            it is forced or nobody asks: open ends after `open`, and half-open `probe-ttl` after its probes were let through. Only probes
+//!            that are all ignored say nothing: then it stays half-open, and `probes` calls pass at a time.
 //! Window     time: exactly the outcomes of the slice in progress and the 19 before it, slices counted from the epoch. Calls: exactly
 //!            the last N outcomes.
 //! Rounding   none: percentages are compared by multiplying. A slice is the window's twentieth, rounded up to a microsecond.

@@ -21,8 +21,8 @@
 //! Never      cost > count can never pass.
 //! Promise    at no moment do the live leases' costs come to more than count.
 //! Rounding   none: everything is whole.
-//! Clock      A lease that was seen to have lapsed, at whatever time somebody asked about its key, is gone: it does not come back when
-//!            the clock does. After a step back leases live longer, by the step at the most: it admits nothing more, and
+//! Clock      A lease that was seen to have lapsed, at whatever time somebody asked about its key, a peek included, is gone for good: it
+//!            does not come back when the clock does. After a step back leases live longer, by the step at the most: it admits nothing more, and
 //!            locks nobody out for longer than the step and ttl.
 //! Change     leases that are out stay out, and keep their `until` until they are renewed. With fewer places than are
 //!            held nothing remains until enough are back.
@@ -41,7 +41,8 @@ use alloc::collections::BTreeMap;
 pub const UNKNOWN: Span = Span::MAX;
 
 /// So many leases are looked at to tell a wait. Where more than that have to lapse, the moment is told at which all have: it is not
-/// too early, and a denial takes microseconds whatever the count.
+/// too early, and a denial takes microseconds whatever the count. Whoever is to be woken looks again before that:
+/// [`Concurrency::look_again_at`].
 pub const LOOKED_AT_MAX: usize = 4_096;
 
 /// The moment at which a lease without ttl lapses: after all time.
@@ -165,19 +166,39 @@ impl Concurrency {
         Decision::no(standing, retry_after)
     }
 
+    /// When it is worth looking whether there is room for a cost for which there is none now, if nothing is released: the moment at which so
+    /// many have lapsed that it fits, or [`LOOKED_AT_MAX`] of them. `None` if nobody knows.
+    pub fn look_again_at<W>(&self, leases: &Leases<W>, cost: u32) -> Option<Time> {
+        match self.frees(leases, cost) {
+            Ok(held) => held?.until(),
+            Err(looked_at) => looked_at?.until(),
+        }
+    }
+
     /// How long until there is room for a cost if nothing is released.
     fn wait_for<W>(&self, leases: &Leases<W>, now: Time, cost: u32) -> Span {
+        let held = self.frees(leases, cost).unwrap_or_else(|_| leases.last());
+        held.map_or(Span::ZERO, |held| held.lapses_in(now))
+    }
+
+    /// The lease with which enough have lapsed for a cost; `None` if it fits now.
+    ///
+    /// # Errors
+    /// When it was not among those that were looked at: the last one of these.
+    fn frees<W>(&self, leases: &Leases<W>, cost: u32) -> Result<Option<Held>, Option<Held>> {
         let mut missing = (leases.sum + u64::from(cost)).saturating_sub(u64::from(self.count));
         if missing == 0 {
-            return Span::ZERO;
+            return Ok(None);
         }
+        let mut looked_at = None;
         for (held, cost) in leases.in_order().take(LOOKED_AT_MAX) {
             missing = missing.saturating_sub(cost.into());
+            looked_at = Some(held);
             if missing == 0 {
-                return held.lapses_in(now);
+                return Ok(looked_at);
             }
         }
-        leases.last().map_or(Span::ZERO, |held| held.lapses_in(now))
+        Err(looked_at)
     }
 
     #[inline]
@@ -412,6 +433,7 @@ mod tests {
             told(one.peek(&mut leases, Time::MAX, 1)),
             (false, 0, Some(RetryAfter::After(UNKNOWN)), UNKNOWN)
         );
+        assert_eq!(one.look_again_at(&leases, 1), None);
         assert!(one.renew(&mut leases, Time::MAX, held.unwrap()).is_some());
     }
 
@@ -468,6 +490,9 @@ mod tests {
         let lapses = |nth: u64| Some(RetryAfter::After(span(nth - 1 + 10_000 - 2 * most)));
         assert_eq!(wait(&mut leases, most), lapses(most));
         assert_eq!(wait(&mut leases, most + 1), lapses(2 * most));
+        let again = |cost: u64| many.look_again_at(&leases, u32::try_from(cost).unwrap());
+        assert_eq!(again(most - 1), Some(at(most - 2 + 10_000)));
+        assert_eq!([most, most + 1, 2 * most].map(again), [Some(at(most - 1 + 10_000)); 3]);
     }
 
     #[test]

@@ -55,7 +55,11 @@
 //! [`time`] and [`bounds`] check numbers once, at the edge; [`algorithm`] says what an algorithm answers;
 //! one file an algorithm answers it (the four buckets share [`gcra`]); [`verbs`] turns the answers into what callers
 //! do with one limit, [`several`] with a list of them; [`receipts`] remembers reservations ([`pile`] says what they give back) and
-//! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`breaker`] stops calls to what keeps failing; [`cell_limit`] and [`any`] hold a limit whose kind is known only at run time.
+//! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`cell_limit`] and [`any`] hold a limit whose kind is
+//! known only at run time.
+//!
+//! Beside rates: [`concurrency`] is leases, so many at once; [`adaptive`] finds out how many that should be; [`breaker`] stops calls to what
+//! keeps failing; [`retry`] says how often and when to try again, within a budget.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]

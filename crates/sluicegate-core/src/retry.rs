@@ -9,18 +9,21 @@
 //! State      calls and retries of each of the last 10 whole seconds of the clock
 //! Formula    with r retries and c calls in these ten seconds, one more is allowed while  (r + 1 - floor) * 100 <= percent * c
 //! Promise    of the ten whole seconds that end with the one of a retry: retries <= floor + percent of calls. (Calls of before are forgotten,
-//!            the retries they allowed are not: of other ten seconds, as those in which calls stop, this is not promised.)
+//!            the retries they allowed are not: of other ten seconds, as those in which calls stop, this is not promised.) Where the clock
+//!            steps back, of the ten seconds that were counted last, in the order in which they were.
 //! Rest       before the n-th retry: anything from nothing to min(backoff * 2^(n-1), max-backoff), all equally likely ("full jitter"), so that
 //!            those who failed together do not come back together.
 //! Rounding   none: the share is compared, not computed.
-//! Clock      after a step backwards the last second known goes on; after a step forwards what is older than ten seconds is forgotten.
+//! Clock      a step backwards: the seconds keep their order and the latest becomes the one in progress, so that what there was counts for at
+//!            most ten seconds longer. By up to a second the latest just goes on: the clocks of two threads may differ a little. After a step
+//!            forwards what is older than ten seconds is forgotten.
 //! Cost       ten additions a retry, none a call.
 //!
 //! Example    10 % and a floor of 10: 200 calls a second fail, all of them. Of 2000 calls in ten seconds 210 are tried again.
 //! Reference  Finagle's RetryBudget (20 %, 10 a second, 10 s); "Handling Overload" in Google's SRE book (10 %).
 //! ```
 
-use crate::bounds::{OutOfBounds, PERIOD_MAX};
+use crate::bounds::{OutOfBounds, PERIOD_MAX, checked_number, checked_span};
 use crate::time::{SECOND, Span, Time};
 
 /// The most further tries of one call. More would only be patience.
@@ -77,12 +80,7 @@ impl Retry {
     /// When one is above ten years.
     pub fn with_backoff(self, first: Span, max: Span) -> Result<Retry, OutOfBounds> {
         for span in [first, max] {
-            if span > PERIOD_MAX {
-                let bound = PERIOD_MAX.as_micros();
-                return Err(
-                    OutOfBounds::above("backoff", span.as_micros(), bound, "use at most 3650d").in_micros()
-                );
-            }
+            checked_span("backoff", span, (Span::ZERO, PERIOD_MAX), ["", "use at most 3650d"])?;
         }
         Ok(Retry { backoff: first.min(max), max_backoff: max, ..self })
     }
@@ -123,13 +121,8 @@ impl Retry {
 }
 
 fn within(what: &'static str, value: u64, least: u32, most: u32) -> Result<u32, OutOfBounds> {
-    if value < u64::from(least) {
-        return Err(OutOfBounds::below(what, value, u64::from(least), "leave retry out to try once only"));
-    }
-    match u32::try_from(value) {
-        Ok(value) if value <= most => Ok(value),
-        _ => Err(OutOfBounds::above(what, value, u64::from(most), "use a smaller number")),
-    }
+    let advice = ["leave retry out to try once only", "use a smaller number"];
+    checked_number(what, value, (least, most), advice)
 }
 
 /// What is left for retries, shared by all calls.
@@ -181,8 +174,9 @@ impl Budget {
     /// The counts of the second it is.
     fn last(&mut self, now: Time) -> &mut Counts {
         let second = now.as_micros() / SECOND;
-        let passed = second.saturating_sub(self.second);
-        if passed > 0 {
+        // The second before is taken for the one in progress: see the header. Cannot wrap: there are fewer than 2^39 seconds.
+        if second > self.second || second + 1 < self.second {
+            let passed = second.saturating_sub(self.second);
             let gone = usize::try_from(passed).unwrap_or(SECONDS).min(SECONDS);
             self.counts.rotate_left(gone);
             self.counts.iter_mut().rev().take(gone).for_each(|counts| *counts = Counts::default());
@@ -225,10 +219,17 @@ mod tests {
                 match random.below(20) {
                     0 => now += random.below(12 * SECOND),
                     1 => now = now.saturating_sub(random.below(3 * SECOND)),
+                    2 => now = now.saturating_sub(random.below(60 * SECOND)),
                     _ => now += random.below(SECOND / 3),
                 }
-                // A clock that steps back: the last second known goes on.
-                last = last.max(at(now).as_micros() / SECOND);
+                let second = at(now).as_micros() / SECOND;
+                if second + 1 < last {
+                    // A clock that steps back takes all that happened along.
+                    let by = last - second;
+                    calls.iter_mut().chain(&mut retries).for_each(|happened| *happened -= by);
+                    last = second;
+                }
+                last = last.max(second);
                 if random.below(3) > 0 {
                     budget.call(at(now));
                     calls.push(last);
@@ -277,6 +278,29 @@ mod tests {
         };
         assert_eq!([5, 9, 10, 14].map(|second| retries(&mut budget, second)), [110, 0, 0, 0]);
         assert_eq!(retries(&mut budget, 15), 10, "the floor, once those are forgotten");
+    }
+
+    /// Calls of ten minutes in which nothing failed, on a clock that was set back by an hour: they are not saved up for a storm.
+    #[test]
+    fn after_a_step_back_calls_are_forgotten_as_before() {
+        let rule = Retry::new(2).unwrap();
+        let (mut budget, hour) = (Budget::default(), 3_600 * SECOND);
+        budget.call(at(hour));
+        for call in 0..6_000 {
+            budget.call(at(call * SECOND / 10));
+        }
+        assert_eq!(budget.left(&rule, at(599 * SECOND)), 20, "the floor, and a tenth of a hundred");
+    }
+
+    #[test]
+    fn two_clocks_that_differ_a_little_at_the_end_of_a_second_drop_nothing() {
+        let rule = Retry::new(2).unwrap().with_budget(100, 0).unwrap();
+        let mut budget = Budget::default();
+        for _ in 0..50 {
+            budget.call(at(SECOND));
+            budget.call(at(SECOND - 1));
+        }
+        assert_eq!([10, 11].map(|second| budget.left(&rule, at(second * SECOND))), [100, 0]);
     }
 
     #[test]

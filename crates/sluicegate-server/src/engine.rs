@@ -41,8 +41,11 @@ use recent::Found;
 use rule::{Act, Applies, Ruling, Scope};
 use shared::SharedLimiter;
 use sluicegate::{CALLS_MAX, Clock, HashedKey, OnFull, Receipt, Span, Stats, Time};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// What the engine is told when it is made. The bounds that callers can cross have names and defaults here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +94,8 @@ pub struct Engine {
     rules: ArcSwap<RuleSet>,
     /// How often rules were loaded.
     loads: AtomicU64,
+    /// For those who wait for a lease meanwhile.
+    loaded: Notify,
     inline: Inline,
 }
 
@@ -210,7 +215,8 @@ impl Engine {
     pub fn keeping(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, Mistake> {
         let home = Arc::new(Home::new(keys, &settings, &clock)?);
         let inline = Inline::new(Arc::clone(&home), clock.now());
-        Ok(Engine { settings, clock, home, rules: ArcSwap::default(), loads: AtomicU64::new(0), inline })
+        let (rules, loads, loaded) = (ArcSwap::default(), AtomicU64::new(0), Notify::new());
+        Ok(Engine { settings, clock, home, rules, loads, loaded, inline })
     }
 
     /// Takes up the rules of a configuration, all or none. Keys keep what they have used.
@@ -221,6 +227,7 @@ impl Engine {
         let rules = RuleSet::new(&self.home, specs, &self.rules.load(), self.now())?;
         self.rules.store(Arc::new(rules));
         self.loads.fetch_add(1, Ordering::Release);
+        self.loaded.notify_waiters();
         Ok(())
     }
 
@@ -534,6 +541,8 @@ impl Engine {
         max_wait: Span,
         now: Time,
     ) -> Result<Leased, Mistake> {
+        // From before the rule is looked up, so that none is missed that is loaded after that.
+        let loaded = self.loaded.notified();
         let Asked { rule, key, cost } = self.asked(target, cost)?;
         rule.gives_only_leases()?;
         let (verdict, held) = match rule.applies(key) {
@@ -542,12 +551,36 @@ impl Engine {
             Applies::Limits(ruling) => {
                 let max_wait = if rule.spec().shadow { Span::ZERO } else { max_wait };
                 let _waits = (max_wait > Span::ZERO).then(|| rule.lease_tally().one_waits());
-                let (told, held) = ruling.judge.lender()?.acquire(key, cost, max_wait, now).await?;
+                let acquire = ruling.judge.lender()?.acquire(key, cost, max_wait, now);
+                let (told, held) = self.by_rules_of_now(target, loaded, acquire).await?;
                 (ruling.verdict(&told, now), held)
             }
         };
         let lease = held.map(|held| Untold::new(held, rule.lease_tally()));
         Ok(Leased { verdict: rule.decided(verdict), lease })
+    }
+
+    /// What comes of waiting for a lease. Rules that are loaded meanwhile hold for those who wait too: a line in memory goes by the
+    /// numbers that its key was last asked about by, and only here is it known which those are.
+    async fn by_rules_of_now<T>(
+        &self,
+        target: Target<'_>,
+        loaded: Notified<'_>,
+        acquire: impl Future<Output = T>,
+    ) -> T {
+        let (mut loaded, mut acquire) = (pin!(loaded), pin!(acquire));
+        loop {
+            tokio::select! {
+                biased;
+                told = &mut acquire => return told,
+                () = &mut loaded => {
+                    loaded.set(self.loaded.notified());
+                    if let Ok(Asked { rule, key, .. }) = self.asked(target, 0) {
+                        rule.meet(key, self.now());
+                    }
+                }
+            }
+        }
     }
 
     /// Gives a lease that has not lapsed a whole new ttl. Whether it had not.

@@ -1,6 +1,6 @@
 //! A limit that moves, as one line of text: `aimd 20 max=200`, `gradient 20 tolerance=150%`.
 
-use crate::grammar::{Mistake, Options, name, number, quoted, span};
+use crate::grammar::{Mistake, Options, name, number, percent, span};
 use crate::limit::LimitError;
 use sluicegate_core::adaptive::{
     Aimd, BACKOFF_DEFAULT, Gradient, MAX_DEFAULT, MIN_DEFAULT, QUEUE_DEFAULT, Range, Rule, SMOOTHING_DEFAULT,
@@ -32,7 +32,7 @@ const TEXT_MAX: usize = 256;
 /// let mistake = "aimd 20 backoff=0.9".parse::<AdaptiveLimit>().unwrap_err();
 /// assert_eq!(
 ///     mistake.to_string(),
-///     r#"aimd 20 backoff=0.9: backoff "0.9" is not a percentage; write whole per cent, such as backoff=90%"#
+///     r#"aimd 20 backoff=0.9: backoff "0.9" has no %; write 90%"#
 /// );
 /// # Ok::<(), sluicegate::LimitError>(())
 /// ```
@@ -101,7 +101,7 @@ fn range(start: u64, options: &mut Options<'_>) -> Result<Range, Mistake> {
 }
 
 fn aimd(range: Range, options: &mut Options<'_>) -> Result<Rule, Mistake> {
-    let backoff = percent("backoff", options)?.unwrap_or(BACKOFF_DEFAULT.into());
+    let backoff = share("backoff", options)?.unwrap_or(BACKOFF_DEFAULT.into());
     let timeout = options.take("timeout").map(span).transpose()?.unwrap_or(TIMEOUT_DEFAULT);
     Ok(Aimd::new(range, backoff, timeout)?.into())
 }
@@ -111,10 +111,10 @@ fn gradient(range: Range, options: &mut Options<'_>) -> Result<Rule, Mistake> {
     if let Some(queue) = options.take("queue") {
         rule = rule.with_queue(number("queue", queue)?)?;
     }
-    if let Some(smoothing) = percent("smoothing", options)? {
+    if let Some(smoothing) = share("smoothing", options)? {
         rule = rule.with_smoothing(smoothing)?;
     }
-    if let Some(tolerance) = percent("tolerance", options)? {
+    if let Some(tolerance) = share("tolerance", options)? {
         rule = rule.with_tolerance(tolerance)?;
     }
     if let Some(window) = options.take("window") {
@@ -126,20 +126,8 @@ fn gradient(range: Range, options: &mut Options<'_>) -> Result<Rule, Mistake> {
     Ok(rule.into())
 }
 
-/// A whole number of per cent.
-fn percent(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, Mistake> {
-    let Some(word) = options.take(name) else { return Ok(None) };
-    let digits = word.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    if let Some(percent) = digits.and_then(|digits| digits.parse().ok()) {
-        return Ok(Some(percent));
-    }
-    let usual = match name {
-        "backoff" => BACKOFF_DEFAULT,
-        "smoothing" => SMOOTHING_DEFAULT,
-        _ => TOLERANCE_DEFAULT,
-    };
-    let problem = format!("{name} {} is not a percentage", quoted(word));
-    Err(Mistake::new(problem, format!("write whole per cent, such as {name}={usual}%")))
+fn share(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, Mistake> {
+    options.take(name).map(|word| percent(name, word)).transpose()
 }
 
 impl fmt::Display for AdaptiveLimit {
@@ -240,10 +228,7 @@ mod tests {
                 "gradient 20 max=10",
                 "gradient 20 max=10: start 20 is above the most, 10; raise max=, or start with less",
             ),
-            (
-                "aimd 20 backoff=90",
-                r#"aimd 20 backoff=90: backoff "90" is not a percentage; write whole per cent, such as backoff=90%"#,
-            ),
+            ("aimd 20 backoff=90", r#"aimd 20 backoff=90: backoff "90" has no %; write 90%"#),
             (
                 "aimd 20 backoff=100%",
                 "aimd 20 backoff=100%: backoff 100 is above the most, 99; use 50% to 99%, what is left of the limit after a drop",

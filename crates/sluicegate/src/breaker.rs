@@ -23,10 +23,10 @@ pub use sluicegate_core::breaker::{
     Change, Counts, DURATION_MAX, Forced, Outcome, PROBES_MAX, Rules, State, WINDOW_CALLS_MAX,
     WINDOW_TIME_MIN, Window,
 };
-pub(crate) use spec::percent;
 pub use spec::{BreakerRules, IntoBreakerRules};
 pub use stats::BreakerStats;
 
+use crate::callbacks::Callbacks;
 use crate::clock::AnyClock;
 use crate::event::Event;
 use crate::limit::LimitError;
@@ -180,9 +180,12 @@ impl Breaker {
     /// # Errors
     /// When the text is no breaker; then nothing changes.
     pub fn change(&self, rules: impl IntoBreakerRules) -> Result<(), LimitError> {
-        let rules = rules.into_rules()?.into();
-        self.inner.by_hand(|machine| machine.change(rules));
+        self.apply(rules.into_rules()?);
         Ok(())
+    }
+
+    fn apply(&self, rules: BreakerRules) {
+        self.inner.by_hand(|machine| machine.change(rules.into()));
     }
 }
 
@@ -251,6 +254,7 @@ impl Inner {
         let state = machine.state();
         drop(machine);
         let Some(observer) = &self.observer else { return };
+        let mut callbacks = Callbacks::default();
         for change in changes {
             // Of two at once the first is that it opened, or closed.
             let state = match change {
@@ -258,8 +262,9 @@ impl Inner {
                 Change::Closed(_) => State::Closed,
                 _ => state,
             };
-            observer.event(&Event::Breaker { name: self.name.clone(), change, state });
+            callbacks.run(|| observer.event(&Event::Breaker { name: self.name.clone(), change, state }));
         }
+        callbacks.end();
     }
 }
 

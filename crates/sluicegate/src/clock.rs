@@ -4,6 +4,7 @@
 //! process; a [`ManualClock`] rings when it is put forward, a `TokioClock` by the timer of its runtime.
 
 mod alarm;
+mod alarms;
 mod countdown;
 mod delay;
 mod due;
@@ -18,6 +19,7 @@ mod tokio;
 pub use self::tokio::TokioClock;
 pub use alarm::Alarm;
 pub(crate) use alarm::Rings;
+pub(crate) use alarms::Alarms;
 pub(crate) use countdown::{Countdown, Countdowns};
 pub use delay::Delay;
 pub(crate) use due::Due;

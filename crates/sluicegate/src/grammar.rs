@@ -195,6 +195,31 @@ pub fn number(what: &str, word: &str) -> Result<u64, Mistake> {
     })
 }
 
+/// A whole number of per cent: `50%`.
+///
+/// # Errors
+/// When there is no `%`, or no whole number before it.
+pub fn percent(what: &str, word: &str) -> Result<u64, Mistake> {
+    match word.strip_suffix('%') {
+        Some(digits) => number(what, digits),
+        None => Err(Mistake::new(
+            format!("{what} {} has no %", quoted(word)),
+            format!("write {}%", meant_percent(word)),
+        )),
+    }
+}
+
+/// How many per cent somebody meant who wrote them without the sign: `50`, or `0.5`.
+fn meant_percent(word: &str) -> u32 {
+    let meant = match word.strip_prefix("0.") {
+        Some(tenths) if tenths.len() == 1 => tenths.parse().ok().map(|tenths: u32| tenths * 10),
+        Some(hundredths) if hundredths.len() == 2 => hundredths.parse().ok(),
+        Some(_) => None,
+        None => word.parse().ok(),
+    };
+    meant.filter(|percent| (1..1_000).contains(percent)).unwrap_or(50)
+}
+
 /// A word in quotes, safe to print in one line.
 pub fn quoted(word: &str) -> String {
     format!("\"{}\"", shown(word))

@@ -41,6 +41,7 @@ mod adaptive;
 pub mod breaker;
 pub mod bulkhead;
 mod calendar;
+mod callbacks;
 mod clock;
 mod event;
 mod gate;

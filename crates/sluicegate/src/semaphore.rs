@@ -1,13 +1,16 @@
 //! Semaphores: how many may be at work at once under each key, by leases that are returned or lapse.
 //!
-//! `desk.rs` is what is done to keys under their lock, `shard.rs` that lock and whatever comes after it; `acquire.rs` is the call that waits,
-//! `grant.rs` its answer, `lease.rs` what it holds. The rules are the core's: `sluicegate_core::concurrency`.
+//! `book.rs` is what is known of keys, `desk.rs` and `line.rs` what is done under their lock to leases and to those who wait, `shard.rs`
+//! that lock and whatever comes after it; `acquire.rs` is the call that waits, `grant.rs` its answer, `lease.rs` what it holds. The rules are
+//! the core's: `sluicegate_core::concurrency`.
 
 mod acquire;
+mod book;
 mod builder;
 mod desk;
 mod grant;
 mod lease;
+mod line;
 mod room;
 mod scope;
 mod shard;
@@ -21,6 +24,7 @@ pub use lease::{BadLeaseId, Lease, LeaseId};
 pub use scope::{LeaseScope, SharedLeases, SharedLeasesBuilder};
 pub use stats::SemaphoreStats;
 
+use crate::callbacks::Callbacks;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};
@@ -28,7 +32,7 @@ use crate::sync::Ordering;
 use crate::wait::Patience;
 use lease::Name;
 use scope::View;
-use shard::{By, Common, Shard};
+use shard::{After, By, Common, Shard};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +52,7 @@ use std::time::Duration;
 /// ```
 ///
 /// A lease is returned when it is dropped. With `ttl` it also lapses when nobody renews it: whoever crashed, hung or forgot frees its
-/// place. Without, it is held until it is dropped, in this process only, and the clock is never asked.
+/// place. Without, it is held until it is dropped, in this process only, and the clock is asked only for those who wait.
 ///
 /// It is cheap to share: its clones are the same semaphore. A key takes memory only while it has leases or somebody who waits, and all of it is
 /// bounded ([`SemaphoreBuilder::max_leases`]).
@@ -167,12 +171,13 @@ impl Semaphore {
 
     /// Returns a lease of the key. Whether it was live until then.
     pub fn release(&self, key: impl Key, lease: &LeaseId) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(key, name, None))
+        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, None))
     }
 
     /// The same at a time.
     pub fn release_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(key, name, Some(now)))
+        self.find(key, lease)
+            .is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, Some(now)))
     }
 
     /// Would a lease of this cost be given now? Nothing is taken. (It does not look at [`SemaphoreBuilder::max_leases`].)
@@ -190,7 +195,7 @@ impl Semaphore {
     /// Forgets the key's leases: all of them are void, and those who wait go on.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        self.shard(key).reset(key);
+        self.shard(key).reset(self.by(), key);
     }
 
     /// Changes the numbers of the running semaphore. Leases stay out and keep their time until they are renewed; with fewer places than are held
@@ -204,10 +209,17 @@ impl Semaphore {
         if self.inner.view.is_some() {
             return Err(ChangeError::OfScope);
         }
+        let shards = &self.inner.shards;
         // Two changes at once do not mix: the shards are told under this lock, which nobody else needs to decide.
         let mut current = self.inner.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.inner.shards.iter().for_each(|shard| shard.change(rule));
+        let after: Vec<Option<After>> = shards.iter().map(|shard| shard.change(rule)).collect();
         *current = limit;
+        drop(current);
+        let mut callbacks = Callbacks::default();
+        for (shard, after) in shards.iter().zip(after) {
+            shard.then_by(after, &mut callbacks);
+        }
+        callbacks.end();
         Ok(())
     }
 

@@ -6,15 +6,16 @@
 //!
 //! What is checked is what the store adds to its locks: the numbers of keys and receipts that all places share, limits
 //! that change while others call, several locks at once, and lines whose turns come while callers join and leave;
-//! and the same of a semaphore's leases. Each model is small enough to be explored to the end.
+//! and the same of a semaphore's leases, of bulkheads and of breakers. Each model is small enough to be explored to the end.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use loom::thread;
+use sluicegate::breaker::{Breaker, State};
 use sluicegate::bulkhead::{Bulkhead, Enter, Entry};
 use sluicegate::{
-    Acquire, AcquireLease, Grant, Limiter, ManualClock, OnFull, Semaphore, SharedStore, check_all,
+    Acquire, AcquireLease, Breakers, Grant, Limiter, ManualClock, OnFull, Semaphore, SharedStore, check_all,
 };
 use std::future::Future as _;
 use std::pin::Pin;
@@ -300,6 +301,166 @@ fn the_room_for_leases_is_shared_by_all_keys() {
             assert!(semaphore.try_acquire(left, 1).allowed());
         });
     }
+}
+
+/// A lease is returned at the moment at which it lapses: whoever waits for it is woken once, and the place is there once.
+#[test]
+fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
+    loom::model(|| {
+        let clock = ManualClock::default();
+        let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(clock.clone()).build().unwrap();
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let (mut first, mut next) = (semaphore.acquire("k", 1), semaphore.acquire("k", 1));
+        assert!(granted(&mut first, &first_woken).is_none() && granted(&mut next, &next_woken).is_none());
+        let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        drop(lease);
+        time.join().unwrap();
+        assert_eq!(first_woken.0.load(Ordering::SeqCst), 1);
+        let grant = granted(&mut first, &first_woken).unwrap();
+        assert!(grant.allowed());
+        // If it was given before the clock was put forward, its own time may be over by now too.
+        let next_waits = granted(&mut next, &next_woken).is_none();
+        assert_eq!(next_waits, next_woken.0.load(Ordering::SeqCst) == 0);
+        drop((grant, first, next));
+        assert_eq!((semaphore.stats().leases, semaphore.stats().waiting), (0, 0));
+        assert!(semaphore.try_acquire("k", 1).allowed());
+    });
+}
+
+/// The patience of one ends while its lease comes, or while it leaves: it has the lease, or it is told and the place is free.
+#[test]
+fn a_lease_that_comes_with_the_end_of_patience_is_not_lost() {
+    for leaves in [false, true] {
+        loom::model(move || {
+            let clock = ManualClock::default();
+            let semaphore = Semaphore::builder("concurrency 1").clock(clock.clone()).build().unwrap();
+            let lease = semaphore.try_acquire("k", 1).lease();
+            let woken = Arc::<Woken>::default();
+            let mut acquire = semaphore.acquire_within("k", 1, Duration::from_secs(1));
+            assert!(granted(&mut acquire, &woken).is_none());
+            let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+            if leaves {
+                drop(acquire);
+                drop(lease);
+                time.join().unwrap();
+            } else {
+                drop(lease);
+                time.join().unwrap();
+                assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+                let grant = granted(&mut acquire, &woken).unwrap();
+                assert_eq!(semaphore.stats().leases, usize::from(grant.allowed()));
+            }
+            assert_eq!((semaphore.stats().leases, semaphore.stats().waiting), (0, 0));
+            assert!(semaphore.try_acquire("k", 1).allowed());
+        });
+    }
+}
+
+fn breaker(rules: &str) -> (Breaker, ManualClock) {
+    let clock = ManualClock::default();
+    (Breaker::builder(rules).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// It opens while others ask, who read one word and take no lock: whoever passed asked before it had opened, and cannot close it.
+#[test]
+fn who_passes_while_it_opens_changes_nothing() {
+    loom::model(|| {
+        let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
+        let trial = breaker.ask().trial().unwrap().into_owned();
+        let other = thread::spawn(move || trial.failure());
+        if let Ok(trial) = breaker.ask().trial() {
+            trial.success();
+        }
+        other.join().unwrap();
+        assert_eq!((breaker.state(), breaker.stats().opened), (State::Open, 1));
+        assert!(!breaker.ask().allowed());
+    });
+}
+
+/// Three ask as an open breaker's time is over: as many pass as there are probes.
+#[test]
+fn as_many_probes_pass_as_may() {
+    for probes in [1_usize, 2] {
+        loom::model(move || {
+            let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
+            breaker.ask().trial().unwrap().failure();
+            clock.advance(Duration::from_secs(1));
+            let ask = |breaker: Breaker| thread::spawn(move || breaker.ask().into_owned());
+            let others = [ask(breaker.clone()), ask(breaker.clone())];
+            let own = breaker.ask();
+            let others = others.map(|other| other.join().unwrap());
+            let passed = others.iter().chain([&own]).filter(|passage| passage.allowed()).count();
+            assert_eq!((passed, breaker.state()), (probes, State::HalfOpen));
+        });
+    }
+}
+
+/// A probe ends while somebody asks: nobody passes beside it, and everybody once it has gone well.
+#[test]
+fn nobody_passes_beside_a_probe_until_it_has_ended() {
+    for goes_well in [true, false] {
+        loom::model(move || {
+            let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
+            breaker.ask().trial().unwrap().failure();
+            clock.advance(Duration::from_secs(1));
+            let probe = breaker.ask().trial().unwrap().into_owned();
+            let other = thread::spawn(move || if goes_well { probe.success() } else { probe.failure() });
+            let passage = breaker.ask();
+            if let Ok(trial) = passage.trial() {
+                assert!(goes_well && !trial.is_probe());
+                trial.success();
+            }
+            other.join().unwrap();
+            assert_eq!(breaker.state(), if goes_well { State::Closed } else { State::Open });
+            assert_eq!(breaker.ask().allowed(), goes_well);
+        });
+    }
+}
+
+/// Rules are changed while a key comes in: it has the new ones.
+#[test]
+fn a_key_that_comes_in_misses_no_change() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.on("k"));
+        hosts.change("breaker 60%/1calls").unwrap();
+        let made = other.join().unwrap();
+        assert_eq!(made.rules(), hosts.rules());
+        assert_eq!(hosts.on("k").rules(), hosts.rules());
+    });
+}
+
+/// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
+#[test]
+fn no_count_of_a_key_that_is_forgotten_goes_back() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        hosts.ask("k").trial().unwrap().success();
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.forget("k"));
+        assert_eq!(hosts.stats().successes, 1);
+        other.join().unwrap();
+        assert_eq!((hosts.stats().successes, hosts.stats().keys), (1, 0));
+    });
+}
+
+/// Two changes at once: one comes last, for the key as for the set.
+#[test]
+fn two_changes_of_all_breakers_do_not_mix() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        let key = hosts.on("k");
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.change("breaker 60%/1calls").unwrap());
+        hosts.change("breaker 70%/1calls").unwrap();
+        other.join().unwrap();
+        assert_eq!(key.rules(), hosts.rules());
+    });
 }
 
 /// Polls once. The answer, if there is one.

@@ -88,8 +88,10 @@ fn aimd_is_netflixs_to_one_call() {
             let rtt = sample.rtt.as_micros() as f64;
             let limit = ours.sample(Time::EPOCH, sample);
             let expected = theirs.sample(rtt, sample.in_flight.into(), sample.dropped);
-            assert!((f64::from(limit) - expected).abs() <= TOLERANCE, "{rule:?}: {limit} and {expected}");
-            // What differs by one after rounding (58 % of 100 in doubles) is not carried on.
+            // Only where it falls does anything round (58 % of 100 in doubles), which is not carried on.
+            let rounds = sample.dropped || sample.rtt > rule.timeout();
+            let apart = (f64::from(limit) - expected).abs();
+            assert!(apart <= if rounds { TOLERANCE } else { 0.0 }, "{rule:?}: {limit} and {expected}");
             theirs.limit = limit.into();
         }
     }

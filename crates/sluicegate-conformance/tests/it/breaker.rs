@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use sluicegate::breaker::{
-    Breaker, BreakerRules, Change, Counts, Forced, Outcome, Passage, Rules, State, Trial, Window,
+    Breaker, BreakerRules, Change, Counts, Forced, Outcome, Rules, State, Trial, Window,
 };
 use sluicegate::core::breaker::{Answer, Changes, Machine, Ticket, Totals};
 use sluicegate::{Decision, Event, ManualClock, Observer, RetryAfter, Span, Time};
@@ -239,6 +239,7 @@ struct InLibrary {
     breaker: Breaker,
     clock: ManualClock,
     heard: Arc<Heard>,
+    coin: Rng,
 }
 
 #[derive(Default)]
@@ -259,7 +260,7 @@ impl Subject for InLibrary {
     fn new(rules: BreakerRules, now: u64) -> Self {
         let (clock, heard) = (ManualClock::at(Time::from_micros(now).unwrap()), Arc::new(Heard::default()));
         let builder = Breaker::builder(rules).clock(clock.clone()).observer(Arc::clone(&heard));
-        InLibrary { breaker: builder.build().unwrap(), clock, heard }
+        InLibrary { breaker: builder.build().unwrap(), clock, heard, coin: Rng::with_seed(now) }
     }
 
     fn set(&mut self, now: u64) {
@@ -267,17 +268,13 @@ impl Subject for InLibrary {
     }
 
     fn ask(&mut self) -> Result<Trial<'static>, Option<u64>> {
-        let peeked = self.breaker.peek();
-        match self.breaker.ask().into_owned() {
-            Passage::Allowed(trial) => {
-                assert_eq!(peeked, None);
-                Ok(trial)
-            }
-            Passage::Denied(denied) => {
-                assert_eq!(peeked, Some(denied));
-                Err(wait(denied.retry_after()))
-            }
+        // Now and then only: to peek is to look, and what is found out by looking then comes in two steps.
+        let peeked = self.coin.bool().then(|| self.breaker.peek());
+        let asked = self.breaker.ask().into_owned().trial();
+        if let Some(peeked) = peeked {
+            assert_eq!(peeked, asked.as_ref().err().copied());
         }
+        asked.map_err(|denied| wait(denied.retry_after()))
     }
 
     fn end(&mut self, trial: Trial<'static>, end: End, _took: u64) {

@@ -20,7 +20,7 @@
 //! some ratios (58 % of 100) theirs is one less.
 
 use super::{Range, Sample};
-use crate::bounds::{OutOfBounds, checked_period};
+use crate::bounds::{OutOfBounds, checked_number, checked_period};
 use crate::time::{SECOND, Span};
 
 /// What is left of the limit after a drop unless told otherwise, in per cent.
@@ -47,7 +47,7 @@ impl Aimd {
     /// When the backoff is not from [`BACKOFF_MIN`] to [`BACKOFF_MAX`], or the timeout is 0 or above ten years.
     pub fn new(range: Range, backoff: u64, timeout: Span) -> Result<Aimd, OutOfBounds> {
         let advice = "use 50% to 99%, what is left of the limit after a drop";
-        let backoff = super::window::checked("backoff", backoff, (BACKOFF_MIN, BACKOFF_MAX), advice)?;
+        let backoff = checked_number("backoff", backoff, (BACKOFF_MIN, BACKOFF_MAX), [advice; 2])?;
         Ok(Aimd { range, backoff, timeout: checked_period("timeout", timeout)? })
     }
 

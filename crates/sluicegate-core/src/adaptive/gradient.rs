@@ -41,9 +41,9 @@
 //! - *A baseline far too high sinks after ten samples in a row* at less than half of it, by 5 % each. Theirs sinks with each single
 //!   one, which where times vary is a third of all.
 
-use super::window::{Gathered, SAMPLE_MAX, SAMPLE_MIN, Window, checked};
+use super::window::{Gathered, SAMPLE_MAX, SAMPLE_MIN, Window};
 use super::{Range, Sample};
-use crate::bounds::{COUNT_MAX, OutOfBounds};
+use crate::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
 use crate::time::{Span, Time};
 
 /// What is added to the limit while all is well, before smoothing.
@@ -112,7 +112,7 @@ impl Gradient {
     /// When it is 0 or above [`COUNT_MAX`].
     pub fn with_queue(self, queue: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use at least 1, or the limit never grows; 4 is usual";
-        Ok(Gradient { queue: checked("queue", queue, (1, COUNT_MAX), advice)?, ..self })
+        Ok(Gradient { queue: checked_number("queue", queue, (1, COUNT_MAX), [advice; 2])?, ..self })
     }
 
     /// The same with another smoothing in per cent.
@@ -121,7 +121,10 @@ impl Gradient {
     /// When it is 0 or above [`SMOOTHING_MAX`].
     pub fn with_smoothing(self, smoothing: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use 1% to 100%, the part of a change that is made at once";
-        Ok(Gradient { smoothing: checked("smoothing", smoothing, (1, SMOOTHING_MAX), advice)?, ..self })
+        Ok(Gradient {
+            smoothing: checked_number("smoothing", smoothing, (1, SMOOTHING_MAX), [advice; 2])?,
+            ..self
+        })
     }
 
     /// The same with another tolerance in per cent.
@@ -130,7 +133,7 @@ impl Gradient {
     /// When it is below [`TOLERANCE_MIN`] or above [`TOLERANCE_MAX`].
     pub fn with_tolerance(self, tolerance: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use 100% to 1000%, how long calls may take beside the baseline";
-        let tolerance = checked("tolerance", tolerance, (TOLERANCE_MIN, TOLERANCE_MAX), advice)?;
+        let tolerance = checked_number("tolerance", tolerance, (TOLERANCE_MIN, TOLERANCE_MAX), [advice; 2])?;
         Ok(Gradient { tolerance, ..self })
     }
 
@@ -140,7 +143,7 @@ impl Gradient {
     /// When it is 0 or above [`WINDOW_MAX`].
     pub fn with_window(self, window: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use 1 to 1000000, the samples that the baseline averages";
-        Ok(Gradient { window: checked("window", window, (1, WINDOW_MAX), advice)?, ..self })
+        Ok(Gradient { window: checked_number("window", window, (1, WINDOW_MAX), [advice; 2])?, ..self })
     }
 
     /// The same with all calls of so long as one sample; each call is one if not said.
@@ -149,13 +152,7 @@ impl Gradient {
     /// When it is below [`SAMPLE_MIN`] or above [`SAMPLE_MAX`].
     pub fn with_sample(self, sample: Span) -> Result<Gradient, OutOfBounds> {
         let advice = "use 100ms to 1h; 1s is usual";
-        let (value, least, most) = (sample.as_micros(), SAMPLE_MIN.as_micros(), SAMPLE_MAX.as_micros());
-        if value < least {
-            return Err(OutOfBounds::below("sample", value, least, advice).in_micros());
-        }
-        if value > most {
-            return Err(OutOfBounds::above("sample", value, most, advice).in_micros());
-        }
+        let sample = checked_span("sample", sample, (SAMPLE_MIN, SAMPLE_MAX), [advice; 2])?;
         Ok(Gradient { sample: Some(sample), ..self })
     }
 

@@ -8,7 +8,6 @@
 //! Clock      a step forwards ends a window early; after a step backwards it begins anew with what it holds.
 
 use super::Sample;
-use crate::bounds::OutOfBounds;
 use crate::time::{SECOND, Span, Time};
 
 /// A window with fewer calls goes on.
@@ -77,22 +76,6 @@ impl Window {
         let rtt = self.sum.checked_div(self.answered.into()).and_then(|mean| u64::try_from(mean).ok());
         let dropped = u32::try_from(u64::from(self.dropped) * 100 / all).unwrap_or(100);
         Gathered { rtt: rtt.map(Span::from_micros), in_flight: self.in_flight, dropped }
-    }
-}
-
-/// Checks a setting that is a plain number.
-pub(super) fn checked(
-    what: &'static str,
-    value: u64,
-    (least, most): (u32, u32),
-    advice: &'static str,
-) -> Result<u32, OutOfBounds> {
-    if value < u64::from(least) {
-        return Err(OutOfBounds::below(what, value, least.into(), advice));
-    }
-    match u32::try_from(value) {
-        Ok(value) if value <= most => Ok(value),
-        _ => Err(OutOfBounds::above(what, value, most.into(), advice)),
     }
 }
 

@@ -6,6 +6,7 @@ use super::rules::Rules;
 use crate::decision::RetryAfter;
 use crate::time::{Span, Time};
 use core::num::NonZero;
+use core::ops::AddAssign;
 
 /// What a breaker does, for those who look.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -166,6 +167,40 @@ pub struct Totals {
     pub opened: u64,
     /// How often it would have opened, only counting.
     pub would_have_opened: u64,
+}
+
+impl Totals {
+    /// Calls that were let through and have ended, however they did.
+    pub const fn ended(&self) -> u64 {
+        self.successes + self.failures + self.ignored + self.dropped
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        let Totals {
+            denied,
+            successes,
+            failures,
+            slow,
+            ignored,
+            dropped,
+            lapsed,
+            late,
+            opened,
+            would_have_opened,
+        } = other;
+        self.denied += denied;
+        self.successes += successes;
+        self.failures += failures;
+        self.slow += slow;
+        self.ignored += ignored;
+        self.dropped += dropped;
+        self.lapsed += lapsed;
+        self.late += late;
+        self.opened += opened;
+        self.would_have_opened += would_have_opened;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -357,6 +392,12 @@ impl Machine {
             self.free().is_some() || self.phase == Phase::HalfOpen && self.probes.has_place(&self.rules);
         let wait = Some(self.retry_after(now)).filter(|wait| *wait != RetryAfter::After(Span::ZERO));
         if passes { None } else { wait }
+    }
+
+    /// Whether it is half-open and waits for probes that are out and have not lapsed. See [`Machine::look`] for what is only found out by
+    /// looking.
+    pub fn waits_for_probes(&self, now: Time) -> bool {
+        self.phase == Phase::HalfOpen && self.probes.any_live(&self.rules, now)
     }
 
     /// Whether it is closed and counts nothing: as good as new.

@@ -49,6 +49,11 @@ impl Probes {
         self.out.iter().any(|out| out.number == number)
     }
 
+    /// Whether one is out that may still end in time.
+    pub(super) fn any_live(&self, rules: &Rules, now: Time) -> bool {
+        self.out.last().is_some_and(|last| last.since.after(rules.probe_ttl()) > now)
+    }
+
     /// Whether one more may be let through.
     pub(super) fn has_place(&self, rules: &Rules) -> bool {
         let out = u64::try_from(self.out.len()).unwrap_or(u64::MAX);

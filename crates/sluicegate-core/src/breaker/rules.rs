@@ -1,7 +1,7 @@
 //! The numbers of a breaker, checked once. After that the machine cannot fail or overflow.
 
 use super::rolling::Counts;
-use crate::bounds::{COUNT_MAX, OutOfBounds};
+use crate::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
 use crate::time::{DAY, SECOND, Span};
 use core::hash::{Hash, Hasher};
 
@@ -86,7 +86,7 @@ impl Rules {
             }
             Window::Calls(calls) => {
                 let advice = ["use at least 1 call", "use a window of time, such as 10s"];
-                calls_between("window of calls", u64::from(calls), WINDOW_CALLS_MAX, advice)?
+                checked_number("window of calls", u64::from(calls), (1, WINDOW_CALLS_MAX), advice)?
             }
         };
         Ok(Rules {
@@ -110,7 +110,8 @@ impl Rules {
             Window::Time(_) => (COUNT_MAX, "use a smaller number"),
             Window::Calls(calls) => (calls, "the window holds no more calls, use fewer"),
         };
-        let min = calls_between("min", min, most, ["use at least 1, to open at the first failure", advice])?;
+        let min =
+            checked_number("min", min, (1, most), ["use at least 1, to open at the first failure", advice])?;
         Ok(Rules { min, ..self })
     }
 
@@ -128,7 +129,7 @@ impl Rules {
     /// When it is 0 or above [`PROBES_MAX`].
     pub fn with_probes(self, probes: u64) -> Result<Rules, OutOfBounds> {
         let advice = ["without a probe it would stay open for ever, use at least 1", "use fewer"];
-        Ok(Rules { probes: calls_between("probes", probes, PROBES_MAX, advice)?, ..self })
+        Ok(Rules { probes: checked_number("probes", probes, (1, PROBES_MAX), advice)?, ..self })
     }
 
     /// How long a probe may take before it counts as failed. As long as `open` unless said.
@@ -232,30 +233,10 @@ impl Hash for Rules {
 }
 
 fn percent(what: &'static str, value: u64) -> Result<u8, OutOfBounds> {
-    if value == 0 {
-        return Err(OutOfBounds::below(what, value, 1, "that would open it at once, use 1% to 100%"));
-    }
-    match u8::try_from(value) {
-        Ok(percent) if percent <= 100 => Ok(percent),
-        _ => Err(OutOfBounds::above(what, value, 100, "use 1% to 100%")),
-    }
-}
-
-/// Checks a number of calls, from 1 up; the advice is for those below and those above.
-fn calls_between(
-    what: &'static str,
-    value: u64,
-    most: u32,
-    advice: [&'static str; 2],
-) -> Result<u32, OutOfBounds> {
-    let [below, above] = advice;
-    if value == 0 {
-        return Err(OutOfBounds::below(what, value, 1, below));
-    }
-    match u32::try_from(value) {
-        Ok(value) if value <= most => Ok(value),
-        _ => Err(OutOfBounds::above(what, value, u64::from(most), above)),
-    }
+    let advice = ["that would open it at once, use 1% to 100%", "use 1% to 100%"];
+    let percent = checked_number(what, value, (1, 100), advice)?;
+    // Never cut: at most 100.
+    Ok(u8::try_from(percent).unwrap_or(100))
 }
 
 fn duration(what: &'static str, span: Span) -> Result<Span, OutOfBounds> {
@@ -263,12 +244,5 @@ fn duration(what: &'static str, span: Span) -> Result<Span, OutOfBounds> {
 }
 
 fn between(what: &'static str, span: Span, least: Span, advice: &'static str) -> Result<Span, OutOfBounds> {
-    let (value, least, most) = (span.as_micros(), least.as_micros(), DURATION_MAX.as_micros());
-    if value < least {
-        return Err(OutOfBounds::below(what, value, least, advice).in_micros());
-    }
-    if value > most {
-        return Err(OutOfBounds::above(what, value, most, "use at most 1d").in_micros());
-    }
-    Ok(span)
+    checked_span(what, span, (least, DURATION_MAX), [advice, "use at most 1d"])
 }

@@ -279,6 +279,13 @@ impl Rule {
         self.judge_of(key).lender()
     }
 
+    /// Those who wait for a lease of a key in memory go by this rule from now on.
+    pub(super) fn meet(&self, key: &[u8], now: Time) {
+        if let Ok(Lender::Memory(lender)) = self.lender_of(key) {
+            let _ = lender.peek(key, 0, now);
+        }
+    }
+
     /// What applies to a key.
     pub(super) fn applies(&self, key: &[u8]) -> Applies<'_> {
         // Most rules have no exceptions, and then there is nothing to hash.

@@ -5,7 +5,10 @@ use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
 use sluicegate_server::engine::{
     Engine, KeySpec, Mistake, Part, Reason, Recent, RuleSpec, Settings, Target, Throttle, Throttled, Verdict,
 };
+use std::future::Future as _;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 fn engine_with(settings: Settings, rules: Vec<RuleSpec>) -> (Engine, ManualClock) {
@@ -306,4 +309,34 @@ fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
         3,
         "a connection that ends leaves nothing uncounted"
     );
+}
+
+/// A rule is loaded anew while callers wait for its leases: with more places, with fewer, and with an exception for one key.
+#[test]
+fn rules_that_are_loaded_hold_for_those_who_wait_for_a_lease() {
+    let exports = |limit: &str| rule("exports", &[limit]);
+    let (engine, _) = engine(vec![exports("concurrency 1 ttl=60s")]);
+    let ask = |key, cost, wait: u64| {
+        engine.acquire(on("exports", key), cost, Span::from_micros(wait * 1_000_000), engine.now())
+    };
+    let held = ["acme", "small"].map(|key| at_once(ask(key, 1, 0)).unwrap().lease.unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut acme, mut small) = (pin!(ask("acme", 1, 30)), pin!(ask("small", 1, 30)));
+    assert!(acme.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+
+    let one = vec!["concurrency 1 ttl=60s".parse().unwrap()];
+    let keys = vec![(b"small".to_vec(), KeySpec::Limits(one))];
+    engine.load(vec![RuleSpec { keys, ..exports("concurrency 2 ttl=60s") }]).unwrap();
+    let Poll::Ready(Ok(second)) = acme.as_mut().poll(&mut context) else {
+        panic!("there are two places now")
+    };
+    assert!(second.lease.is_some());
+    assert!(small.as_mut().poll(&mut context).is_pending(), "its own numbers are another's");
+
+    let mut both = pin!(ask("acme", 2, 30));
+    assert!(both.as_mut().poll(&mut context).is_pending());
+    engine.load(vec![exports("concurrency 1 ttl=60s")]).unwrap();
+    let Poll::Ready(Ok(refused)) = both.as_mut().poll(&mut context) else { panic!("no wait helps it") };
+    assert_eq!((refused.lease.is_some(), refused.verdict.retry_after), (false, Some(RetryAfter::Never)));
+    drop(held);
 }

@@ -5,7 +5,7 @@ use rand::{Rng, RngExt as _};
 use sluicegate::core::Span;
 use sluicegate::core::bounds::PERIOD_MAX;
 use sluicegate::core::time::SECOND;
-use sluicegate::grammar::{Mistake, Options, number, quoted, span};
+use sluicegate::grammar::{self, Mistake, Options, number, quoted, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -165,11 +165,7 @@ fn times(word: &str) -> Result<Trouble, Mistake> {
 }
 
 fn percent(what: &str, word: &str, least: u32) -> Result<u32, Mistake> {
-    let Some(digits) = word.strip_suffix('%') else {
-        let problem = format!("{what} {} is not a percentage", quoted(word));
-        return Err(Mistake::new(problem, "write whole per cent, such as 100%"));
-    };
-    within(what, number(what, digits)?, least, 100)
+    within(what, grammar::percent(what, word)?, least, 100)
 }
 
 fn within(what: &str, value: u64, least: u32, most: u32) -> Result<u32, Mistake> {
@@ -250,10 +246,7 @@ mod tests {
                 r#"slow="9s..5s:x2" does not end after it begins; write slow=20s..40s:x10"#,
             ),
             ("workers=1 takes=1s slow=1s..5s:x1", "slow x 1 is not from 2 to 1000; use 2 to 1000"),
-            (
-                "workers=1 takes=1s fail=1s..5s:1",
-                r#"fail "1" is not a percentage; write whole per cent, such as 100%"#,
-            ),
+            ("workers=1 takes=1s fail=1s..5s:1", r#"fail "1" has no %; write 1%"#),
         ] {
             let error = line.parse::<Dependency>().unwrap_err().to_string();
             assert_eq!(error, format!("dependency \"{line}\": {said}"));

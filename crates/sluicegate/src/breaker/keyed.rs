@@ -15,11 +15,12 @@
 
 use super::settings::{BreakerBuilder, Settings};
 use super::{Breaker, BreakerRules, IntoBreakerRules, Passage};
+use crate::callbacks::Callbacks;
 use crate::clock::Clock;
 use crate::key::{ByFingerprint, Fingerprint, Key, Seeds};
 use crate::limit::LimitError;
-use crate::limiter::{BuildError, Observer};
-use crate::sync::{Guard, Lock};
+use crate::limiter::{BuildError, Observer, within};
+use crate::sync::Lock;
 use sluicegate_core::breaker::{State, Totals};
 use std::collections::HashMap;
 use std::fmt;
@@ -72,6 +73,8 @@ struct Set {
 #[derive(Clone)]
 struct Pattern {
     rules: BreakerRules,
+    /// How often they were changed.
+    version: u64,
     settings: Arc<Settings>,
 }
 
@@ -152,12 +155,14 @@ impl Breakers {
         }
         drop(table);
         // Made when no table is locked, and the pattern's lock is held for as long as copying it takes.
-        let breaker = self.inner.make();
+        let (breaker, version) = self.inner.make();
         let mut table = self.inner.table(key).lock();
         let (breaker, forgotten) = table.take_in(key, breaker, self.inner.max_of_table);
         drop(table);
         // What goes with it may be an observer of the user's.
         drop(forgotten);
+        // Whoever changes the rules from here on finds it in its table.
+        self.inner.keep_up(&breaker, version);
         breaker
     }
 
@@ -179,16 +184,29 @@ impl Breakers {
         self.inner.pattern.lock().rules
     }
 
-    /// Other rules from now on, for the breakers there are and for new ones. See [`Breaker::change`].
+    /// Other rules from now on, for the breakers there are and for new ones. See [`Breaker::change`]. Of two changes at once the later one
+    /// holds for all of them.
     ///
     /// # Errors
     /// When the text is no breaker; then nothing changes.
     pub fn change(&self, rules: impl IntoBreakerRules) -> Result<(), LimitError> {
         let rules = rules.into_rules()?;
-        self.inner.pattern.lock().rules = rules;
-        for breaker in self.inner.all() {
-            breaker.change(rules)?;
+        let version = {
+            let mut pattern = self.inner.pattern.lock();
+            // Cannot wrap: nobody changes it so often.
+            pattern.version += 1;
+            pattern.rules = rules;
+            pattern.version
+        };
+        // An observer that panics keeps no breaker from its rules.
+        let mut callbacks = Callbacks::default();
+        for table in &self.inner.tables {
+            for breaker in breakers_of(table) {
+                callbacks.run(|| breaker.apply(rules));
+                callbacks.run(|| self.inner.keep_up(&breaker, version));
+            }
         }
+        callbacks.end();
         Ok(())
     }
 
@@ -203,32 +221,35 @@ impl Breakers {
 
     /// What they have seen, and how many there are.
     pub fn stats(&self) -> BreakersStats {
-        let mut stats = BreakersStats {
-            max_keys: self.inner.max_of_table * self.inner.tables.len(),
-            ..BreakersStats::default()
-        };
-        let mut add = |totals: &Totals| {
-            stats.allowed += totals.successes + totals.failures + totals.ignored + totals.dropped;
-            stats.denied += totals.denied;
-            stats.successes += totals.successes;
-            stats.failures += totals.failures;
-            stats.slow += totals.slow;
-            stats.opened += totals.opened;
-        };
+        let (mut sum, mut open) = (Totals::default(), 0);
+        let (mut keys, mut evicted, mut no_room) = (0, 0, 0);
         for table in &self.inner.tables {
+            // Looking may find something out and tell an observer, so nothing is locked meanwhile.
+            for breaker in breakers_of(table) {
+                let is_open = matches!(breaker.state(), State::Open | State::HalfOpen | State::ForcedOpen);
+                open += usize::from(is_open);
+            }
+            // Those who are forgotten and those who are there under one lock: whoever moves is counted once, and no count goes back.
             let table = table.lock();
-            add(&table.forgotten);
-            stats.evicted += table.evicted;
-            stats.no_room += table.no_room;
+            sum += table.forgotten;
+            table.entries.iter().for_each(|entry| sum += entry.breaker.totals());
+            keys += table.entries.len();
+            evicted += table.evicted;
+            no_room += table.no_room;
         }
-        let (mut keys, mut open) = (0, 0);
-        for breaker in self.inner.all() {
-            keys += 1;
-            let (now_is, totals) = breaker.inner.look(|machine, _| (machine.state(), machine.totals()));
-            open += usize::from(matches!(now_is, State::Open | State::HalfOpen | State::ForcedOpen));
-            add(&totals);
+        BreakersStats {
+            allowed: sum.ended(),
+            denied: sum.denied,
+            successes: sum.successes,
+            failures: sum.failures,
+            slow: sum.slow,
+            opened: sum.opened,
+            keys,
+            max_keys: self.inner.max_of_table * self.inner.tables.len(),
+            open,
+            evicted,
+            no_room,
         }
-        BreakersStats { keys, open, ..stats }
     }
 }
 
@@ -239,18 +260,32 @@ impl Set {
         &self.tables[place]
     }
 
-    fn make(&self) -> Breaker {
-        let Pattern { rules, settings } = self.pattern.lock().clone();
-        settings.make(rules)
+    /// A breaker, and the version of its rules.
+    fn make(&self) -> (Breaker, u64) {
+        let Pattern { rules, version, settings } = self.pattern.lock().clone();
+        (settings.make(rules), version)
     }
 
-    /// All breakers that are remembered, table by table, with none locked meanwhile.
-    fn all(&self) -> impl Iterator<Item = Breaker> {
-        let of = |table: Guard<'_, Table>| -> Vec<Breaker> {
-            table.entries.iter().map(|entry| entry.breaker.clone()).collect()
-        };
-        self.tables.iter().flat_map(move |table| of(table.lock()))
+    /// A breaker was taken in, or given rules, of this version. If there are others by now it gets those: whoever comes last has seen to it
+    /// that it has the latest.
+    fn keep_up(&self, breaker: &Breaker, mut version: u64) {
+        loop {
+            let (rules, latest) = {
+                let pattern = self.pattern.lock();
+                (pattern.rules, pattern.version)
+            };
+            if latest == version {
+                return;
+            }
+            breaker.apply(rules);
+            version = latest;
+        }
     }
+}
+
+/// The breakers that a table remembers, which is not locked any more then.
+fn breakers_of(table: &Lock<Table>) -> Vec<Breaker> {
+    table.lock().entries.iter().map(|entry| entry.breaker.clone()).collect()
 }
 
 /// How well a breaker can be spared. The smallest goes first.
@@ -325,19 +360,15 @@ impl Table {
     }
 
     fn remember_totals(&mut self, breaker: &Breaker) {
-        let totals = breaker.inner.machine.lock().totals();
-        let sum = &mut self.forgotten;
-        sum.denied += totals.denied;
-        sum.successes += totals.successes;
-        sum.failures += totals.failures;
-        sum.slow += totals.slow;
-        sum.ignored += totals.ignored;
-        sum.dropped += totals.dropped;
-        sum.opened += totals.opened;
+        self.forgotten += breaker.totals();
     }
 }
 
 impl Breaker {
+    fn totals(&self) -> Totals {
+        self.inner.machine.lock().totals()
+    }
+
     /// How well it can be spared. It is not looked at for probes that should have ended: that may be something to tell.
     fn spared(&self) -> Spared {
         let now = self.inner.clock.now();
@@ -346,6 +377,8 @@ impl Breaker {
             State::Closed | State::MetricsOnly if machine.is_idle(now) => Spared::Idle,
             State::Closed => Spared::Closed,
             State::MetricsOnly if machine.rules().metrics_only() => Spared::Closed,
+            // Its probes are as good as calls that it denies: they are all that may pass until they have ended.
+            State::HalfOpen if machine.waits_for_probes(now) => Spared::Needed,
             State::Open | State::HalfOpen if machine.denies_for(now).is_none() => Spared::Over,
             _ => Spared::Needed,
         }
@@ -399,14 +432,10 @@ impl BreakersBuilder {
     /// # Errors
     /// When the text is no breaker, or `max_keys` is 0 or above [`MAX_BREAKERS_MAX`].
     pub fn build(self) -> Result<Breakers, BuildError> {
-        let max_keys = self.max_keys;
-        if max_keys == 0 || max_keys > MAX_BREAKERS_MAX {
-            let (name, least, most) = ("max_keys", 1, MAX_BREAKERS_MAX);
-            return Err(BuildError::OutOfBounds { name, value: max_keys, least, most });
-        }
+        let max_keys = within("max_keys", self.max_keys, 1, MAX_BREAKERS_MAX)?;
         let rules = self.each.rules.map_err(BuildError::Limit)?;
         let tables = (max_keys / KEYS_A_TABLE).clamp(1, TABLES);
-        let pattern = Pattern { rules, settings: Arc::new(self.each.settings) };
+        let pattern = Pattern { rules, version: 0, settings: Arc::new(self.each.settings) };
         let inner = Set {
             seeds: Seeds::random(),
             tables: (0..tables).map(|_| Lock::new(Table::default())).collect(),

@@ -5,7 +5,7 @@
 //! breaker 50%/100calls
 //! ```
 
-use crate::grammar::{Mistake, Options, name, number, quoted, span};
+use crate::grammar::{Mistake, Options, name, number, percent, quoted, span};
 use crate::limit::{LimitError, unit};
 use sluicegate_core::breaker::{
     OPEN_DEFAULT, PROBES_DEFAULT, Rules, SLOW_RATE_DEFAULT, Slow, WINDOW_CALLS_MAX, Window,
@@ -172,16 +172,6 @@ fn window(word: &str) -> Result<Window, Mistake> {
         }
         _ => Ok(Window::Time(span(word)?)),
     }
-}
-
-/// `50%`.
-pub(crate) fn percent(what: &'static str, word: &str) -> Result<u64, Mistake> {
-    if let Some(digits) = word.strip_suffix('%') {
-        return number(what, digits);
-    }
-    let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
-    let meant = if digits.is_empty() || digits.len() > 3 { "50" } else { &digits };
-    Err(Mistake::new(format!("{what} {} has no %", quoted(word)), format!("write {meant}%")))
 }
 
 impl fmt::Display for BreakerRules {

@@ -49,10 +49,9 @@ impl BreakerStats {
             opened,
             would_have_opened,
         } = totals;
-        let allowed = successes + failures + ignored + dropped;
         BreakerStats {
             state,
-            allowed,
+            allowed: totals.ended(),
             denied,
             successes,
             failures,

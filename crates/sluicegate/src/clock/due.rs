@@ -3,19 +3,19 @@
 //! For whoever keeps several moments under one lock: the queue of a bulkhead, the calls of a guard that may run out of time. One alarm
 //! does for all of them, that of the soonest, and what is taken out again leaves nothing behind.
 
+use super::alarms::Alarms;
 use crate::in_order::InOrder;
 use sluicegate_core::Time;
 
 /// Things by their times. `T` is what is known of each.
 pub(crate) struct Due<T> {
     by_time: InOrder<(Time, u64), T>,
-    /// When the clock is going to ring, the soonest last: each was set because it was sooner than all before it.
-    rings_at: Vec<Time>,
+    alarms: Alarms,
 }
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due { by_time: InOrder::default(), rings_at: Vec::new() }
+        Due { by_time: InOrder::default(), alarms: Alarms::default() }
     }
 }
 
@@ -45,19 +45,12 @@ impl<T> Due<T> {
 
     /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
     pub(crate) fn sets_alarm(&mut self) -> Option<Time> {
-        let (next, _) = *self.by_time.first()?.0;
-        if self.rings_at.last().is_some_and(|rings_at| *rings_at <= next) {
-            return None;
-        }
-        self.rings_at.push(next);
-        Some(next)
+        self.alarms.sets(self.by_time.first().map(|((next, _), _)| *next))
     }
 
     /// The alarm for a time has rung, or is lost.
     pub(crate) fn alarm_is_gone(&mut self, at: Time) {
-        if let Some(place) = self.rings_at.iter().rposition(|rings_at| *rings_at == at) {
-            self.rings_at.remove(place);
-        }
+        self.alarms.is_gone(at);
     }
 
     /// Those of which this is so, which are then no longer there.

@@ -1,7 +1,6 @@
 //! Retries: the line of text, and the budget that calls share.
 
-use crate::breaker::percent;
-use crate::grammar::{Mistake, Options, name, number, span};
+use crate::grammar::{Mistake, Options, name, number, percent, span};
 use crate::limit::LimitError;
 use crate::limiter::BuildError;
 use crate::sync::Lock;

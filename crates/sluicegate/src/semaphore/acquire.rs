@@ -2,7 +2,7 @@
 
 use super::grant::Grant;
 use super::scope::View;
-use super::shard::{Joined, Outcome, Shard, Waiter};
+use super::shard::{After, Joined, Outcome, Shard, Waiter};
 use crate::key::Fingerprint;
 use crate::wait::{Patience, Priority, wait_here};
 use sluicegate_core::Time;
@@ -79,18 +79,29 @@ impl AcquireLease {
         let now = self.shard.now();
         let until = self.patience.until(now);
         let AcquireLease { key, cost, priority, .. } = *self;
-        match self.shard.join(self.by.as_ref(), &Waiter { key, cost, until, priority }, now, waker.clone()) {
-            Joined::Done(outcome) => Poll::Ready(self.done(outcome, now)),
+        let (waiter, mut waker) = (Waiter { key, cost, until, priority }, Some(waker.clone()));
+        let (joined, after) = self.shard.join(self.by.as_ref(), &waiter, now, &mut waker);
+        match joined {
+            Joined::Done(outcome) => {
+                let grant = self.done(outcome, now, after);
+                drop(waker);
+                Poll::Ready(grant)
+            }
             Joined::Seated(seat) => {
                 self.state = State::Seated { seat, since: now };
+                self.shard.then(after);
                 Poll::Pending
             }
         }
     }
 
-    fn done(&mut self, outcome: Outcome, since: Time) -> Grant {
+    /// The answer. From here on the seat is another's and the lease the grant's, before any waker or observer runs: one may panic.
+    fn done(&mut self, outcome: Outcome, since: Time, after: Option<After>) -> Grant {
         self.state = State::Done;
-        self.shard.grant(outcome, since)
+        let grant = self.shard.grant(outcome, since);
+        self.shard.then(after);
+        self.shard.observe(&grant);
+        grant
     }
 }
 
@@ -107,8 +118,11 @@ impl Future for AcquireLease {
                 None => self.join(context.waker()),
             },
             State::Seated { seat, since } => match self.shard.look(seat, context.waker()) {
-                Some(outcome) => Poll::Ready(self.done(outcome, since)),
-                None => Poll::Pending,
+                (Some(outcome), after) => Poll::Ready(self.done(outcome, since, after)),
+                (None, after) => {
+                    self.shard.then(after);
+                    Poll::Pending
+                }
             },
             State::Done => panic!("an acquire was polled again after its turn"),
         }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A lease belongs to (scope, key), whichever semaphore of the scope it was taken from. The numbers of the one that was last
-//! asked about a key hold for those who wait there.
+//! asked about a key hold for those who wait there, and it is counted with that one's: keys of one scope may have numbers of their own, so
+//! that a new semaphore says nothing of any key until it is asked about it.
 
 use super::stats::SemaphoreStats;
 use super::{Semaphore, builder};
@@ -149,7 +150,8 @@ impl SharedLeasesBuilder {
 }
 
 impl LeaseScope {
-    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's.
+    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's. Its numbers hold for those who
+    /// wait under a key as soon as it is asked about that key, by whichever verb; a [`peek`](Semaphore::peek) will do.
     ///
     /// # Errors
     /// When the text is not one limit of `concurrency`.
@@ -182,6 +184,19 @@ impl View {
     /// Whose keys they are.
     pub(super) fn name(&self) -> Fingerprint {
         self.name
+    }
+
+    /// A key with so many leases and so many who wait is of this one from now on, and no longer of the other.
+    pub(super) fn takes_over(&self, other: Option<&View>, leases: usize, waiting: usize) {
+        if let Some(other) = other {
+            if Arc::ptr_eq(&other.counts, &self.counts) {
+                return;
+            }
+            other.counts.leases.fetch_sub(leases, Ordering::Relaxed);
+            other.counts.waiting.fetch_sub(waiting, Ordering::Relaxed);
+        }
+        self.counts.leases.fetch_add(leases, Ordering::Relaxed);
+        self.counts.waiting.fetch_add(waiting, Ordering::Relaxed);
     }
 
     pub(super) fn one_more_out(&self) {

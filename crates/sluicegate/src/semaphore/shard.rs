@@ -7,14 +7,17 @@
 //! ring    ──▶ leases that have lapsed under keys where somebody waits, and waits that have become too long
 //! ```
 //!
-//! `desk.rs` is what is done under the lock. No waker, observer or other code of the caller runs there.
+//! `desk.rs` and `line.rs` are what is done under the lock. No waker, observer or other code of the caller runs there, and whatever was given
+//! has its owner before any does: should it panic, the owner is dropped and gives it back.
 
-use super::desk::{Book, Desk};
+use super::book::Book;
+use super::desk::Desk;
 use super::grant::Grant;
 use super::lease::{Lease, Name};
 use super::room::Room;
 use super::scope::View;
 use super::stats::SemaphoreStats;
+use crate::callbacks::Callbacks;
 use crate::clock::{Alarm, AnyClock, Rings};
 use crate::event::Event;
 use crate::key::Fingerprint;
@@ -28,7 +31,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 /// One tick: the least wait there is to tell.
-const TICK: Span = Span::from_micros(1);
+pub(super) const TICK: Span = Span::from_micros(1);
 
 /// When there is no room for a lease it is made, and another may be faster; so often is it tried.
 const TRIES: usize = 3;
@@ -103,6 +106,7 @@ pub(super) enum Taken {
 
 /// What is done when the lock has been given back.
 #[derive(Default)]
+#[must_use = "those who wait are to be woken"]
 pub(super) struct After {
     pub(super) wake: Vec<Waker>,
     /// A waker is its maker's, and so is what dropping it does.
@@ -142,7 +146,7 @@ impl Shard {
             Some(grant) => grant,
             None => self.make_room_and(by, now, |now| self.take(by, key, cost, now)),
         };
-        self.observe(&grant.decision());
+        self.observe(&grant);
         grant
     }
 
@@ -150,11 +154,13 @@ impl Shard {
     #[inline]
     pub(super) fn at_once(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32) -> Option<Grant> {
         let mut desk = self.open_by(by, None);
-        let taken = desk.take(key, cost);
+        let grant = match desk.take(key, cost) {
+            Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
+            Taken::Denied | Taken::Full => None,
+        };
         self.close(desk);
-        let Taken::Allowed(decision, given) = taken else { return None };
-        let grant = Grant::of(decision, Span::ZERO, self.lease(given));
-        self.observe(&decision);
+        let grant = grant?;
+        self.observe(&grant);
         Some(grant)
     }
 
@@ -171,36 +177,40 @@ impl Shard {
         grant
     }
 
-    /// Takes a lease, or a place in line.
-    pub(super) fn join(self: &Arc<Shard>, by: By<'_>, waiter: &Waiter, now: Time, waker: Waker) -> Joined {
-        let (mut waker, mut wait) = (Some(waker), TICK);
+    /// Takes a lease, or a place in line: there the waker is taken too. Whoever asked notes what came of it, then does [`Shard::then`].
+    pub(super) fn join(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        waiter: &Waiter,
+        now: Time,
+        waker: &mut Option<Waker>,
+    ) -> (Joined, Option<After>) {
+        let mut wait = TICK;
         for _ in 0..TRIES {
             let mut desk = self.open_by(by, Some(now));
-            let joined = desk.join(waiter, &mut waker);
-            self.close(desk);
-            match joined {
-                Some(joined) => return joined,
-                None => match self.make_room(now) {
-                    Ok(()) => {}
-                    Err(after) => {
-                        wait = after;
-                        break;
-                    }
-                },
+            let joined = desk.join(waiter, waker);
+            let after = desk.close();
+            if let Some(joined) = joined {
+                return (joined, after);
+            }
+            self.then(after);
+            if let Err(longer) = self.make_room(now) {
+                wait = longer;
+                break;
             }
         }
         let decision = self.no_room(by, wait);
-        Joined::Done(Outcome::Refused { refusal: Refusal::NoRoom, decision, at: now })
+        (Joined::Done(Outcome::Refused { refusal: Refusal::NoRoom, decision, at: now }), None)
     }
 
-    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
-    pub(super) fn look(self: &Arc<Shard>, seat: u32, waker: &Waker) -> Option<Outcome> {
+    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken. Whoever looks notes what came of
+    /// it, then does [`Shard::then`].
+    pub(super) fn look(self: &Arc<Shard>, seat: u32, waker: &Waker) -> (Option<Outcome>, Option<After>) {
         // Cloned here, as cloning is the business of whoever made it.
         let waker = waker.clone();
         let mut desk = self.open(None);
         let outcome = desk.look(seat, waker);
-        self.close(desk);
-        outcome
+        (outcome, desk.close())
     }
 
     /// A caller has lost interest: what it held goes to the next.
@@ -219,9 +229,16 @@ impl Shard {
         released
     }
 
-    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is.
-    pub(super) fn release_of(self: &Arc<Shard>, key: Fingerprint, name: Name, now: Option<Time>) -> bool {
-        let mut desk = self.open(now);
+    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is, and the
+    /// numbers of who asks hold for those who wait.
+    pub(super) fn release_of(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        key: Fingerprint,
+        name: Name,
+        now: Option<Time>,
+    ) -> bool {
+        let mut desk = self.open_by(by, now);
         desk.see(key);
         let released = desk.release(name);
         self.close(desk);
@@ -264,16 +281,17 @@ impl Shard {
         decision
     }
 
-    pub(super) fn reset(self: &Arc<Shard>, key: Fingerprint) {
-        let mut desk = self.open(None);
+    pub(super) fn reset(self: &Arc<Shard>, by: By<'_>, key: Fingerprint) {
+        let mut desk = self.open_by(by, None);
         desk.reset(key);
         self.close(desk);
     }
 
-    pub(super) fn change(self: &Arc<Shard>, rule: Concurrency) {
+    /// Changes the numbers. The caller does [`Shard::then`] when it holds no lock of its own.
+    pub(super) fn change(self: &Arc<Shard>, rule: Concurrency) -> Option<After> {
         let mut desk = self.open(None);
         desk.change(rule);
-        self.close(desk);
+        desk.close()
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
@@ -282,14 +300,12 @@ impl Shard {
 
     /// What somebody who asked is told.
     pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
-        let grant = match outcome {
+        match outcome {
             Outcome::Allowed { decision, given, at } => {
                 Grant::of(decision, at.since(since), self.lease(given))
             }
             Outcome::Refused { refusal, decision, at } => Grant::refused(refusal, decision, at.since(since)),
-        };
-        self.observe(&grant.decision());
-        grant
+        }
     }
 
     #[inline]
@@ -311,32 +327,43 @@ impl Shard {
     /// Gives the lock back, then wakes, tells and has the clock ring.
     #[inline]
     fn close(self: &Arc<Shard>, desk: Desk<'_>) {
-        if let Some(after) = desk.close() {
-            self.then(after);
+        self.then(desk.close());
+    }
+
+    /// What is left to do when the lock has been given back.
+    #[inline]
+    pub(super) fn then(self: &Arc<Shard>, after: Option<After>) {
+        if after.is_some() {
+            let mut callbacks = Callbacks::default();
+            self.then_by(after, &mut callbacks);
+            callbacks.end();
         }
     }
 
+    /// The same together with what other shards have to do.
     #[cold]
-    fn then(self: &Arc<Shard>, after: After) {
-        let After { wake, drop, lapsed, ring_at } = after;
+    pub(super) fn then_by(self: &Arc<Shard>, after: Option<After>, callbacks: &mut Callbacks) {
+        let Some(After { wake, drop, lapsed, ring_at }) = after else { return };
         if let Some(time) = ring_at {
             let shard: Weak<Shard> = Arc::downgrade(self);
-            self.common.clock.ring_at(time, Alarm::new(shard, time));
+            callbacks.run(|| self.common.clock.ring_at(time, Alarm::new(shard, time)));
         }
-        // Those who wait before anybody else: an observer or a waker may panic.
-        wake_all(wake);
+        for waker in wake {
+            callbacks.run(|| waker.wake());
+        }
         if let Some(observer) = &self.common.observer {
             for cost in lapsed {
-                observer.event(&Event::LeaseLapsed { cost });
+                callbacks.run(|| observer.event(&Event::LeaseLapsed { cost }));
             }
         }
-        std::mem::drop(drop);
+        callbacks.run(|| std::mem::drop(drop));
     }
 
+    /// Tells the observer of an answer. What was given has its owner by then.
     #[inline]
-    fn observe(&self, decision: &Decision) {
+    pub(super) fn observe(&self, grant: &Grant) {
         if let Some(observer) = &self.common.observer {
-            observer.decided(decision);
+            observer.decided(&grant.decision());
         }
     }
 

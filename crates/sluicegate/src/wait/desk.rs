@@ -5,6 +5,7 @@
 use super::Refusal;
 use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
+use crate::clock::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, Turns};
 use crate::sync::MutexGuard;
@@ -35,8 +36,7 @@ pub(super) struct Book {
     seats: Seats,
     /// The turn of each line's head, where it is known.
     due: BTreeSet<(Time, Fingerprint)>,
-    /// When the clock is going to ring, the soonest last: each was set because it was sooner than all before it.
-    rings_at: Vec<Time>,
+    alarms: Alarms,
 }
 
 /// Those who wait under a key.
@@ -101,8 +101,7 @@ impl<'a> Desk<'a> {
     pub(super) fn close(self) {
         let Desk { mut book, lines, host, wake, .. } = self;
         let next = book.due.first().map(|(time, _)| *time);
-        let ring_at = next.filter(|next| book.rings_at.last().is_none_or(|rings_at| next < rings_at));
-        book.rings_at.extend(ring_at);
+        let ring_at = book.alarms.sets(next);
         drop(book);
         if let Some(time) = ring_at {
             host.clock().ring_at(time, lines.alarm(time));
@@ -255,7 +254,7 @@ impl<'a> Desk<'a> {
 
     /// The alarm for a time rings.
     pub(super) fn ring(&mut self, at: Time) {
-        self.book.forget_alarm(at);
+        self.book.alarms.is_gone(at);
         self.call_due();
     }
 
@@ -418,14 +417,8 @@ impl<'a> Desk<'a> {
 impl Book {
     /// The clock will not ring at a time. How to wake everybody.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
-        self.forget_alarm(at);
+        self.alarms.is_gone(at);
         self.seats.wakers()
-    }
-
-    fn forget_alarm(&mut self, at: Time) {
-        if let Some(place) = self.rings_at.iter().rposition(|rings_at| *rings_at == at) {
-            self.rings_at.remove(place);
-        }
     }
 }
 

@@ -14,13 +14,13 @@
 use super::Refusal;
 use super::desk::{Book, Desk};
 use super::seats::{Outcome, SeatId};
+use crate::callbacks::Callbacks;
 use crate::clock::{Alarm, AnyClock, Rings};
 use crate::key::Fingerprint;
 use crate::store::Turns;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use sluicegate_core::line::Priority;
 use sluicegate_core::{Decision, Time};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
@@ -189,16 +189,11 @@ impl Lines {
 
 /// Wakes them, whatever one of them does.
 pub(crate) fn wake_all(wakers: Vec<Waker>) {
-    let mut panicked = None;
+    let mut callbacks = Callbacks::default();
     for waker in wakers {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            panicked = Some(panic);
-        }
+        callbacks.run(|| waker.wake());
     }
-    // A second panic while the first goes on would end the process.
-    if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
-        resume_unwind(panic);
-    }
+    callbacks.end();
 }
 
 /// Counts are only changed under the lock, so that a plain store does.

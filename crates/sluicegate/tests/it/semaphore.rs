@@ -6,6 +6,14 @@ mod dropped;
 mod leases;
 mod line_up;
 mod order;
+mod panics;
 mod random;
 mod real_time;
 mod scopes;
+
+use sluicegate::{ManualClock, Semaphore};
+
+fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
+    let clock = ManualClock::default();
+    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
+}

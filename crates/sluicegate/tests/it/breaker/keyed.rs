@@ -151,3 +151,40 @@ fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
     let stats = hosts.stats();
     assert_eq!((stats.keys, stats.successes, stats.evicted), (100, 800, 0));
 }
+
+/// Several probes may be out: while one is, to forget its breaker would let everybody through.
+#[test]
+fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
+    let clock = ManualClock::default();
+    let rules = "breaker 50%/10s min=2 open=5s probes=3 probe-ttl=2s";
+    let hosts = Breakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
+    open(&hosts, "down");
+    hosts.on("maintenance").force(Forced::Open);
+    clock.advance(5 * SECOND);
+    let probe = trial(&hosts, "down");
+    let flood = || (0..100_u32).for_each(|key| trial(&hosts, key).failure());
+    flood();
+    assert_eq!(hosts.state("down"), Some(State::HalfOpen));
+    // It has not ended in time. Nobody looks, so it is not known what that comes to, and it may be forgotten.
+    clock.advance(2 * SECOND);
+    flood();
+    assert_eq!(hosts.state("down"), None);
+    drop(probe);
+}
+
+#[test]
+fn whichever_change_comes_last_holds_for_all_keys() {
+    let (hosts, _) = breakers(1_000);
+    let rules: Vec<String> = (1..=50).map(|rate| format!("breaker {rate}%/10s")).collect();
+    std::thread::scope(|scope| {
+        for half in rules.chunks(25) {
+            let hosts = &hosts;
+            scope.spawn(move || half.iter().for_each(|rules| hosts.change(rules.as_str()).unwrap()));
+        }
+        for key in 0..300_u32 {
+            hosts.on(key);
+        }
+    });
+    let latest = hosts.rules();
+    assert!((0..300_u32).all(|key| hosts.on(key).rules() == latest));
+}

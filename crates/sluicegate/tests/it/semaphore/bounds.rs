@@ -66,6 +66,36 @@ fn leases_that_nobody_returns_do_not_pile_up() {
     assert_eq!(semaphore.stats().lapsed + u64::try_from(semaphore.stats().leases).unwrap(), 50_000);
 }
 
+/// Very many may lapse together under one key. A call under another frees a few of them at a time, and in the end all.
+#[test]
+fn many_that_lapse_together_are_freed_without_a_pause() {
+    let (builder, clock) = builder("concurrency 1000 ttl=1s");
+    let semaphore = builder.build().unwrap();
+    for _ in 0..1_000 {
+        let _ = semaphore.try_acquire("many", 1).lease().unwrap().keep();
+    }
+    clock.advance(Duration::from_secs(1));
+    let mut held = 1_000;
+    for key in 0..64_000 {
+        drop(semaphore.try_acquire(key, 1));
+        let now = semaphore.stats().leases;
+        assert!(now + 2 >= held, "{held}, then {now}");
+        held = now;
+    }
+    assert_eq!((held, semaphore.stats().lapsed), (0, 1_000));
+}
+
+#[test]
+fn many_that_have_lapsed_do_not_count_when_their_own_key_is_asked_about() {
+    let (builder, clock) = builder("concurrency 1000 ttl=1s");
+    let semaphore = builder.build().unwrap();
+    for _ in 0..1_000 {
+        let _ = semaphore.try_acquire("many", 1).lease().unwrap().keep();
+    }
+    clock.advance(Duration::from_secs(1));
+    assert!(semaphore.try_acquire("many", 1_000).allowed());
+}
+
 #[test]
 fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
     let (builder, _) = builder("concurrency 1");

@@ -1,6 +1,7 @@
 //! Wakers that panic, alarms that are lost, clocks that jump.
 
 use super::line_up::Caller;
+use super::semaphore;
 use sluicegate::{Alarm, Clock, ManualClock, Semaphore, Span, Time};
 use std::future::Future as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,11 +9,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
-
-fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
-    let clock = ManualClock::default();
-    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
-}
 
 struct Panics;
 
@@ -27,7 +23,8 @@ struct Asks(Semaphore);
 
 impl Wake for Asks {
     fn wake(self: Arc<Self>) {
-        let _ = self.0.peek("k", 1);
+        let _ = (self.0.peek("k", 1), self.0.limit(), format!("{:?}", self.0));
+        self.0.change("concurrency 2").unwrap();
     }
 }
 
@@ -80,6 +77,31 @@ fn wakers_run_and_are_dropped_when_no_lock_is_held() {
     drop(left);
     drop(lease);
     assert!(asks(&mut first));
+}
+
+#[test]
+fn a_change_wakes_when_no_lock_is_held() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let _lease = semaphore.try_acquire("k", 1).lease();
+    let mut waiting = Box::pin(semaphore.acquire("k", 1));
+    let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    semaphore.change("concurrency 3").unwrap();
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(semaphore.limit().to_string(), "concurrency 2", "that of the waker, which came last");
+}
+
+#[test]
+fn a_waker_that_panics_in_a_change_keeps_nobody_waiting_under_other_keys() {
+    let (semaphore, _) = semaphore("concurrency 1");
+    let keys = 0..200;
+    let _leases: Vec<_> = keys.clone().map(|key| semaphore.try_acquire(key, 1).lease()).collect();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut bad = Box::pin(semaphore.acquire(0, 1));
+    assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let good: Vec<Caller> = keys.map(|key| Caller::new(semaphore.acquire(key, 1))).collect();
+    assert!(catch_unwind(AssertUnwindSafe(|| semaphore.change("concurrency 3"))).is_err());
+    assert!(good.iter().all(|caller| caller.woken() == 1));
 }
 
 /// A clock whose alarms are thrown away, as when a runtime ends.

@@ -1,13 +1,8 @@
 //! Whoever is dropped, whenever, loses and leaks nothing.
 
 use super::line_up::Caller;
-use sluicegate::{ManualClock, Semaphore};
+use super::semaphore;
 use std::time::Duration;
-
-fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
-    let clock = ManualClock::default();
-    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
-}
 
 /// Trap 1: thomhurst/Kevlar#15, and Go: a head, middle or tail that leaves, before and after its turn has come.
 #[test]

@@ -1,14 +1,10 @@
 //! Leases and their names, without anybody who waits.
 
+use super::semaphore;
 use sluicegate::core::concurrency::UNKNOWN;
 use sluicegate::{Decision, Event, LeaseId, ManualClock, Observer, Refusal, RetryAfter, Semaphore, Span};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
-    let clock = ManualClock::default();
-    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 

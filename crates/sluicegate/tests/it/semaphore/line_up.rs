@@ -1,19 +1,24 @@
 //! Callers who wait for a lease, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate::{AcquireLease, Grant, Lease, Refusal};
+use sluicegate::{AcquireLease, Clock, Grant, Lease, ManualClock, Refusal, Time};
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it is woken.
+/// Counts how often it is woken, and knows when that was.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct Woken {
+    times: AtomicUsize,
+    clock: Option<ManualClock>,
+    at: Mutex<Option<Time>>,
+}
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.times.fetch_add(1, Ordering::Relaxed);
+        *self.at.lock().unwrap() = self.clock.as_ref().map(Clock::now);
     }
 }
 
@@ -27,7 +32,16 @@ pub(super) struct Caller {
 impl Caller {
     /// Asks for a lease.
     pub(super) fn new(acquire: AcquireLease) -> Caller {
-        let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), grant: None };
+        Caller::with(acquire, Arc::default())
+    }
+
+    /// The same, by a clock that says when it is woken.
+    pub(super) fn timed(acquire: AcquireLease, clock: &ManualClock) -> Caller {
+        Caller::with(acquire, Arc::new(Woken { clock: Some(clock.clone()), ..Woken::default() }))
+    }
+
+    fn with(acquire: AcquireLease, woken: Arc<Woken>) -> Caller {
+        let mut caller = Caller { acquire: Box::pin(acquire), woken, grant: None };
         caller.poll();
         caller
     }
@@ -45,7 +59,17 @@ impl Caller {
 
     /// How often it was woken.
     pub(super) fn woken(&self) -> usize {
-        self.woken.0.load(Ordering::Relaxed)
+        self.woken.times.load(Ordering::Relaxed)
+    }
+
+    /// When it was, if it was [`timed`](Caller::timed).
+    pub(super) fn woken_at(&self) -> Option<Time> {
+        *self.woken.at.lock().unwrap()
+    }
+
+    /// Whether anything is known.
+    pub(super) fn is_told(&self) -> bool {
+        self.grant.is_some()
     }
 
     /// Whether it is still in line, as far as can be seen from outside.

@@ -1,13 +1,9 @@
 //! Who goes first.
 
 use super::line_up::Caller;
-use sluicegate::{ManualClock, Priority, Refusal, RetryAfter, Semaphore, Span};
+use super::semaphore;
+use sluicegate::{Priority, Refusal, RetryAfter, Span};
 use std::time::Duration;
-
-fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
-    let clock = ManualClock::default();
-    (Semaphore::builder(limit).clock(clock.clone()).build().unwrap(), clock)
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -135,4 +131,39 @@ fn a_lease_that_lapses_at_the_deadline_is_in_time() {
     let mut waiting = Caller::new(semaphore.acquire_within("k", 1, 5 * SECOND));
     clock.advance(5 * SECOND);
     assert!(waiting.poll() && waiting.allowed() && waiting.woken() == 1);
+}
+
+#[test]
+fn whoever_waited_is_told_how_long_with_ttl_or_without() {
+    for limit in ["concurrency 1", "concurrency 1 ttl=30s"] {
+        let (semaphore, clock) = semaphore(limit);
+        let lease = semaphore.try_acquire("k", 1).lease();
+        let (mut first, mut next) =
+            (Caller::new(semaphore.acquire("k", 1)), Caller::new(semaphore.acquire("k", 1)));
+        clock.advance(Duration::from_secs(3));
+        drop(lease);
+        clock.advance(Duration::from_secs(4));
+        assert!(first.poll());
+        assert_eq!(first.grant().waited(), Duration::from_secs(3), "until it was given, not until it looked");
+        drop(first);
+        assert!(next.poll());
+        assert_eq!(next.grant().waited(), Duration::from_secs(7));
+    }
+}
+
+/// More have to lapse than are looked at to plan a turn.
+#[test]
+fn the_head_of_a_line_has_its_turn_in_time_however_many_leases_are_in_the_way() {
+    let (semaphore, clock) = semaphore("concurrency 10000 ttl=1h");
+    for _ in 0..10_000 {
+        let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+        clock.advance(Duration::from_millis(1));
+    }
+    let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
+    // The 5000th was taken 4.999 s after the first, ten seconds after which it is now.
+    let until_it_lapses = 3_600_000_000 + 4_999_000 - 10_000_000;
+    clock.advance(Duration::from_micros(until_it_lapses - 1));
+    assert!(!waiting.poll() && waiting.woken() == 0);
+    clock.advance(Duration::from_micros(1));
+    assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());
 }

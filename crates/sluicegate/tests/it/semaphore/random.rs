@@ -1,9 +1,14 @@
 //! Random runs in virtual time: holders and waiters come, look, renew, return and are dropped at any point.
 
 use super::line_up::Caller;
-use sluicegate::{Lease, LeaseId, ManualClock, Priority, Semaphore, Span};
-use std::collections::VecDeque;
+use sluicegate::{Lease, LeaseId, ManualClock, Priority, Refusal, Semaphore, Span, Time};
 use std::time::Duration;
+
+/// How long leases live, if they lapse.
+const TTL: Span = Span::from_micros(1_000);
+
+/// With so little room, whoever leaves without giving it back is noticed.
+const LITTLE_ROOM: usize = 8;
 
 /// A small generator of our own: the crate has no other need for one.
 struct Random(u64);
@@ -19,70 +24,100 @@ impl Random {
 }
 
 struct Run {
+    seed: u64,
     random: Random,
     semaphore: Semaphore,
     clock: ManualClock,
     count: u32,
+    ttl: bool,
     /// Whether the clock does now and then.
     steps_back: bool,
-    /// Costs, priorities and callers that have not been seen to be through, in the order of their arrival.
-    waiting: VecDeque<(u32, Priority, Caller)>,
-    held: Vec<(u32, Lease)>,
-    kept: Vec<(u32, LeaseId)>,
+    /// Those who have not been seen to be through, in the order of their arrival.
+    waiting: Vec<Waiting>,
+    held: Vec<Held<Lease>>,
+    kept: Vec<Held<LeaseId>>,
+}
+
+/// Somebody who has asked and not looked since.
+struct Waiting {
+    cost: u32,
+    priority: Priority,
+    since: Time,
+    deadline: Option<Time>,
+    caller: Caller,
+    has_lapsed: bool,
+}
+
+/// A lease, and what is known of it from outside.
+struct Held<L> {
+    lease: L,
+    cost: u32,
+    until: Option<Time>,
+    /// Once it was seen to have: a clock that steps back does not bring it back.
+    has_lapsed: bool,
+}
+
+impl Waiting {
+    /// When it was given a lease, if it was.
+    fn given_at(&mut self) -> Option<Time> {
+        let woken_at = self.caller.woken_at();
+        if !self.caller.is_told() {
+            // Whoever was woken at its deadline has to look to know why.
+            let is_in_time = |at: Time| self.deadline.is_none_or(|deadline| at < deadline);
+            if is_in_time(woken_at?) {
+                return woken_at;
+            }
+            assert!(self.caller.poll(), "who is woken is told");
+        }
+        self.caller.allowed().then(|| woken_at.unwrap_or(self.since))
+    }
+}
+
+impl<L> Held<L> {
+    /// What it takes now, which somebody sees.
+    fn live(&mut self, now: Time) -> u32 {
+        self.has_lapsed |= self.until.is_some_and(|until| until <= now);
+        if self.has_lapsed { 0 } else { self.cost }
+    }
 }
 
 impl Run {
-    fn new(seed: u64, ttl: bool) -> Run {
+    fn new(seed: u64, ttl: bool, max_leases: Option<usize>) -> Run {
         let mut random = Random(seed * 2 + 1);
         let count = random.below(6) + 1;
         let limit = format!("concurrency {count}{}", if ttl { " ttl=1ms" } else { "" });
         let clock = ManualClock::default();
-        let semaphore = Semaphore::builder(limit.as_str()).clock(clock.clone()).build().unwrap();
-        let steps_back = seed.is_multiple_of(4);
-        Run {
-            random,
-            semaphore,
-            clock,
-            count,
-            steps_back,
-            waiting: VecDeque::new(),
-            held: Vec::new(),
-            kept: Vec::new(),
+        let mut builder = Semaphore::builder(limit.as_str()).clock(clock.clone());
+        if let Some(max_leases) = max_leases {
+            builder = builder.max_leases(max_leases);
         }
+        let (semaphore, steps_back) = (builder.build().unwrap(), seed.is_multiple_of(4));
+        let (waiting, held, kept) = (Vec::new(), Vec::new(), Vec::new());
+        Run { seed, random, semaphore, clock, count, ttl, steps_back, waiting, held, kept }
     }
 
-    fn step(&mut self, ttl: bool) {
+    fn step(&mut self) {
         let cost = self.random.below(self.count) + 1;
         match self.random.below(20) {
-            0..6 => {
-                let priority = [Priority::Normal, Priority::Normal, Priority::High, Priority::Low]
-                    [self.random.below(4) as usize];
-                let acquire = if self.random.below(3) == 0 {
-                    let wait = Duration::from_micros(u64::from(self.random.below(800)));
-                    self.semaphore.acquire_within("k", cost, wait)
-                } else {
-                    self.semaphore.acquire("k", cost)
-                };
-                let caller = Caller::new(acquire.priority(priority));
-                self.waiting.push_back((cost, priority, caller));
-            }
+            0..6 => self.ask(cost),
             6..8 => {
                 if let Some(lease) = self.semaphore.try_acquire("k", cost).lease() {
-                    assert!(!self.anybody_waits(), "nobody overtakes");
-                    self.held.push((cost, lease));
+                    assert_eq!(self.semaphore.stats().waiting, 0, "seed {}: nobody overtakes", self.seed);
+                    self.hold(cost, lease, false);
                 }
             }
             8..12 => self.drop_one_held(),
             12 => self.drop_one_waiting(),
             13 => self.keep_one(),
             14 => {
-                if let Some((_, id)) = self.kept.pop() {
-                    self.semaphore.release("k", &id);
+                if let Some(Held { lease, has_lapsed, .. }) = self.kept.pop() {
+                    assert_eq!(self.semaphore.release("k", &lease), !has_lapsed, "seed {}", self.seed);
                 }
             }
             15 => {
-                for (_, lease) in &self.held {
-                    assert!(lease.renew() || ttl);
+                for held in &mut self.held {
+                    assert_eq!(held.lease.renew(), !held.has_lapsed, "seed {}", self.seed);
+                    held.until = held.lease.until();
                 }
             }
             16 => {
@@ -94,6 +129,25 @@ impl Run {
             }
             _ => self.clock.advance(Duration::from_micros(u64::from(self.random.below(300)))),
         }
+    }
+
+    fn ask(&mut self, cost: u32) {
+        let priority = [Priority::Normal, Priority::Normal, Priority::High, Priority::Low]
+            [self.random.below(4) as usize];
+        let since = self.semaphore.now();
+        let deadline = (self.random.below(3) == 0)
+            .then(|| since.after(Span::from_micros(u64::from(self.random.below(800)))));
+        let acquire = match deadline {
+            Some(deadline) => self.semaphore.acquire_within("k", cost, deadline.since(since).into()),
+            None => self.semaphore.acquire("k", cost),
+        };
+        let caller = Caller::timed(acquire.priority(priority), &self.clock);
+        self.waiting.push(Waiting { cost, priority, since, deadline, caller, has_lapsed: false });
+    }
+
+    fn hold(&mut self, cost: u32, lease: Lease, has_lapsed: bool) {
+        let until = lease.until();
+        self.held.push(Held { lease, cost, until, has_lapsed });
     }
 
     fn pick(&mut self, len: usize) -> Option<usize> {
@@ -114,30 +168,27 @@ impl Run {
 
     fn keep_one(&mut self) {
         if let Some(place) = self.pick(self.held.len()) {
-            let (cost, lease) = self.held.swap_remove(place);
-            self.kept.push((cost, lease.keep()));
+            let Held { lease, cost, until, has_lapsed } = self.held.swap_remove(place);
+            self.kept.push(Held { lease: lease.keep(), cost, until, has_lapsed });
         }
-    }
-
-    fn anybody_waits(&self) -> bool {
-        self.semaphore.stats().waiting > 0
     }
 
     /// Some look at what has come of their waiting. Within a priority none is through before one that came earlier.
     fn look(&mut self) {
-        let mut later = VecDeque::new();
-        for (cost, priority, mut caller) in self.waiting.drain(..) {
+        let mut later: Vec<Waiting> = Vec::new();
+        for mut waiting in std::mem::take(&mut self.waiting) {
             // Not all of them look: some are woken and dropped before.
-            if self.random.below(4) == 0 || !caller.poll() {
-                later.push_back((cost, priority, caller));
+            if self.random.below(4) == 0 || !waiting.caller.poll() {
+                later.push(waiting);
                 continue;
             }
+            let Waiting { cost, priority, caller, has_lapsed, .. } = waiting;
             assert!(caller.woken() <= 1, "woken {} times", caller.woken());
             if caller.allowed() {
-                let before =
-                    |(_, other, earlier): &(u32, Priority, Caller)| *other == priority && earlier.waits();
-                assert!(!later.iter().any(before), "overtaken by one of the same priority");
-                self.held.extend(caller.lease().map(|lease| (cost, lease)));
+                let before = |earlier: &Waiting| earlier.priority == priority && earlier.caller.waits();
+                assert!(!later.iter().any(before), "seed {}: overtaken by one of its priority", self.seed);
+                let lease = caller.lease().unwrap();
+                self.hold(cost, lease, has_lapsed);
             }
         }
         self.waiting = later;
@@ -146,48 +197,73 @@ impl Run {
     /// What holds at every moment.
     fn check(&mut self) {
         let now = self.semaphore.now();
-        let live: u32 = self
-            .held
-            .iter()
-            .filter(|(_, lease)| lease.until().is_none_or(|until| now < until))
-            .map(|(cost, _)| cost)
-            .sum();
-        // A clock that went back makes those look live that have been seen to have lapsed.
-        assert!(self.steps_back || live <= self.count, "{live} of {}", self.count);
+        let mut live: u32 = self.held.iter_mut().map(|held| held.live(now)).sum();
+        live += self.kept.iter_mut().map(|kept| kept.live(now)).sum::<u32>();
+        for waiting in &mut self.waiting {
+            if let Some(given_at) = waiting.given_at() {
+                waiting.has_lapsed |= self.ttl && given_at.after(TTL) <= now;
+                live += if waiting.has_lapsed { 0 } else { waiting.cost };
+            }
+        }
         let remaining = self.semaphore.peek("k", 0).remaining();
+        assert_eq!(live + remaining, self.count, "seed {}: what is live, and what remains", self.seed);
         // Nobody waits who could go: the head of the highest priority that waits does not fit.
-        let waits = self.waiting.iter().filter(|(_, _, caller)| caller.waits());
-        let head = waits.min_by_key(|(_, priority, _)| *priority);
-        if let Some((cost, _, _)) = head.filter(|_| self.semaphore.stats().waiting > 0) {
-            assert!(*cost > remaining, "one waits for {cost}, and {remaining} remain");
+        let waits = self.waiting.iter().filter(|waiting| waiting.caller.waits());
+        if let Some(head) = waits.min_by_key(|waiting| waiting.priority) {
+            let Run { seed, .. } = self;
+            assert!(
+                head.cost > remaining,
+                "seed {seed}: one waits for {}, and {remaining} remain",
+                head.cost
+            );
         }
     }
+
+    /// All are gone, in any order.
+    fn end(&mut self) {
+        while !(self.held.is_empty() && self.waiting.is_empty()) {
+            if self.random.below(2) == 0 { self.drop_one_held() } else { self.drop_one_waiting() }
+        }
+        for Held { lease, .. } in self.kept.drain(..) {
+            self.semaphore.release("k", &lease);
+        }
+        let all = self.semaphore.try_acquire("k", self.count);
+        assert!(all.allowed(), "seed {}: {:?} of {}", self.seed, all.decision(), self.count);
+        drop(all);
+        let stats = self.semaphore.stats();
+        assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0), "seed {}", self.seed);
+        assert_eq!(stats.allowed, stats.released + stats.lapsed, "seed {}", self.seed);
+    }
+}
+
+fn run(seed: u64, max_leases: Option<usize>) -> Run {
+    let mut run = Run::new(seed, seed.is_multiple_of(2), max_leases);
+    for _ in 0..120 {
+        run.step();
+        run.check();
+        if run.random.below(2) == 0 {
+            run.look();
+        }
+    }
+    run.end();
+    run
 }
 
 #[test]
 fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
     for seed in 1..=400 {
-        let ttl = seed % 2 == 0;
-        let mut run = Run::new(seed, ttl);
-        for _ in 0..120 {
-            run.step(ttl);
-            run.check();
-            if run.random.below(2) == 0 {
-                run.look();
-            }
-        }
-        // In any order.
-        while !(run.held.is_empty() && run.waiting.is_empty()) {
-            if run.random.below(2) == 0 { run.drop_one_held() } else { run.drop_one_waiting() }
-        }
-        for (_, id) in std::mem::take(&mut run.kept) {
-            run.semaphore.release("k", &id);
-        }
-        let all = run.semaphore.try_acquire("k", run.count);
-        assert!(all.allowed(), "seed {seed}: {:?} of {}", all.decision(), run.count);
-        drop(all);
-        let stats = run.semaphore.stats();
-        assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0), "seed {seed}");
-        assert_eq!(stats.allowed, stats.released + stats.lapsed, "seed {seed}");
+        run(seed, None);
+    }
+}
+
+/// Whoever waits has kept room for its lease. However its waiting ends, that comes back.
+#[test]
+fn no_room_is_lost_however_holders_and_waiters_come_and_go() {
+    for seed in 1..=200 {
+        let semaphore = run(seed, Some(LITTLE_ROOM)).semaphore;
+        let leases: Vec<_> =
+            (0..LITTLE_ROOM).filter_map(|key| semaphore.try_acquire(key, 1).lease()).collect();
+        assert_eq!(leases.len(), LITTLE_ROOM, "seed {seed}");
+        assert_eq!(semaphore.try_acquire("one more", 1).refusal(), Some(Refusal::NoRoom));
     }
 }

@@ -1,5 +1,6 @@
 //! Semaphores that share one room.
 
+use super::line_up::Caller;
 use sluicegate::{ChangeError, Clock as _, ManualClock, Refusal, Semaphore, SharedLeases};
 use std::future::Future;
 use std::pin::pin;
@@ -105,4 +106,60 @@ fn who_waits_goes_by_the_numbers_that_its_key_was_last_asked_about_by() {
     let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("there is room for two") };
     assert!(grant.allowed() && scope.stats().waiting == 0);
     assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
+}
+
+/// A rule that is loaded anew is another semaphore of the same scope: whatever is done to a key by it counts for those who wait.
+#[test]
+fn a_lease_returned_or_a_key_reset_by_other_numbers_lets_those_who_wait_go_by_them() {
+    for returns in [true, false] {
+        let (room, _) = room(100);
+        let scope = room.scope("exports");
+        let old = scope.semaphore("concurrency 1 ttl=60s").unwrap();
+        let id = old.try_acquire("acme", 1).lease().unwrap().keep();
+        let mut callers: Vec<Caller> = (0..3).map(|_| Caller::new(old.acquire("acme", 1))).collect();
+        let new = scope.semaphore("concurrency 2 ttl=60s").unwrap();
+        if returns {
+            assert!(new.release("acme", &id));
+        } else {
+            new.reset("acme");
+        }
+        assert_eq!(callers.iter_mut().map(Caller::poll).collect::<Vec<_>>(), [true, true, false]);
+        assert_eq!((scope.stats().leases, scope.stats().waiting), (2, 1));
+    }
+}
+
+#[test]
+fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
+    let (room, _) = room(100);
+    let scope = room.scope("exports");
+    let old = scope.semaphore("concurrency 3 ttl=60s").unwrap();
+    let held = old.try_acquire("acme", 3).lease();
+    let mut callers: Vec<Caller> =
+        [1, 3, 1, 2].into_iter().map(|cost| Caller::new(old.acquire("acme", cost))).collect();
+    let new = scope.semaphore("concurrency 1 ttl=60s").unwrap();
+    assert_eq!(new.peek("acme", 0).limit(), 1);
+    let refused: Vec<_> = callers.iter_mut().map(|caller| caller.poll().then(|| caller.refusal())).collect();
+    let never = Some(Some(Refusal::Never));
+    assert_eq!(refused, [None, never, None, never]);
+    drop(held);
+    assert!(callers[0].poll() && callers[0].allowed() && !callers[2].poll());
+}
+
+/// Two scopes of one name, of which one is counted with others: a key is counted with whoever asked about it last.
+#[test]
+fn a_key_is_counted_in_one_place_at_a_time() {
+    let (room, _) = room(100);
+    let (together, alone) = (room.scope("a"), room.scope("b"));
+    let first = together.counting("b").semaphore("concurrency 2 ttl=10s").unwrap();
+    let second = alone.semaphore("concurrency 2 ttl=10s").unwrap();
+    let counts = || [&together, &alone].map(|scope| (scope.stats().leases, scope.stats().waiting));
+    let leases = [first.try_acquire("acme", 1).lease(), first.try_acquire("acme", 1).lease()];
+    let waits = Caller::new(first.acquire("acme", 1));
+    assert_eq!(counts(), [(2, 1), (0, 0)]);
+    assert_eq!(remaining(&second), 0);
+    assert_eq!(counts(), [(0, 0), (2, 1)]);
+    drop(waits);
+    assert_eq!(remaining(&first), 0);
+    drop(leases);
+    assert_eq!(counts(), [(0, 0), (0, 0)]);
 }

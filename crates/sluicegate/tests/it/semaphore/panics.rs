@@ -1,0 +1,139 @@
+//! An observer that panics, at whichever point: nothing is lost, and nobody else is harmed.
+
+use super::line_up::Caller;
+use sluicegate::{
+    AcquireLease, Alarm, Clock, Decision, Event, Grant, ManualClock, Observer, Semaphore, Time,
+};
+use std::future::Future as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Panics at the next lease that lapses, once it is told to.
+#[derive(Clone, Default)]
+struct Panics(Arc<AtomicBool>);
+
+impl Observer for Panics {
+    fn decided(&self, _: &Decision) {}
+
+    fn event(&self, _: &Event) {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "an observer of its own mind");
+    }
+}
+
+/// A clock whose alarms never ring: whoever looks has to help itself.
+#[derive(Clone, Debug, Default)]
+struct Mute(ManualClock);
+
+impl Clock for Mute {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn ring_at(&self, _: Time, alarm: Alarm) {
+        std::mem::forget(alarm);
+    }
+}
+
+/// A semaphore of which one lease will have lapsed in ten seconds.
+fn semaphore(count: u32) -> (Semaphore, ManualClock, Panics) {
+    let (clock, panics) = (Mute::default(), Panics::default());
+    let limit = format!("concurrency {count} ttl=10s");
+    let builder = Semaphore::builder(limit.as_str()).clock(clock.clone()).observer(panics.clone());
+    let semaphore = builder.build().unwrap();
+    let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
+    (semaphore, clock.0, panics)
+}
+
+impl Panics {
+    /// So many seconds pass, and whoever sees then that a lease has lapsed sees a panic.
+    fn after(&self, clock: &ManualClock, seconds: u64) {
+        clock.advance(Duration::from_secs(seconds));
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn poll(acquire: &mut Pin<Box<AcquireLease>>) -> Poll<Grant> {
+    acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn panics_when_polled(acquire: &mut Pin<Box<AcquireLease>>) -> bool {
+    catch_unwind(AssertUnwindSafe(|| poll(acquire))).is_err()
+}
+
+fn assert_nothing_is_left(semaphore: &Semaphore) {
+    let stats = semaphore.stats();
+    assert_eq!((stats.leases, stats.waiting, stats.keys), (0, 0, 0));
+}
+
+#[test]
+fn a_lease_that_was_given_at_once_comes_back() {
+    let (semaphore, clock, panics) = semaphore(1);
+    panics.after(&clock, 10);
+    assert!(panics_when_polled(&mut Box::pin(semaphore.acquire("k", 1))));
+    assert_nothing_is_left(&semaphore);
+}
+
+#[test]
+fn a_lease_that_was_given_to_one_with_a_deadline_comes_back() {
+    let (semaphore, clock, panics) = semaphore(1);
+    panics.after(&clock, 10);
+    assert!(panics_when_polled(&mut Box::pin(semaphore.acquire_until("k", 1, Time::MAX))));
+    assert_nothing_is_left(&semaphore);
+}
+
+#[test]
+fn a_place_in_line_is_still_its_callers() {
+    for stays in [true, false] {
+        let (semaphore, clock, panics) = semaphore(2);
+        clock.advance(Duration::from_secs(5));
+        let held = semaphore.try_acquire("k", 1).lease();
+        panics.after(&clock, 5);
+        // One of the two has lapsed, which is not enough.
+        let mut waits = Box::pin(semaphore.acquire_until("k", 2, Time::MAX));
+        assert!(panics_when_polled(&mut waits));
+        assert_eq!(semaphore.stats().waiting, 1);
+        if stays {
+            drop(held);
+            let Poll::Ready(grant) = poll(&mut waits) else { panic!("its turn has come") };
+            assert!(grant.allowed());
+        } else {
+            drop((waits, held));
+        }
+        assert_nothing_is_left(&semaphore);
+    }
+}
+
+#[test]
+fn a_lease_that_was_seen_by_looking_comes_back_and_the_seat_is_the_next_ones() {
+    let (semaphore, clock, panics) = semaphore(1);
+    let mut waits = Box::pin(semaphore.acquire("k", 1));
+    assert!(poll(&mut waits).is_pending());
+    panics.after(&clock, 10);
+    assert!(panics_when_polled(&mut waits));
+    assert_nothing_is_left(&semaphore);
+    let held = semaphore.try_acquire("k", 1).lease();
+    let mut next = Caller::new(semaphore.acquire("k", 1));
+    drop(waits);
+    assert_eq!(semaphore.stats().waiting, 1, "nobody else was thrown out");
+    drop(held);
+    assert!(next.poll() && next.allowed());
+}
+
+/// A second panic while the first goes on would end the process.
+#[test]
+fn a_lease_that_a_panic_drops_is_returned() {
+    let (semaphore, clock, panics) = semaphore(2);
+    clock.advance(Duration::from_secs(5));
+    let lease = semaphore.try_acquire("k", 1).lease();
+    panics.after(&clock, 5);
+    let work = || {
+        let _lease = lease;
+        panic!("the work went wrong");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+    assert_nothing_is_left(&semaphore);
+}
