@@ -34,8 +34,8 @@
 
 use crate::bounds::{OutOfBounds, checked_count, checked_period};
 use crate::decision::{Decision, RetryAfter, Standing};
+use crate::in_order::InOrder;
 use crate::time::{Span, Time};
-use alloc::collections::BTreeMap;
 
 /// What a wait is told as that ends when somebody releases a lease, and nobody knows when that is.
 pub const UNKNOWN: Span = Span::MAX;
@@ -62,7 +62,7 @@ pub struct Leases<W> {
     sum: u64,
     /// Most keys have one lease, which lies here.
     first: Option<(Held, Out<W>)>,
-    more: BTreeMap<Held, Out<W>>,
+    more: InOrder<Held, Out<W>>,
     next_number: u64,
 }
 
@@ -242,7 +242,7 @@ impl Held {
 
 impl<W> Default for Leases<W> {
     fn default() -> Self {
-        Leases { sum: 0, first: None, more: BTreeMap::new(), next_number: 0 }
+        Leases { sum: 0, first: None, more: InOrder::default(), next_number: 0 }
     }
 }
 
@@ -274,8 +274,8 @@ impl<W> Leases<W> {
     pub fn reset(&mut self) -> impl Iterator<Item = W> + use<W> {
         // The numbers go on, so that no lease to come has the name of one that was forgotten.
         let fresh = Leases { next_number: self.next_number, ..Leases::default() };
-        let Leases { first, more, .. } = core::mem::replace(self, fresh);
-        first.into_iter().map(|(_, out)| out.who).chain(more.into_values().map(|out| out.who))
+        let Leases { first, mut more, .. } = core::mem::replace(self, fresh);
+        first.into_iter().chain(more.drain()).map(|(_, out)| out.who)
     }
 
     /// What they cost, if all are live.
@@ -326,14 +326,14 @@ impl<W> Leases<W> {
     #[inline]
     fn soonest(&self) -> Option<Held> {
         let first = self.first.as_ref().map(|(held, _)| *held);
-        let more = self.more.first_key_value().map(|(held, _)| *held);
+        let more = self.more.first().map(|(held, _)| *held);
         first.into_iter().chain(more).min()
     }
 
     #[inline]
     fn last(&self) -> Option<Held> {
         let first = self.first.as_ref().map(|(held, _)| *held);
-        let more = self.more.last_key_value().map(|(held, _)| *held);
+        let more = self.more.last().map(|(held, _)| *held);
         first.into_iter().chain(more).max()
     }
 

@@ -81,6 +81,7 @@ pub mod concurrency;
 pub mod decision;
 pub mod fixed_window;
 pub mod gcra;
+pub mod in_order;
 pub mod leaky_bucket;
 pub mod line;
 pub mod min_interval;

@@ -49,7 +49,6 @@ mod gate;
 pub mod grammar;
 pub mod guard;
 pub mod http_fields;
-mod in_order;
 mod key;
 mod limit;
 mod limiter;

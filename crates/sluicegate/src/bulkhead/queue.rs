@@ -5,9 +5,9 @@
 
 use super::Shared;
 use crate::clock::{Alarm, Due, Rings, Stretch};
-use crate::in_order::InOrder;
 use crate::sync::MutexGuard;
 use crate::wait::{Patience, Priority, Refusal, wake_all};
+use sluicegate_core::in_order::InOrder;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -4,8 +4,8 @@
 //! does for all of them, that of the soonest, and what is taken out again leaves nothing behind.
 
 use super::alarms::Alarms;
-use crate::in_order::InOrder;
 use sluicegate_core::Time;
+use sluicegate_core::in_order::InOrder;
 
 /// Things by their times. `T` is what is known of each.
 pub(crate) struct Due<T> {

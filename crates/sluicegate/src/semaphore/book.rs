@@ -9,10 +9,14 @@ use crate::clock::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::wait::Priority;
 use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::in_order::InOrder;
 use sluicegate_core::{Decision, Time};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
+
+/// Keys by a moment before which none of their leases lapses.
+pub(super) type Lapses = InOrder<(Time, Fingerprint), ()>;
 
 /// What the lock guards.
 pub(super) struct Book {
@@ -24,10 +28,9 @@ pub(super) struct Book {
     pub(super) leases: Slab<Out>,
     pub(super) seats: Slab<Seat>,
     pub(super) next_nonce: u64,
-    /// Keys by a moment before which none of their leases lapses.
-    pub(super) lapses: BTreeSet<(Time, Fingerprint)>,
+    pub(super) lapses: Lapses,
     /// What the clock has to ring for.
-    pub(super) due: BTreeSet<(Time, Due)>,
+    pub(super) due: InOrder<(Time, Due), ()>,
     pub(super) alarms: Alarms,
     /// Room for leases that was taken from all shards' and is not used.
     pub(super) room: usize,
@@ -58,7 +61,7 @@ pub(super) struct KeyLeases {
 #[derive(Default)]
 pub(super) struct Line {
     /// By priority, then by arrival: the seat and the cost.
-    pub(super) waiting: BTreeMap<(Priority, u64), (u32, u32)>,
+    pub(super) waiting: InOrder<(Priority, u64), (u32, u32)>,
     pub(super) next: u64,
     /// What all of them cost.
     pub(super) cost: u64,
@@ -97,8 +100,8 @@ impl Book {
             leases: Slab::default(),
             seats: Slab::default(),
             next_nonce: 0,
-            lapses: BTreeSet::new(),
-            due: BTreeSet::new(),
+            lapses: Lapses::default(),
+            due: InOrder::default(),
             alarms: Alarms::default(),
             room: 0,
             counts: Counts::default(),
@@ -199,23 +202,25 @@ impl KeyLeases {
 
     /// A lease lapses at that moment.
     #[inline]
-    pub(super) fn list(&mut self, lapses: &mut BTreeSet<(Time, Fingerprint)>, key: Fingerprint, held: Held) {
+    pub(super) fn list(&mut self, lapses: &mut Lapses, key: Fingerprint, held: Held) {
         if let Some(until) = held.until()
             && self.listed.is_none_or(|listed| until < listed)
         {
             if let Some(listed) = self.listed.replace(until) {
                 lapses.remove(&(listed, key));
             }
-            lapses.insert((until, key));
+            lapses.insert((until, key), ());
         }
     }
 
     /// Lists it anew: where it was is in the past.
-    pub(super) fn relist(&mut self, lapses: &mut BTreeSet<(Time, Fingerprint)>, key: Fingerprint) {
+    pub(super) fn relist(&mut self, lapses: &mut Lapses, key: Fingerprint) {
         if let Some(listed) = self.listed.take() {
             lapses.remove(&(listed, key));
         }
         self.listed = self.leases.lapses_at();
-        lapses.extend(self.listed.map(|at| (at, key)));
+        if let Some(at) = self.listed {
+            lapses.insert((at, key), ());
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Desk`] is the book, open at one moment. The clock is asked only if something here depends on it.
 
-use super::book::{Book, KeyLeases, Out, Seat};
+use super::book::{Book, KeyLeases, Lapses, Out, Seat};
 use super::lease::Name;
 use super::scope::View;
 use super::shard::{After, Common, Taken};
@@ -79,7 +79,7 @@ impl<'a> Desk<'a> {
     #[inline]
     pub(super) fn close(self) -> Option<After> {
         let Desk { mut book, mut after, .. } = self;
-        let next = book.due.first().map(|(time, _)| *time);
+        let next = book.due.first().map(|((time, _), ())| *time);
         after.ring_at = book.alarms.sets(next);
         drop(book);
         let After { wake, drop, lapsed, ring_at } = &after;
@@ -234,7 +234,7 @@ impl<'a> Desk<'a> {
         if self.common.room.collect(&mut self.book.room) {
             return Ok(());
         }
-        Err(self.book.lapses.first().map(|(at, _)| *at))
+        Err(self.book.lapses.first().map(|((at, _), ())| *at))
     }
 
     /// A lease by its name, if it is the one that is there.
@@ -253,7 +253,7 @@ impl<'a> Desk<'a> {
     /// Takes out what has lapsed under a key.
     #[inline]
     pub(super) fn lapse(&mut self, key: Fingerprint, now: Time) {
-        if self.book.lapses.first().is_some_and(|(soonest, _)| *soonest <= now) {
+        if self.book.lapses.first().is_some_and(|((soonest, _), ())| *soonest <= now) {
             self.lapse_all(key, now);
         }
     }
@@ -302,7 +302,8 @@ impl<'a> Desk<'a> {
     fn sweep(&mut self, now: Time, most: usize) {
         let mut left = most;
         while left > 0
-            && let Some((_, key)) = self.book.lapses.first().copied().filter(|(at, _)| *at <= now)
+            && let Some((_, key)) =
+                self.book.lapses.first().map(|(first, ())| *first).filter(|(at, _)| *at <= now)
         {
             left -= self.drain_some(key, now, left).clamp(1, left);
             let is_drained =
@@ -338,10 +339,7 @@ impl<'a> Desk<'a> {
 
 /// Forgets a key with no lease and nobody who waits.
 #[inline]
-fn forget_if_unused(
-    entry: OccupiedEntry<'_, Fingerprint, KeyLeases>,
-    lapses: &mut BTreeSet<(Time, Fingerprint)>,
-) {
+fn forget_if_unused(entry: OccupiedEntry<'_, Fingerprint, KeyLeases>, lapses: &mut Lapses) {
     let known = entry.get();
     if known.leases.is_empty() && !known.has_line() {
         if let Some(listed) = known.listed {

@@ -54,8 +54,10 @@ impl Desk<'_> {
         // Nobody needs waking yet: its turn may come right here.
         let seat = seats.insert(Seat::Waiting { waiter: *waiter, place, waker: Waker::noop().clone() });
         line.waiting.insert(place, (seat, cost));
-        due.extend(until.map(|until| (until, Due::Deadline(seat))));
-        let is_head = line.waiting.first_key_value().is_some_and(|(head, _)| *head == place);
+        if let Some(until) = until {
+            due.insert((until, Due::Deadline(seat)), ());
+        }
+        let is_head = line.waiting.first().is_some_and(|(head, _)| *head == place);
         if is_head {
             self.go_on(key, now);
             self.forget_if_unused(key);
@@ -112,7 +114,7 @@ impl Desk<'_> {
             return;
         }
         let now = self.clock_now();
-        while let Some(first) = self.book.due.first().copied().filter(|(at, _)| *at <= now) {
+        while let Some(first) = self.book.due.first().map(|(first, ())| *first).filter(|(at, _)| *at <= now) {
             self.book.due.remove(&first);
             match first.1 {
                 Due::Turn(key) => {
@@ -140,7 +142,7 @@ impl Desk<'_> {
             let Book { keys, seats, .. } = &mut *self.book;
             let Some(known) = keys.get_mut(&key) else { return };
             let Some(line) = &known.line else { return };
-            let Some((_, &(seat, cost))) = line.waiting.first_key_value() else { return };
+            let Some((_, &(seat, cost))) = line.waiting.first() else { return };
             let is_late = match seats.get(seat) {
                 Some(Seat::Waiting { waiter, .. }) => waiter.until.is_some_and(|until| until < now),
                 _ => false,
@@ -163,7 +165,7 @@ impl Desk<'_> {
                 && let Some(line) = &mut known.line
             {
                 line.turn = Some(turn);
-                self.book.due.insert((turn, Due::Turn(key)));
+                self.book.due.insert((turn, Due::Turn(key)), ());
             }
             return;
         }
@@ -174,8 +176,9 @@ impl Desk<'_> {
     pub(super) fn line_has_new_numbers(&mut self, key: Fingerprint) {
         let (count, now) = (self.rule_of(key).count(), self.now());
         let line = self.book.keys.get(&key).and_then(|known| known.line.as_ref());
-        let places = line.into_iter().flat_map(|line| line.waiting.values());
-        let never: Vec<u32> = places.filter(|(_, cost)| *cost > count).map(|(seat, _)| *seat).collect();
+        let places = line.into_iter().flat_map(|line| line.waiting.iter());
+        let never: Vec<u32> =
+            places.filter(|(_, (_, cost))| *cost > count).map(|(_, (seat, _))| *seat).collect();
         for seat in never {
             self.refuse(seat, Refusal::Never, now);
         }

@@ -1,5 +1,5 @@
-//! A sorted map that is quick where things mostly come and go in its order: those who wait in line, and the moments at which their
-//! patience ends.
+//! A sorted map that is quick where things mostly come and go in its order: those who wait in line, the moments at which their patience
+//! ends, leases by when they lapse.
 //!
 //! ```text
 //! lane    a  b  -  d  e  f        in order; `-` was taken out from the middle, and is passed over
@@ -9,13 +9,15 @@
 //!
 //! Coming last and going first take one step each, in memory that lies together. Everything else takes O(log n), as in a tree.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque, btree_map};
+use core::iter::Peekable;
 
 /// After a rush so many empty places are kept.
 const KEPT: usize = 1_024;
 
-/// Things by their keys.
-pub(crate) struct InOrder<K, V> {
+/// Things by their keys. Pick it over a tree where a new one is mostly the last and leaves as the first.
+#[derive(Clone, Debug)]
+pub struct InOrder<K, V> {
     /// By key. `None` was taken out; neither the first nor the last is.
     lane: VecDeque<(K, Option<V>)>,
     /// How many of these were taken out: never more than are left.
@@ -30,18 +32,20 @@ impl<K, V> Default for InOrder<K, V> {
 }
 
 impl<K: Ord + Copy, V> InOrder<K, V> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.lane.len() - self.gone + self.rest.len()
     }
 
+    /// Whether there is none.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.lane.is_empty() && self.rest.is_empty()
     }
 
     /// Puts something in. What had that key before.
     #[inline]
-    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.lane.back().is_none_or(|(last, _)| *last < key) {
             self.lane.push_back((key, Some(value)));
             return self.rest.remove(&key);
@@ -59,7 +63,7 @@ impl<K: Ord + Copy, V> InOrder<K, V> {
 
     /// Takes something out.
     #[inline]
-    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+    pub fn remove(&mut self, key: &K) -> Option<V> {
         if self.lane.front().is_some_and(|(first, _)| first == key) {
             return self.pop_lane();
         }
@@ -79,7 +83,8 @@ impl<K: Ord + Copy, V> InOrder<K, V> {
         Some(value)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    /// What has a key.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         match self.place(key) {
             Some(place) => self.lane.get_mut(place).and_then(|(_, value)| value.as_mut()),
             None => self.rest.get_mut(key),
@@ -88,7 +93,7 @@ impl<K: Ord + Copy, V> InOrder<K, V> {
 
     /// The first by its key.
     #[inline]
-    pub(crate) fn first(&self) -> Option<(&K, &V)> {
+    pub fn first(&self) -> Option<(&K, &V)> {
         let lane = self.lane.front().and_then(|(key, value)| Some((key, value.as_ref()?)));
         if self.rest.is_empty() {
             return lane;
@@ -97,22 +102,38 @@ impl<K: Ord + Copy, V> InOrder<K, V> {
         lane.into_iter().chain(rest).min_by(|a, b| a.0.cmp(b.0))
     }
 
+    /// The last by its key.
+    #[inline]
+    pub fn last(&self) -> Option<(&K, &V)> {
+        let lane = self.lane.back().and_then(|(key, value)| Some((key, value.as_ref()?)));
+        if self.rest.is_empty() {
+            return lane;
+        }
+        lane.into_iter().chain(self.rest.last_key_value()).max_by(|a, b| a.0.cmp(b.0))
+    }
+
     /// Takes out the first.
     #[inline]
-    pub(crate) fn pop_first(&mut self) -> Option<(K, V)> {
+    pub fn pop_first(&mut self) -> Option<(K, V)> {
         let key = *self.first()?.0;
         self.remove(&key).map(|value| (key, value))
     }
 
+    /// All that are there, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let lane = self.lane.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        Merged { lane: lane.peekable(), rest: self.rest.iter().peekable() }
+    }
+
     /// All that are there, in no order.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         let lane = self.lane.iter_mut().filter_map(|(key, value)| Some((&*key, value.as_mut()?)));
         lane.chain(self.rest.iter_mut())
     }
 
     /// Takes out all of them, in no order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (K, V)> + use<K, V> {
-        let InOrder { lane, rest, .. } = std::mem::take(self);
+    pub fn drain(&mut self) -> impl Iterator<Item = (K, V)> + use<K, V> {
+        let InOrder { lane, rest, .. } = core::mem::take(self);
         lane.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(rest)
     }
 
@@ -147,9 +168,37 @@ impl<K: Ord + Copy, V> InOrder<K, V> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+/// Two sequences in order as one.
+struct Merged<'a, K, V, L: Iterator<Item = (&'a K, &'a V)>> {
+    lane: Peekable<L>,
+    rest: Peekable<btree_map::Iter<'a, K, V>>,
+}
+
+impl<'a, K: Ord, V, L: Iterator<Item = (&'a K, &'a V)>> Iterator for Merged<'a, K, V, L> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<(&'a K, &'a V)> {
+        match (self.lane.peek(), self.rest.peek()) {
+            (Some((lane, _)), Some((rest, _))) if rest < lane => self.rest.next(),
+            (Some(_), _) => self.lane.next(),
+            (None, _) => self.rest.next(),
+        }
+    }
+}
+
+/// The same things under the same keys, however they came there.
+impl<K: Ord + Copy, V: PartialEq> PartialEq for InOrder<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Ord + Copy, V: Eq> Eq for InOrder<K, V> {}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     /// Beside the standard library's map: mostly in order, as it is made for, and in no order at all.
     #[test]
@@ -175,10 +224,14 @@ mod tests {
                 }
                 assert_eq!((ours.len(), ours.is_empty()), (theirs.len(), theirs.is_empty()));
                 assert_eq!(ours.first(), theirs.first_key_value(), "seed {seed}, step {step}");
+                assert_eq!(ours.last(), theirs.last_key_value(), "seed {seed}, step {step}");
             }
+            assert!(ours.iter().eq(theirs.iter()), "seed {seed}");
             let mut all: Vec<_> = ours.iter_mut().map(|(key, value)| (*key, *value)).collect();
             all.sort_unstable();
-            assert_eq!(all, theirs.into_iter().collect::<Vec<_>>());
+            let mut again = InOrder::default();
+            all.iter().rev().for_each(|(key, value)| drop(again.insert(*key, *value)));
+            assert_eq!(ours, again);
             assert_eq!(ours.drain().count(), all.len());
             assert!(ours.is_empty() && ours.first().is_none());
         }
