@@ -5,12 +5,14 @@
 //!
 //! While a breaker is closed, asking reads one word and takes no lock: `gate` says the generation that calls belong to. It is written
 //! under the lock by whoever changes the state. A call that read it just before the breaker opened passes, as one that asked
-//! just before; its ticket is then of an earlier generation, and what it tells changes nothing.
+//! just before; its ticket is then of an earlier generation, and what it tells changes nothing. While it is open, a denial takes no lock either:
+//! `shut.rs`.
 
 mod call;
 mod keyed;
 mod passage;
 mod settings;
+mod shut;
 mod spec;
 mod stats;
 
@@ -32,7 +34,8 @@ use crate::event::Event;
 use crate::limit::LimitError;
 use crate::limiter::{BuildError, Observer};
 use crate::sync::{AtomicU64, Guard, Lock, Ordering};
-use sluicegate_core::breaker::{Answer, Changes, Machine, Ticket};
+use shut::Shut;
+use sluicegate_core::breaker::{Answer, Changes, Machine, Ticket, Totals};
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +79,7 @@ pub struct Breaker {
 struct Inner {
     /// `generation * 4`, and the two bits below.
     gate: AtomicU64,
+    shut: Shut,
     machine: Lock<Machine>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -145,8 +149,9 @@ impl Breaker {
 
     /// What it has seen, and how it stands.
     pub fn stats(&self) -> BreakerStats {
-        self.inner
-            .look(|machine, now| BreakerStats::of(machine.state(), machine.totals(), machine.counts(now)))
+        self.inner.look(|machine, now| {
+            BreakerStats::of(machine.state(), self.inner.totals(machine), machine.counts(now))
+        })
     }
 
     /// Its rules.
@@ -197,7 +202,8 @@ impl Inner {
         name: Option<Arc<str>>,
     ) -> Inner {
         let machine = Machine::new(rules);
-        Inner { gate: AtomicU64::new(gate(&machine)), machine: Lock::new(machine), clock, observer, name }
+        let gate = AtomicU64::new(gate(&machine));
+        Inner { gate, shut: Shut::new(), machine: Lock::new(machine), clock, observer, name }
     }
 
     /// The time. Apart, as is [`ask_in_full`]: what most calls need is then short.
@@ -232,6 +238,12 @@ impl Inner {
         }
     }
 
+    /// All that it has seen.
+    fn totals(&self, machine: &Machine) -> Totals {
+        let totals = machine.totals();
+        Totals { denied: totals.denied + self.shut.denied(), ..totals }
+    }
+
     fn look<T>(&self, see: impl FnOnce(&mut Machine, Time) -> T) -> T {
         let mut machine = self.machine.lock();
         let now = self.clock.now();
@@ -251,6 +263,7 @@ impl Inner {
     fn close(&self, machine: Guard<'_, Machine>, changes: Changes) {
         // Release: see `ask`. Written under the lock, so that the last one written is the last one true.
         self.gate.store(gate(&machine), Ordering::Release);
+        self.shut.set(machine.shut());
         let state = machine.state();
         drop(machine);
         let Some(observer) = &self.observer else { return };
@@ -271,6 +284,9 @@ impl Inner {
 /// Asks the machine.
 #[cold]
 fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
+    if let Some(denied) = inner.shut.deny(&inner.clock) {
+        return Err(denied);
+    }
     let mut machine = inner.machine.lock();
     let now = inner.clock.now();
     let (answer, changes) = machine.ask(now);
@@ -280,11 +296,8 @@ fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
         Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
         Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
     };
-    if changes.is_empty() {
-        drop(machine);
-    } else {
-        inner.close(machine, changes);
-    }
+    // Also if nothing has changed: after a step back of the clock it is open from another moment on.
+    inner.close(machine, changes);
     passage
 }
 

@@ -258,6 +258,15 @@ impl Machine {
         }
     }
 
+    /// From when until when every call is denied, while it is open: then there is no need to [`Machine::ask`] either.
+    #[inline]
+    pub fn shut(&self) -> Option<(Time, Time)> {
+        match self.phase {
+            Phase::Open { since } => Some((since, since.after(self.rules.open()))),
+            _ => None,
+        }
+    }
+
     /// Whether a call may pass now.
     pub fn ask(&mut self, now: Time) -> (Answer, Changes) {
         let mut changes = self.look(now);

@@ -366,7 +366,7 @@ impl Table {
 
 impl Breaker {
     fn totals(&self) -> Totals {
-        self.inner.machine.lock().totals()
+        self.inner.totals(&self.inner.machine.lock())
     }
 
     /// How well it can be spared. It is not looked at for probes that should have ended: that may be something to tell.
