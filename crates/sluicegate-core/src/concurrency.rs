@@ -26,7 +26,7 @@
 //!            locks nobody out for longer than the step and ttl.
 //! Change     leases that are out stay out, and keep their `until` until they are renewed. With fewer places than are
 //!            held nothing remains until enough are back.
-//! Cost       taking, renewing and releasing are O(log n) in the leases of the key; nothing is allocated for the first one. A denial
+//! Cost       taking, renewing and releasing are O(log n) in the leases of the key; nothing is allocated for the first two. A denial
 //!            looks at as many leases as have to lapse, up to `LOOKED_AT_MAX`.
 //!
 //! Example    2 ttl=30s: A at 0 s and B at 10 s pass; C at 12 s is told to wait 18 s. A releases at 13 s: C passes then.
@@ -36,6 +36,7 @@ use crate::bounds::{OutOfBounds, checked_count, checked_period};
 use crate::decision::{Decision, RetryAfter, Standing};
 use crate::in_order::InOrder;
 use crate::time::{Span, Time};
+use alloc::boxed::Box;
 
 /// What a wait is told as that ends when somebody releases a lease, and nobody knows when that is.
 pub const UNKNOWN: Span = Span::MAX;
@@ -44,6 +45,9 @@ pub const UNKNOWN: Span = Span::MAX;
 /// too early, and a denial takes microseconds whatever the count. Whoever is to be woken looks again before that:
 /// [`Concurrency::look_again_at`].
 pub const LOOKED_AT_MAX: usize = 4_096;
+
+/// So many leases of a key lie where it lies, and nothing is allocated for them.
+const FEW: usize = 2;
 
 /// The moment at which a lease without ttl lapses: after all time.
 const NEVER: u64 = u64::MAX;
@@ -60,9 +64,10 @@ pub struct Concurrency {
 pub struct Leases<W> {
     /// What all of them cost, those included that have lapsed and were not seen since.
     sum: u64,
-    /// Most keys have one lease, which lies here.
-    first: Option<(Held, Out<W>)>,
-    more: InOrder<Held, Out<W>>,
+    /// Most keys have no more than these.
+    few: [Option<(Held, Out<W>)>; FEW],
+    /// In a box, so that a key without more is small.
+    more: Option<Box<InOrder<Held, Out<W>>>>,
     next_number: u64,
 }
 
@@ -242,7 +247,7 @@ impl Held {
 
 impl<W> Default for Leases<W> {
     fn default() -> Self {
-        Leases { sum: 0, first: None, more: InOrder::default(), next_number: 0 }
+        Leases { sum: 0, few: [const { None }; FEW], more: None, next_number: 0 }
     }
 }
 
@@ -274,8 +279,9 @@ impl<W> Leases<W> {
     pub fn reset(&mut self) -> impl Iterator<Item = W> + use<W> {
         // The numbers go on, so that no lease to come has the name of one that was forgotten.
         let fresh = Leases { next_number: self.next_number, ..Leases::default() };
-        let Leases { first, mut more, .. } = core::mem::replace(self, fresh);
-        first.into_iter().chain(more.drain()).map(|(_, out)| out.who)
+        let Leases { few, more, .. } = core::mem::replace(self, fresh);
+        let more = more.into_iter().flat_map(|mut more| more.drain());
+        few.into_iter().flatten().chain(more).map(|(_, out)| out.who)
     }
 
     /// What they cost, if all are live.
@@ -285,13 +291,13 @@ impl<W> Leases<W> {
 
     /// How many there are, those included that have lapsed and were not seen since.
     pub fn len(&self) -> usize {
-        self.more.len() + usize::from(self.first.is_some())
+        self.few.iter().flatten().count() + self.more.as_ref().map_or(0, |more| more.len())
     }
 
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.first.is_none() && self.more.is_empty()
+        self.few.iter().all(Option::is_none) && self.more.as_ref().is_none_or(|more| more.is_empty())
     }
 
     #[inline]
@@ -299,19 +305,21 @@ impl<W> Leases<W> {
         let held = Held { until, number: self.next_number };
         self.next_number += 1;
         self.sum += u64::from(cost);
-        if self.first.is_none() {
-            self.first = Some((held, Out { cost, who }));
-        } else {
-            self.more.insert(held, Out { cost, who });
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some((held, Out { cost, who })),
+            None => {
+                self.more.get_or_insert_default().insert(held, Out { cost, who });
+            }
         }
         held
     }
 
     #[inline]
     fn remove(&mut self, held: Held) -> Option<Out<W>> {
-        let out = match self.first.take_if(|(first, _)| *first == held) {
+        let of_few = self.few.iter_mut().find_map(|place| place.take_if(|(few, _)| *few == held));
+        let out = match of_few {
             Some((_, out)) => out,
-            None => self.more.remove(&held)?,
+            None => self.more.as_mut()?.remove(&held)?,
         };
         // Cannot wrap: what is taken out was added when it was put in.
         self.sum -= u64::from(out.cost);
@@ -325,26 +333,30 @@ impl<W> Leases<W> {
 
     #[inline]
     fn soonest(&self) -> Option<Held> {
-        let first = self.first.as_ref().map(|(held, _)| *held);
-        let more = self.more.first().map(|(held, _)| *held);
-        first.into_iter().chain(more).min()
+        let few = self.few.iter().flatten().map(|(held, _)| *held);
+        let more = self.more.as_ref().and_then(|more| more.first()).map(|(held, _)| *held);
+        few.chain(more).min()
     }
 
     #[inline]
     fn last(&self) -> Option<Held> {
-        let first = self.first.as_ref().map(|(held, _)| *held);
-        let more = self.more.last().map(|(held, _)| *held);
-        first.into_iter().chain(more).max()
+        let few = self.few.iter().flatten().map(|(held, _)| *held);
+        let more = self.more.as_ref().and_then(|more| more.last()).map(|(held, _)| *held);
+        few.chain(more).max()
     }
 
     /// All of them with their costs, in the order in which they lapse.
     fn in_order(&self) -> impl Iterator<Item = (Held, u32)> {
-        let first = self.first.as_ref().map(|(held, out)| (*held, out.cost));
-        let before = move |held: &Held| first.is_none_or(|(first, _)| *held < first);
-        let earlier = self.more.iter().take_while(move |(held, _)| before(held));
-        let later = self.more.iter().skip_while(move |(held, _)| before(held));
-        let plain = |(held, out): (&Held, &Out<W>)| (*held, out.cost);
-        earlier.map(plain).chain(first).chain(later.map(plain))
+        let mut few = self.few.each_ref().map(|place| place.as_ref().map(|(held, out)| (*held, out.cost)));
+        few.sort_unstable();
+        let mut few = few.into_iter().flatten().peekable();
+        let more = self.more.iter().flat_map(|more| more.iter());
+        let mut more = more.map(|(held, out)| (*held, out.cost)).peekable();
+        core::iter::from_fn(move || match (few.peek(), more.peek()) {
+            (Some(one), Some(other)) if other < one => more.next(),
+            (Some(_), _) => few.next(),
+            (None, _) => more.next(),
+        })
     }
 }
 
