@@ -1,7 +1,8 @@
 //! What keeps one failure from becoming many, beside others: places and leases beside tokio's semaphore, layers beside tower's
 //! `ConcurrencyLimit`, breakers beside `recloser` and `failsafe`.
 //!
-//! Every figure is processor time of the threads that did the work: what else the machine does counts for little then.
+//! Every figure is processor time of the threads that did the work: what else the machine does counts for little then. (Ours has one alarm
+//! a queue set with the timer's thread, which is not counted; tokio's timers are in the thread that is.)
 
 mod breaker;
 mod keyed;
@@ -9,7 +10,7 @@ mod layer;
 mod line;
 mod place;
 
-use crate::measure::{Rounds, each, head, own_thread_cpu, row, verdict};
+use crate::measure::{Rounds, each, head, median, own_thread_cpu, row, verdict};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -38,6 +39,14 @@ fn table(what: &str, figures: &Rounds, ours: &[&str], rivals: &[&str]) {
         row([name.to_owned(), middle, spread, format!("{ratio:.2}"), met]);
     }
     println!();
+}
+
+/// What contenders take more than without any of them, and that as a share of what the rival takes.
+fn overheads(figures: &Rounds, without: &str, names: &[&str], rival: &str) {
+    let over = |name: &str| median(figures.beyond(name, without));
+    let tell = |name: &&str| format!("{name} {:.1} ({:.2})", over(name), over(name) / over(rival));
+    let told: Vec<String> = names.iter().map(tell).collect();
+    println!("More than {without} (and of {rival}): {}\n", told.join(", "));
 }
 
 /// Processor time of each of so many.

@@ -6,14 +6,14 @@
 //! key, here of `everyone()`.
 
 use super::line::{PLACES, TASKS, timed};
-use super::{cpu_nanos, table};
-use crate::measure::{Contender, Rounds, interleaved, median};
+use super::{cpu_nanos, overheads, table};
+use crate::measure::{Contender, interleaved};
 use axum::body::Body;
 use axum::http::{Request, Response};
 use sluicegate::{Bulkhead, Guard, Semaphore};
 use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, Hold, key};
 use std::convert::Infallible;
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -52,7 +52,7 @@ pub fn run(rounds: usize) {
     ];
     let figures = interleaved(contenders, rounds);
     table("A request for which there is a place", &figures, &[BULKHEAD], &[TOWER]);
-    overheads(&figures);
+    overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 
     let steps_back = || {
         service_fn(async |_: Request<Body>| {
@@ -71,15 +71,7 @@ pub fn run(rounds: usize) {
     let what =
         format!("{TASKS} requests through {PLACES} places, each waits for its turn, its task included");
     table(&what, &figures, &[BULKHEAD], &[TOWER]);
-    overheads(&figures);
-}
-
-/// What the layers alone take, without the request, its task and the service.
-fn overheads(figures: &Rounds) {
-    let over = |name| median(figures.beyond(name, NONE));
-    let of = |name: &dyn Display, nanos: f64| format!("{name} {nanos:.1} ({:.2})", nanos / over(TOWER));
-    let all = [BULKHEAD, GUARD, KEYED, TOWER].map(|name| of(&name, over(name)));
-    println!("More than without a layer (and of tower's): {}\n", all.join(", "));
+    overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 }
 
 /// One request after another.

@@ -1,6 +1,6 @@
 //! Places that are waited for: more tasks than places, each steps back once while it has one.
 
-use super::{cpu_nanos, table};
+use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
 use sluicegate::{Bulkhead, Semaphore};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub fn run(rounds: usize) {
     let figures = interleaved(contenders, rounds);
     let what = format!("{TASKS} tasks through {PLACES} places, for a task and its turn");
     table(&what, &figures, &[SEMAPHORE, SEMAPHORE_TTL], &[TOKIO]);
+    overheads(&figures, ALONE, &[SEMAPHORE, SEMAPHORE_TTL], TOKIO);
 
     let contenders: Vec<Contender<'_>> = vec![
         (ALONE.to_owned(), Box::new(alone)),
@@ -40,6 +41,7 @@ pub fn run(rounds: usize) {
     let figures = interleaved(contenders, rounds);
     let what = format!("{what}, with a bound on the wait");
     table(&what, &figures, &[BULKHEAD, SEMAPHORE_WITHIN], &[TOKIO_WITHIN]);
+    overheads(&figures, ALONE, &[BULKHEAD, SEMAPHORE_WITHIN], TOKIO_WITHIN);
 }
 
 /// Runs tasks to their ends. What each took.
