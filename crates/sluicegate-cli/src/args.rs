@@ -86,7 +86,7 @@ Protections: none, or one or two of these with + between them
   aimd 20 min=5 timeout=500ms          as many as go well: fewer after a drop, one more after a good call
   gradient 20 min=5                    as many as go well: fewer when calls take longer than usual
   breaker 50%/10s                      none for 5 s when half of the last 10 s failed; then a probe
-  breaker 50%/10s + aimd 20            both: the breaker is asked first
+  breaker 50%/10s + aimd 20 min=5      both: the breaker is asked first
 The dependency: workers=N takes=DURATION, and if it has them
   random=50%                           the part of that time that is at random, exponentially
   backlog=100                          refuses when so many wait for a worker; any number may if not said
@@ -420,7 +420,7 @@ pub(crate) struct SimulateArgs {
 /// Tries breakers, bulkheads and adaptive limits side by side on callers of a dependency that has bad times, in virtual time.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct OverloadArgs {
-    /// A protection to try, such as 'breaker 50%/10s + aimd 20', or none. Repeat it to compare
+    /// A protection to try, such as 'breaker 50%/10s + aimd 20 min=5', or none. Repeat it to compare
     #[arg(long = "protect", value_name = "PROTECTION", required = true)]
     pub(crate) protections: Vec<String>,
 

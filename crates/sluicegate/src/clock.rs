@@ -35,7 +35,8 @@ use std::sync::Arc;
 
 /// A clock. It may step back: see "When the clock steps back" in the guide.
 pub trait Clock: Debug + Send + Sync {
-    /// The time it is. It may be asked while a limiter's locks are held, so it neither waits nor calls a limiter.
+    /// The time it is. It may be asked while a limiter's locks are held, so it neither waits nor calls a limiter. It must not panic: a lease or a
+    /// place that is just being returned would stay out.
     fn now(&self) -> Time;
 
     /// Rings the alarm when the clock shows this time or later. It is asked for only while somebody waits in line.

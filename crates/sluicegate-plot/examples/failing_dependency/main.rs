@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .timeout(TIMEOUT)
         .clock(TokioClock::new())
         .build()?;
-    let guarded = move |bank: Bank| {
+    let guarded = |bank: Bank| {
         let payments = payments.clone();
         async move {
             payments.call(|| bank.pay()).await.map_err(|why| match why {
@@ -31,5 +31,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let protected = stage.play("breaker 50%/10s + gradient 20 min=5", guarded).await;
 
     assert!(protected.good > 2 * bare.good, "{protected:?} and {bare:?}");
+    assert!(payments.breaker().is_some_and(|breaker| breaker.stats().opened > 0));
     stage.draw(std::env::args_os().nth(1))
 }

@@ -24,7 +24,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 const SECONDS: u64 = 60;
 const A_SECOND: u64 = 150;
 /// What the bank is like, and when it is not well.
-const BANK: &str = "workers=10 takes=50ms slow=15s..30s:x10 fail=40s..45s:100%";
+const BANK: &str = "workers=10 takes=50ms slow=15s..30s:x10 fail=40s..50s:100%";
 
 /// How a call ended that did not end well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

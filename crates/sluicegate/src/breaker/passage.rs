@@ -2,7 +2,7 @@
 
 use super::Inner;
 use sluicegate_core::breaker::{Outcome, State, Ticket};
-use sluicegate_core::{RetryAfter, Time};
+use sluicegate_core::{RetryAfter, Span, Time};
 use std::fmt;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,7 +74,11 @@ impl fmt::Display for Denied {
             _ => "open",
         };
         match self.retry_after {
-            RetryAfter::After(wait) => write!(f, "the circuit breaker is {state}; try again in {wait}"),
+            RetryAfter::After(wait) => {
+                // To be read: whole milliseconds, rounded up.
+                let wait = Span::from_micros(wait.as_millis_up().saturating_mul(1_000));
+                write!(f, "the circuit breaker is {state}; try again in {wait}")
+            }
             RetryAfter::Never => {
                 write!(f, "the circuit breaker is {state}; no wait helps until it is let go")
             }

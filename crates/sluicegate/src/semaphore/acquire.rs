@@ -79,7 +79,7 @@ impl AcquireLease {
         let now = self.shard.now();
         let until = self.patience.until(now);
         let AcquireLease { key, cost, priority, .. } = *self;
-        let (waiter, mut waker) = (Waiter { key, cost, until, priority }, Some(waker.clone()));
+        let (waiter, mut waker) = (Waiter { key, cost, since: now, until, priority }, Some(waker.clone()));
         let (joined, after) = self.shard.join(self.by.as_ref(), &waiter, now, &mut waker);
         match joined {
             Joined::Done(outcome) => {

@@ -138,7 +138,7 @@ impl Book {
     /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
         self.alarms.is_gone(at);
-        let waiting = |seat| match seat {
+        let waiting = |(_, seat)| match seat {
             // When it looks it says anew how to wake it.
             &mut Seat::Waiting { ref mut waker, .. } => Some(std::mem::replace(waker, Waker::noop().clone())),
             Seat::Told(_) => None,

@@ -214,7 +214,7 @@ impl<'a> Desk<'a> {
 
     pub(super) fn change(&mut self, rule: Concurrency) {
         self.book.rule = rule;
-        let waiting = |seat: &mut Seat| match seat {
+        let waiting = |(_, seat): (u32, &mut Seat)| match seat {
             Seat::Waiting { waiter, .. } => Some(waiter.key),
             Seat::Told(_) => None,
         };

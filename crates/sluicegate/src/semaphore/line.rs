@@ -4,6 +4,7 @@ use super::book::{Book, Due, KeyLeases, Seat};
 use super::desk::{Desk, peek};
 use super::scope::View;
 use super::shard::{Joined, Outcome, TICK, Taken, Waiter};
+use crate::clock::Stretch;
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use crate::wait::{Priority, Refusal};
@@ -13,7 +14,7 @@ use std::task::Waker;
 impl Desk<'_> {
     /// A lease, a place in line, or why neither. `None` if the semaphore holds as many leases as it may.
     pub(super) fn join(&mut self, waiter: &Waiter, waker: &mut Option<Waker>) -> Option<Joined> {
-        let Waiter { key, cost, until, priority } = *waiter;
+        let Waiter { key, cost, until, priority, .. } = *waiter;
         let now = self.clock_now();
         if until.is_none_or(|until| now <= until) {
             match self.take(key, cost) {
@@ -97,7 +98,28 @@ impl Desk<'_> {
     /// The alarm for a time rings.
     pub(super) fn ring(&mut self, at: Time) {
         self.book.alarms.is_gone(at);
+        if self.clock_now() < at {
+            self.begin_again();
+        }
         self.call_due();
+    }
+
+    /// The clock was set back, or has rung too early: those who would come only later have come now, so that they wait as long again and
+    /// not until the clock shows that time once more.
+    fn begin_again(&mut self) {
+        let now = self.clock_now();
+        let Book { seats, due, .. } = &mut *self.book;
+        for (number, seat) in seats.iter_mut() {
+            if let Seat::Waiting { waiter, .. } = seat
+                && let Some(until) = waiter.until
+                && now < waiter.since
+            {
+                due.remove(&(until, Due::Deadline(number)));
+                let until = Stretch::new(waiter.since, until.since(waiter.since)).end_seen_at(now);
+                (waiter.since, waiter.until) = (now, Some(until));
+                due.insert((until, Due::Deadline(number)), ());
+            }
+        }
     }
 
     /// Something about a key has changed: whoever waits there may have its turn, or nobody is left.

@@ -63,6 +63,7 @@ pub(super) struct Common {
 pub(super) struct Waiter {
     pub(super) key: Fingerprint,
     pub(super) cost: u32,
+    pub(super) since: Time,
     pub(super) until: Option<Time>,
     pub(super) priority: Priority,
 }

@@ -80,9 +80,10 @@ impl<T> Slab<T> {
         Some(thing)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().filter_map(|place| match place {
-            Place::Taken(thing) => Some(thing),
+    /// All that are there, with their numbers.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0..).zip(&mut self.places).filter_map(|(number, place)| match place {
+            Place::Taken(thing) => Some((number, thing)),
             Place::Free(_) => None,
         })
     }

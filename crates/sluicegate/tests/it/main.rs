@@ -23,3 +23,5 @@ mod threads;
 mod together;
 #[cfg(not(loom))]
 mod wait;
+#[cfg(not(loom))]
+mod wall;

@@ -20,10 +20,13 @@ pub(super) fn target(command: Command<'_>) -> Result<Target<'_>, Refusal> {
 /// A whole number that is not negative.
 pub(super) fn whole(argument: &[u8], what: &str) -> Result<u64, Refusal> {
     digits(argument).ok_or_else(|| {
-        Refusal::error(format_args!(
-            "the {what} \"{}\" is not a whole number from 0 on; write digits alone",
-            Shown(argument)
-        ))
+        let is_large = !argument.is_empty() && argument.iter().all(u8::is_ascii_digit);
+        let problem = if is_large {
+            "is too large; write less"
+        } else {
+            "is not a whole number from 0 on; write digits alone"
+        };
+        Refusal::error(format_args!("the {what} \"{}\" {problem}", Shown(argument)))
     })
 }
 

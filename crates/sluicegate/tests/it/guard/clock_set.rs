@@ -1,43 +1,14 @@
 //! A clock that is set while calls are under way.
 
 use super::polled::Polled;
+use crate::wall::Wall;
 use sluicegate::guard::{Failure, Guard, Refused};
-use sluicegate::{Alarm, Clock, ManualClock, Refusal, Span, Time};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use sluicegate::{Clock as _, Refusal};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-
-/// As the system's: it can be set, and its alarms ring by the time that passes.
-#[derive(Clone, Debug)]
-struct Wall {
-    passes: ManualClock,
-    /// How far it was set back, in microseconds.
-    back: Arc<AtomicU64>,
-}
-
-impl Wall {
-    fn new() -> Wall {
-        Wall { passes: ManualClock::default(), back: Arc::default() }
-    }
-
-    fn set_back(&self, by: Duration) {
-        self.back.fetch_add(Span::from(by).as_micros(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for Wall {
-    fn now(&self) -> Time {
-        self.passes.now().before(Span::from_micros(self.back.load(Ordering::Relaxed)))
-    }
-
-    fn ring_at(&self, time: Time, alarm: Alarm) {
-        self.passes.ring_at(self.passes.now().after(time.since(self.now())), alarm);
-    }
-}
 
 /// How long it takes, in time that passes, when the clock is set back by an hour halfway through the first second.
 fn takes<T>(wall: &Wall, mut call: Polled<'_, T>) -> (T, Duration) {

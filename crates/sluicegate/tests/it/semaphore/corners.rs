@@ -2,7 +2,8 @@
 
 use super::line_up::Caller;
 use super::semaphore;
-use sluicegate::{Alarm, Clock, ManualClock, Semaphore, Span, Time};
+use crate::wall::Wall;
+use sluicegate::{Alarm, Clock, ManualClock, Refusal, Semaphore, Span, Time};
 use std::future::Future as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -160,4 +161,22 @@ fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
     assert!(!waiting.poll());
     clock.advance(Duration::from_micros(1));
     assert!(waiting.poll() && waiting.allowed());
+}
+
+#[test]
+fn set_back_by_an_hour_a_wait_takes_its_time_again_and_not_an_hour() {
+    let wall = Wall::new();
+    let semaphore = Semaphore::builder("concurrency 1").clock(wall.clone()).build().unwrap();
+    let held = semaphore.try_acquire("k", 1).lease();
+    let mut waits = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(1)));
+    let mut patient = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(7_200)));
+    wall.passes.advance(Duration::from_millis(500));
+    wall.set_back(Duration::from_secs(3_600));
+    wall.passes.advance(Duration::from_millis(1_499));
+    assert!(waits.waits() && !waits.poll());
+    wall.passes.advance(Duration::from_millis(1));
+    assert!(waits.poll() && waits.refusal() == Some(Refusal::TooLong));
+    assert!(patient.waits());
+    drop(held);
+    assert!(patient.poll() && patient.allowed());
 }
