@@ -371,6 +371,11 @@ fn every_mistake_is_one_helpful_line() {
             None,
         ),
         (
+            "RL.CHECK reply k COST 99999999999999999999",
+            "-ERR the cost \"99999999999999999999\" is too large; write less|",
+            None,
+        ),
+        (
             "RL.CHECK reply k COST 1000000001",
             "-ERR the cost 1000000001 is too large; use at most 1000000000|",
             None,
