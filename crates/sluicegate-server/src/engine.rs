@@ -12,6 +12,7 @@ mod home;
 mod inline;
 mod judge;
 mod leases;
+mod leasing;
 mod lender;
 mod mistake;
 mod recent;
@@ -23,6 +24,7 @@ mod turns;
 mod verdict;
 
 pub use home::{Keys, WhoseTime};
+pub use leasing::Leased;
 pub use lender::{HeldView, LeasesView, Untold};
 pub(crate) use lender::{lends, of_another_kind};
 pub use mistake::Mistake;
@@ -41,11 +43,9 @@ use recent::Found;
 use rule::{Act, Applies, Ruling, Scope};
 use shared::SharedLimiter;
 use sluicegate::{CALLS_MAX, Clock, HashedKey, OnFull, Receipt, Span, Stats, Time};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 /// What the engine is told when it is made. The bounds that callers can cross have names and defaults here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,15 +174,6 @@ impl<'a> Prepared<'a> {
         }
         self.found.rule.shadowed(verdict)
     }
-}
-
-/// What came of asking for a lease.
-#[must_use = "a lease that is dropped is given back"]
-pub struct Leased {
-    /// The answer.
-    pub verdict: Verdict,
-    /// The lease, unless there is none: denied, even if by a shadow rule, without limits, or for nothing.
-    pub lease: Option<Untold>,
 }
 
 /// A question that is asked by itself, its rule found and its bounds checked.
@@ -527,86 +518,6 @@ impl Engine {
             }
         };
         Ok((rule.decided(verdict), receipt))
-    }
-
-    /// Takes a lease if there is a place for its cost, and waits in line for one for at most so long. Dropped while it waits, it
-    /// leaves the line. A shadow rule lets nobody wait.
-    ///
-    /// # Errors
-    /// As [`Engine::check`], and when the limit gives no leases.
-    pub async fn acquire(
-        &self,
-        target: Target<'_>,
-        cost: u32,
-        max_wait: Span,
-        now: Time,
-    ) -> Result<Leased, Mistake> {
-        // From before the rule is looked up, so that none is missed that is loaded after that.
-        let loaded = self.loaded.notified();
-        let Asked { rule, key, cost } = self.asked(target, cost)?;
-        rule.gives_only_leases()?;
-        let (verdict, held) = match rule.applies(key) {
-            Applies::Unlimited => (Verdict::unlimited(), None),
-            Applies::Blocked => (Verdict::blocked(), None),
-            Applies::Limits(ruling) => {
-                let max_wait = if rule.spec().shadow { Span::ZERO } else { max_wait };
-                let _waits = (max_wait > Span::ZERO).then(|| rule.lease_tally().one_waits());
-                let acquire = ruling.judge.lender()?.acquire(key, cost, max_wait, now);
-                let (told, held) = self.by_rules_of_now(target, loaded, acquire).await?;
-                (ruling.verdict(&told, now), held)
-            }
-        };
-        let lease = held.map(|held| Untold::new(held, rule.lease_tally()));
-        Ok(Leased { verdict: rule.decided(verdict), lease })
-    }
-
-    /// What comes of waiting for a lease. Rules that are loaded meanwhile hold for those who wait too: a line in memory goes by the
-    /// numbers that its key was last asked about by, and only here is it known which those are.
-    async fn by_rules_of_now<T>(
-        &self,
-        target: Target<'_>,
-        loaded: Notified<'_>,
-        acquire: impl Future<Output = T>,
-    ) -> T {
-        let (mut loaded, mut acquire) = (pin!(loaded), pin!(acquire));
-        loop {
-            tokio::select! {
-                biased;
-                told = &mut acquire => return told,
-                () = &mut loaded => {
-                    loaded.set(self.loaded.notified());
-                    if let Ok(Asked { rule, key, .. }) = self.asked(target, 0) {
-                        rule.meet(key, self.now());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Gives a lease that has not lapsed a whole new ttl. Whether it had not.
-    ///
-    /// # Errors
-    /// As [`Engine::acquire`], and when the text is no lease.
-    pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
-        let Asked { rule, key, .. } = self.asked(target, 0)?;
-        let done = rule.lender_of(key)?.renew(key, lease, now).await?;
-        if done {
-            lender::count(&rule.lease_tally().renewed);
-        }
-        Ok(done)
-    }
-
-    /// Returns a lease. Whether it had not lapsed.
-    ///
-    /// # Errors
-    /// As [`Engine::renew`].
-    pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
-        let Asked { rule, key, .. } = self.asked(target, 0)?;
-        let done = rule.lender_of(key)?.release(key, lease, now).await?;
-        if done {
-            lender::count(&rule.lease_tally().released);
-        }
-        Ok(done)
     }
 
     /// Gives back what still counts of a reservation. Whether that was anything.

@@ -132,7 +132,7 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     /// ```
     ///
     /// The guard counts and tells of it as of its own fallbacks, and at most
-    /// [`max_fallbacks`](sluicegate::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
+    /// [`max_fallbacks`](sluicegate::guard::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
     /// a fallback. What it has to look up elsewhere and wait for is better a service of its own.
     #[must_use]
     pub fn fallback<B, K>(self, respond: K) -> GuardLayer<R, C, RespondWith<K>>

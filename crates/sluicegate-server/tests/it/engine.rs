@@ -338,5 +338,6 @@ fn rules_that_are_loaded_hold_for_those_who_wait_for_a_lease() {
     engine.load(vec![exports("concurrency 1 ttl=60s")]).unwrap();
     let Poll::Ready(Ok(refused)) = both.as_mut().poll(&mut context) else { panic!("no wait helps it") };
     assert_eq!((refused.lease.is_some(), refused.verdict.retry_after), (false, Some(RetryAfter::Never)));
+    assert_eq!(refused.verdict.denied_by.as_deref(), Some("concurrency 1 ttl=1m"), "by the rules of now");
     drop(held);
 }
