@@ -289,6 +289,7 @@ fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
     }
     let mut machine = inner.machine.lock();
     let now = inner.clock.now();
+    let before = machine.shut();
     let (answer, changes) = machine.ask(now);
     let (state, timed) = (machine.state(), machine.rules().slow().is_some());
     // Before anybody is told: should the observer panic, a probe has failed instead of being lost.
@@ -296,8 +297,12 @@ fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
         Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
         Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
     };
-    // Also if nothing has changed: after a step back of the clock it is open from another moment on.
-    inner.close(machine, changes);
+    // After a step back of the clock it is open from another moment on, though that is no change to be told.
+    if changes.is_empty() && machine.shut() == before {
+        drop(machine);
+    } else {
+        inner.close(machine, changes);
+    }
     passage
 }
 

@@ -39,12 +39,12 @@ impl Shut {
             return None;
         }
         let now = clock.now();
-        let is_shut = (self.since.load(Ordering::Relaxed)..until).contains(&now.as_micros());
-        is_shut.then(|| {
-            self.denied.fetch_add(1, Ordering::Relaxed);
-            let wait = Time::saturating_from_micros(until).since(now);
-            Denied { state: State::Open, retry_after: RetryAfter::After(wait) }
-        })
+        if until <= now.as_micros() || now.as_micros() < self.since.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.denied.fetch_add(1, Ordering::Relaxed);
+        let wait = Time::saturating_from_micros(until).since(now);
+        Some(Denied { state: State::Open, retry_after: RetryAfter::After(wait) })
     }
 
     /// How many were denied here.
