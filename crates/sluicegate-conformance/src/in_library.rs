@@ -90,11 +90,11 @@ impl OneKey for InLibrary {
     }
 
     fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
-        self.limiter.cancel_at(receipt, now)
+        self.limiter.cancel_at(&receipt, now)
     }
 
     fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
-        self.limiter.settle_at(receipt, used, now)
+        self.limiter.settle_at(&receipt, used, now)
     }
 
     fn next_window(&mut self, now: Time) -> Time {

@@ -16,7 +16,7 @@ use std::fmt::{Display, Write as _};
 /// One key of whatever offers every verb.
 pub trait OneKey {
     /// Names a reservation.
-    type Receipt: Copy;
+    type Receipt: Clone;
 
     /// May the call happen?
     fn check(&mut self, now: Time, cost: u32) -> Decision;
@@ -225,15 +225,15 @@ impl<K: OneKey> Both<'_, K> {
 
     /// Settles a receipt as used that much, or cancels it.
     fn close(&mut self, now: Time, place: usize, used: Option<u32>, report: &mut Report) -> Asked {
-        let (receipt, model_receipt) = self.receipts[place];
+        let (receipt, model_receipt) = &self.receipts[place];
         let Some(used) = used else {
-            let expected = self.model.cancel(now.as_micros(), model_receipt);
-            let answered = self.key.cancel(now, receipt);
+            let expected = self.model.cancel(now.as_micros(), *model_receipt);
+            let answered = self.key.cancel(now, receipt.clone());
             report.returned += u64::from(answered);
             return Asked::new(format!("cancel {place}"), expected, answered);
         };
-        let expected = self.model.settle(now.as_micros(), model_receipt, used.into());
-        let answered = self.key.settle(now, receipt, used);
+        let expected = self.model.settle(now.as_micros(), *model_receipt, used.into());
+        let answered = self.key.settle(now, receipt.clone(), used);
         report.indebted += u64::from(answered && used > COUNT_MAX / 2);
         Asked::new(format!("settle {place} as {used}"), expected, answered)
     }

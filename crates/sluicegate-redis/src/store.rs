@@ -158,8 +158,9 @@ impl Inner {
         let place = match failure {
             StoreFailure::Away(_) => 0,
             StoreFailure::Late { .. } => 1,
-            StoreFailure::Lost(_) | StoreFailure::Garbled(_) => 2,
             StoreFailure::Refused(_) => 3,
+            // The connection broke, or the reply could not be used.
+            _ => 2,
         };
         self.failures[place].fetch_add(1, Ordering::Relaxed);
     }

@@ -527,7 +527,7 @@ impl Engine {
     pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, Mistake> {
         if let Some(store) = self.home.memory() {
             let receipt: Receipt = receipt.parse()?;
-            return Ok(store.cancel_at(receipt, now));
+            return Ok(store.cancel_at(&receipt, now));
         }
         let receipt = receipt.parse()?;
         match self.giver_of(&receipt).as_deref().and_then(|rule| shared_judge(rule, receipt.key())) {
@@ -543,7 +543,7 @@ impl Engine {
     pub async fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, Mistake> {
         if let Some(store) = self.home.memory() {
             let receipt: Receipt = receipt.parse()?;
-            return Ok(store.settle_at(receipt, used, now));
+            return Ok(store.settle_at(&receipt, used, now));
         }
         let receipt = receipt.parse()?;
         match self.giver_of(&receipt).as_deref().and_then(|rule| shared_judge(rule, receipt.key())) {

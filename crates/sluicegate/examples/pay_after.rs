@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // It came to nothing: cancel. The receipt is text, so another part of the service can do it.
     let receipt = tokens.reserve("team-1", 4_000, at_once)?.keep().ok_or("denied")?.to_string();
-    assert!(tokens.cancel(receipt.parse()?));
-    assert!(!tokens.cancel(receipt.parse()?), "a receipt is good for one time");
+    assert!(tokens.cancel(&receipt.parse()?));
+    assert!(!tokens.cancel(&receipt.parse()?), "a receipt is good for one time");
     println!("4000 reserved and cancelled, {} left", left());
     assert_eq!(left(), 8_500);
 

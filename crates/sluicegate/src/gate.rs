@@ -1,10 +1,9 @@
 //! A limiter without keys: one limit for all that comes.
 
+use crate::ids::Receipt;
 use crate::key::Fingerprint;
-use crate::limiter::{
-    BuildError, Call, ChangeError, IntoLimits, Limiter, Receipt, Reservation, ReserveError, Stats,
-};
-use crate::wait::Acquire;
+use crate::limiter::{BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, Stats};
+use crate::wait::{Acquire, Patience};
 use sluicegate_core::verbs::NotOffered;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
@@ -100,28 +99,28 @@ impl Gate {
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
     #[inline]
     pub fn acquire(&self, cost: u32) -> Acquire<'_> {
-        Acquire::endless(&self.limiter, self.key, cost)
+        Acquire::new(&self.limiter, self.key, cost, Patience::Endless)
     }
 
     /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
     #[inline]
     pub fn acquire_within(&self, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::within(&self.limiter, self.key, cost, max_wait)
+        Acquire::new(&self.limiter, self.key, cost, Patience::For(max_wait.into()))
     }
 
     /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
     #[inline]
     pub fn acquire_until(&self, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::until(&self.limiter, self.key, cost, deadline)
+        Acquire::new(&self.limiter, self.key, cost, Patience::Until(deadline))
     }
 
     /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].
-    pub fn cancel(&self, receipt: Receipt) -> bool {
+    pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.limiter.cancel(receipt)
     }
 
     /// Says what a reservation whose receipt was kept has used: see [`Limiter::settle`].
-    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
         self.limiter.settle(receipt, used)
     }
 

@@ -8,6 +8,11 @@
 //! keys: below 1 in 10^19), and the hash is seeded with randomness of the operating system for each limiter, so
 //! that nobody can aim.
 
+mod bytes;
+
+#[doc(hidden)]
+pub use bytes::raw;
+
 use foldhash::SharedSeed;
 use foldhash::{fast, quality};
 use std::borrow::Cow;
@@ -47,11 +52,36 @@ use std::sync::Arc;
 pub trait Key {
     /// Writes the key's parts. Keys that are not the same must not write the same.
     fn write(&self, to: &mut KeyWriter<'_>);
+
+    /// The key as bytes, for a store that other processes share. Text and bytes are themselves; any other
+    /// key is written part by part after a `~`, so that no two keys have the same bytes.
+    ///
+    /// ```
+    /// use sluicegate::Key;
+    ///
+    /// assert_eq!(*"Harry".to_bytes(), *b"Harry");
+    /// assert_eq!(*("Harry", 7).to_bytes(), *b"~t2;5:Harryn7;");
+    /// ```
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Owned(bytes::of(&|to| self.write(to)))
+    }
 }
 
 /// Takes the parts of a key. Every part says what it is and how long before it says itself, so that what is
 /// written can be read in one way only. (Of bytes that are very short or long their hash of 128 bits is written.)
 pub struct KeyWriter<'a> {
+    sink: Sink<'a>,
+}
+
+/// What the parts become.
+enum Sink<'a> {
+    /// A fingerprint.
+    Hash(Hashers<'a>),
+    /// Bytes that can be told apart from those of any other key.
+    Bytes(&'a mut bytes::Parts),
+}
+
+struct Hashers<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
     /// A table finds a key's place and slot by bits of the first, so that one is mixed better.
     first: quality::FoldHasher<'a>,
@@ -72,6 +102,40 @@ impl KeyWriter<'_> {
     /// Writes text or other bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
+        match &mut self.sink {
+            Sink::Hash(hashers) => hashers.bytes(bytes),
+            Sink::Bytes(parts) => parts.bytes(bytes),
+        }
+    }
+
+    /// Writes a whole number.
+    #[inline]
+    pub fn number(&mut self, number: u128) {
+        self.wide(NUMBER, number);
+    }
+
+    /// Says that a tuple of so many parts comes next.
+    #[inline]
+    pub fn tuple(&mut self, parts: usize) {
+        match &mut self.sink {
+            // A second word, as nobody keeps a caller from a number that would touch the kind.
+            Sink::Hash(hashers) => hashers.words(TUPLE, parts as u64),
+            Sink::Bytes(written) => written.tuple(parts),
+        }
+    }
+
+    #[inline]
+    fn wide(&mut self, kind: u64, value: u128) {
+        match &mut self.sink {
+            Sink::Hash(hashers) => hashers.wide(kind, value),
+            Sink::Bytes(parts) => parts.wide(kind, value),
+        }
+    }
+}
+
+impl Hashers<'_> {
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
         // Cannot touch the kind: no address space has 2^56 bytes.
         let length = BYTES | bytes.len() as u64;
         // As words, the last of which may overlap the one before; the length tells.
@@ -101,19 +165,6 @@ impl KeyWriter<'_> {
         }
     }
 
-    /// Writes a whole number.
-    #[inline]
-    pub fn number(&mut self, number: u128) {
-        self.wide(NUMBER, number);
-    }
-
-    /// Says that a tuple of so many parts comes next.
-    #[inline]
-    pub fn tuple(&mut self, parts: usize) {
-        // A second word, as nobody keeps a caller from a number that would touch the kind.
-        self.words(TUPLE, parts as u64);
-    }
-
     #[inline]
     fn wide(&mut self, kind: u64, value: u128) {
         if let Ok(value) = u64::try_from(value) {
@@ -131,6 +182,16 @@ impl KeyWriter<'_> {
         let both = u128::from(one) | u128::from(other) << 64;
         self.first.write_u128(both);
         self.second.write_u128(both);
+    }
+
+    #[inline]
+    fn fingerprint(self, key: &(impl Key + ?Sized)) -> Fingerprint {
+        let mut writer = KeyWriter { sink: Sink::Hash(self) };
+        key.write(&mut writer);
+        match writer.sink {
+            Sink::Hash(Hashers { first, second, .. }) => Fingerprint::new(first.finish(), second.finish()),
+            Sink::Bytes(_) => unreachable!("a writer keeps its sink"),
+        }
     }
 }
 
@@ -230,32 +291,31 @@ impl Seeds {
 
     #[inline]
     pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let (first, second) = self.hashers();
-        let mut writer = KeyWriter { first, second, seeds: self };
-        key.write(&mut writer);
-        Fingerprint::new(writer.first.finish(), writer.second.finish())
+        self.hashers().fingerprint(key)
     }
 
     /// The same for a key of a scope: equal keys of two scopes differ.
     #[inline]
     pub(crate) fn fingerprint_in(&self, scope: Fingerprint, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let (first, second) = self.hashers();
-        let mut writer = KeyWriter { first, second, seeds: self };
-        writer.words(scope.high, scope.low);
-        key.write(&mut writer);
-        Fingerprint::new(writer.first.finish(), writer.second.finish())
+        let mut hashers = self.hashers();
+        hashers.words(scope.high, scope.low);
+        hashers.fingerprint(key)
     }
 
     #[inline]
-    fn hashers(&self) -> (quality::FoldHasher<'_>, fast::FoldHasher<'_>) {
+    fn hashers(&self) -> Hashers<'_> {
         let Seeds { first, second } = self;
-        (quality::FoldHasher::with_seed(first.0, &first.1), fast::FoldHasher::with_seed(second.0, &second.1))
+        Hashers {
+            first: quality::FoldHasher::with_seed(first.0, &first.1),
+            second: fast::FoldHasher::with_seed(second.0, &second.1),
+            seeds: self,
+        }
     }
 
     /// Hashes bytes of any length by themselves.
     #[cold]
     fn hash_apart(&self, bytes: &[u8]) -> [u64; 2] {
-        let (mut first, mut second) = self.hashers();
+        let Hashers { mut first, mut second, .. } = self.hashers();
         first.write(bytes);
         second.write(bytes);
         [first.finish(), second.finish()]
@@ -267,12 +327,20 @@ impl Key for str {
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.bytes(self.as_bytes());
     }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        bytes::of_bytes(self.as_bytes())
+    }
 }
 
 impl Key for String {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.bytes(self.as_bytes());
+    }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        bytes::of_bytes(self.as_bytes())
     }
 }
 
@@ -281,12 +349,20 @@ impl Key for [u8] {
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.bytes(self);
     }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        bytes::of_bytes(self)
+    }
 }
 
 impl<const N: usize> Key for [u8; N] {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.bytes(self);
+    }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        bytes::of_bytes(self)
     }
 }
 
@@ -295,12 +371,20 @@ impl Key for Vec<u8> {
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.bytes(self);
     }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        bytes::of_bytes(self)
+    }
 }
 
 impl<K: Key + ?Sized> Key for &K {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         (**self).write(to);
+    }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        (**self).to_bytes()
     }
 }
 
@@ -309,6 +393,10 @@ impl<K: Key + ?Sized> Key for Box<K> {
     fn write(&self, to: &mut KeyWriter<'_>) {
         (**self).write(to);
     }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        (**self).to_bytes()
+    }
 }
 
 impl<K: Key + ?Sized> Key for Arc<K> {
@@ -316,12 +404,20 @@ impl<K: Key + ?Sized> Key for Arc<K> {
     fn write(&self, to: &mut KeyWriter<'_>) {
         (**self).write(to);
     }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        (**self).to_bytes()
+    }
 }
 
 impl<K: Key + ToOwned + ?Sized> Key for Cow<'_, K> {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         (**self).write(to);
+    }
+
+    fn to_bytes(&self) -> Cow<'_, [u8]> {
+        (**self).to_bytes()
     }
 }
 

@@ -38,6 +38,8 @@
 pub use sluicegate_core as core;
 
 mod adaptive;
+mod answer;
+pub mod backend;
 pub mod breaker;
 pub mod bulkhead;
 mod calendar;
@@ -49,6 +51,7 @@ mod gate;
 pub mod grammar;
 pub mod guard;
 pub mod http_fields;
+mod ids;
 mod key;
 mod limit;
 mod limiter;
@@ -56,11 +59,14 @@ mod seal;
 mod semaphore;
 mod shared;
 mod store;
+mod store_failure;
 mod sync;
 mod timeout;
 mod wait;
 
 pub use adaptive::AdaptiveLimit;
+pub use answer::{Answer, Source};
+pub use backend::{Backend, BackendError, LeaseBackend, Pending};
 pub use breaker::{Breaker, Breakers, Outcome};
 pub use bulkhead::Bulkhead;
 pub use calendar::{CalendarUnit, Zone};
@@ -72,22 +78,26 @@ pub use core::{Decision, RetryAfter, Span, Time};
 pub use event::Event;
 pub use gate::Gate;
 pub use guard::Guard;
+pub use ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
+#[doc(hidden)]
+pub use key::raw as raw_key;
 pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
-    BadReceipt, BuildError, Builder, CALLS_MAX, Call, ChangeError, HashedKey, IntoLimits, Limiter,
-    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
-    MAX_WAITING_DEFAULT, MAX_WAITING_MAX, Observer, Receipt, Reservation, ReserveError, Stats, TogetherError,
-    check_all, check_all_at, check_all_each_at,
+    BuildError, Builder, CALLS_MAX, Call, ChangeError, HashedKey, IntoLimits, Limiter, MAX_KEYS_DEFAULT,
+    MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT,
+    MAX_WAITING_MAX, Observer, Reservation, ReserveError, Stats, TogetherError, check_all, check_all_at,
+    check_all_each_at,
 };
 pub use semaphore::{
-    AcquireLease, BadLeaseId, Grant, Lease, LeaseId, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX,
-    Semaphore, SemaphoreBuilder, SemaphoreStats, SharedLeases, SharedLeasesBuilder,
+    AcquireLease, Grant, Lease, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX, Semaphore, SemaphoreBuilder,
+    SemaphoreStats, SharedLeases, SharedLeasesBuilder,
 };
 pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
+pub use store_failure::StoreFailure;
 pub use timeout::{TimedOut, timeout, timeout_on};
-pub use wait::{Acquire, Priority, Refusal, Turn};
+pub use wait::{Acquire, Acquired, Priority, Refusal};
 
 /// From the problem to the line of code.
 #[doc = include_str!("../docs/guide.md")]

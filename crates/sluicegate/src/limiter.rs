@@ -19,7 +19,7 @@ pub use builder::{
 pub(crate) use engine::made;
 pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
 pub use observe::{Observer, Stats};
-pub use reservation::{BadReceipt, Receipt, Reservation};
+pub use reservation::Reservation;
 pub use together::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
 
 use crate::clock::{AnyClock, Delay};

@@ -20,11 +20,13 @@ mod stats;
 pub use acquire::AcquireLease;
 pub use builder::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, SemaphoreBuilder};
 pub use grant::Grant;
-pub use lease::{BadLeaseId, Lease, LeaseId};
+pub use lease::Lease;
+
 pub use scope::{LeaseScope, SharedLeases, SharedLeasesBuilder};
 pub use stats::SemaphoreStats;
 
 use crate::callbacks::Callbacks;
+use crate::ids::LeaseId;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};

@@ -10,11 +10,12 @@
 //! key's state is read by the new ones with its next call.
 
 use crate::clock::{AnyClock, Clock};
+use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
     BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Receipt, Stats, line_bounds, made, within,
+    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Stats, line_bounds, made, within,
 };
 use crate::seal::Seal;
 use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store, Turns};
@@ -146,12 +147,12 @@ impl SharedStore {
     }
 
     /// Gives back what still counts of a reservation of any of its limiters. Whether that was anything.
-    pub fn cancel(&self, receipt: Receipt) -> bool {
+    pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.inner.clock.now())
     }
 
     /// Cancels at a time.
-    pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
+    pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let Shared { store, seal, lines, .. } = &*self.inner;
         let cancelled = receipt.cancel_in(store, seal, now);
         lines.disturbed(&*self.inner, receipt.key(seal));
@@ -159,12 +160,12 @@ impl SharedStore {
     }
 
     /// Says what a reservation of any of its limiters has really used: see [`Limiter::settle`](crate::Limiter::settle).
-    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
         self.settle_at(receipt, used, self.inner.clock.now())
     }
 
     /// Settles at a time.
-    pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
+    pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let Shared { store, seal, lines, .. } = &*self.inner;
         let settled = receipt.settle_in(store, seal, used, now);
         lines.disturbed(&*self.inner, receipt.key(seal));

@@ -15,11 +15,12 @@ pub(crate) use lines::{Host, LineBounds, Lines, wake_all};
 pub(crate) use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
+use crate::answer::{Answer, Source};
 use sluicegate_core::{Decision, Span};
 use std::fmt;
 use std::time::Duration;
 
-/// What came of waiting for a turn.
+/// The result of waiting in a queue: the call was allowed and charged, or refused.
 ///
 /// ```
 /// use sluicegate::{Limiter, ManualClock, Refusal};
@@ -27,14 +28,14 @@ use std::time::Duration;
 ///
 /// let orders = Limiter::builder("min-interval 30m").clock(ManualClock::default()).build()?;
 /// assert!(orders.check("shopper-1").allowed());
-/// let turn = orders.acquire_within("shopper-1", 1, Duration::from_secs(60)).blocking();
-/// assert_eq!(turn.refusal(), Some(Refusal::TooLong)); // at once, as it would be half an hour
+/// let acquired = orders.acquire_within("shopper-1", 1, Duration::from_secs(60)).blocking();
+/// assert_eq!(acquired.refusal(), Some(Refusal::TooLong)); // at once, as it would be half an hour
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a call that was refused must not happen: ask `allowed()`"]
-pub struct Turn {
-    decision: Decision,
+pub struct Acquired {
+    answer: Answer,
     waited: Span,
     refusal: Option<Refusal>,
 }
@@ -53,31 +54,49 @@ pub enum Refusal {
     NoRoom,
 }
 
-impl Turn {
-    pub(crate) fn after(decision: Decision, waited: Span) -> Turn {
-        Turn { decision, waited, refusal: None }
+impl Acquired {
+    /// The result of a call that waited for `waited`. It is allowed if there is no refusal.
+    pub fn new(answer: Answer, waited: Span, refusal: Option<Refusal>) -> Acquired {
+        Acquired { answer, waited, refusal }
     }
 
-    pub(crate) fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Turn {
-        Turn { decision, waited, refusal: Some(refusal) }
+    /// A call that memory allowed.
+    #[inline]
+    pub(crate) fn after(decision: Decision, waited: Span) -> Acquired {
+        Acquired::new(decision.into(), waited, None)
     }
 
-    /// Whether the turn has come, and was charged.
+    /// A call that memory refused.
+    pub(crate) fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Acquired {
+        Acquired::new(decision.into(), waited, Some(refusal))
+    }
+
+    /// Returns `true` if the call may happen now, and was charged.
     pub fn allowed(&self) -> bool {
         self.refusal.is_none()
     }
 
-    /// The whole answer. Refused, its `retry_after` is the shortest wait after which asking in the same way would do.
-    pub fn decision(&self) -> Decision {
-        self.decision
+    /// The answer. If refused, its `retry_after` is the shortest wait after which the same call would do.
+    pub fn answer(&self) -> Answer {
+        self.answer
     }
 
-    /// How long it waited.
+    /// The decision of the answer.
+    pub fn decision(&self) -> Decision {
+        self.answer.decision()
+    }
+
+    /// Where the decision was made.
+    pub fn source(&self) -> Source {
+        self.answer.source()
+    }
+
+    /// How long the call waited.
     pub fn waited(&self) -> Duration {
         self.waited.into()
     }
 
-    /// Why it was refused.
+    /// Why the call was refused.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }

@@ -97,11 +97,11 @@ impl Key {
             }
             15..18 if !self.given.is_empty() => {
                 let place = self.pick(rng);
-                let (number, held, id) = self.given[place];
-                let expected = self.model.release(at, number);
+                let (number, held, id) = &self.given[place];
+                let expected = self.model.release(at, *number);
                 // As the library does, what has lapsed goes first.
                 let _ = core.peek(&mut self.core, now, 0);
-                assert_eq!(self.core.release(now, held), expected);
+                assert_eq!(self.core.release(now, *held), expected);
                 assert_eq!(self.library.release_at("k", &id, now), expected);
                 seen.released += u64::from(expected);
             }

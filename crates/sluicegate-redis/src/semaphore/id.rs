@@ -11,13 +11,13 @@ const LEN: usize = 16;
 /// up, and whoever has it can renew and release the lease.
 ///
 /// (A lease that was given by this process's memory, as the store was away, is known in this process only.)
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId {
     pub(super) of: Home,
 }
 
 /// Where a lease is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Home {
     Store(StoreId),
     Local(sluicegate::LeaseId),
@@ -64,7 +64,7 @@ impl std::error::Error for BadLeaseId {}
 
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.of {
+        match &self.of {
             Home::Store(id) => f.write_str(&TEXT.encode(id.bytes)),
             Home::Local(id) => id.fmt(f),
         }
@@ -106,9 +106,9 @@ mod tests {
             .unwrap()
             .id();
         let local = LeaseId { of: Home::Local(local) };
-        assert_eq!(local.to_string().parse(), Ok(local));
+        assert_eq!(local.to_string().parse(), Ok(local.clone()));
         let text = one.to_string();
-        assert_eq!(text.parse(), Ok(one));
+        assert_eq!(text.parse(), Ok(one.clone()));
         assert!(!format!("{one:?}").contains(&text));
         for cut in 0..text.len() {
             assert_eq!(text[..cut].parse::<LeaseId>(), Err(BadLeaseId));

@@ -48,7 +48,7 @@ fn every_verb_on_a_log_of_a_thousand_entries_is_answered_as_in_memory() {
                 }
                 4 | 5 if receipts.len() > 5 => {
                     let (receipt, known) = receipts.remove(rng.usize(..receipts.len())).unwrap();
-                    let expected = memory.settle_at(known, cost, now);
+                    let expected = memory.settle_at(&known, cost, now);
                     let settled = connected.runtime.block_on(shared.settle(&receipt, cost, Some(now)));
                     assert_eq!(settled.unwrap(), expected, "{context}: settle");
                 }

@@ -3,6 +3,7 @@
 use super::Limiter;
 use super::engine::on_store;
 use super::error::ReserveError;
+use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{Shape, Store};
@@ -10,7 +11,6 @@ use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,15 +24,6 @@ pub struct Reservation {
     limiter: Limiter,
     decision: Decision,
     receipt: Option<Receipt>,
-}
-
-/// Names one reservation, good for one cancel or settle; as text it can be handed to others and read back.
-///
-/// It is remembered until its cost no longer counts, and for an hour at least.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Receipt {
-    /// What it says is the business of the limiter that gave it.
-    sealed: [u64; 3],
 }
 
 /// What a receipt says.
@@ -95,12 +86,12 @@ impl Limiter {
 
     /// Gives back what still counts of a reservation whose receipt was kept. Whether that was anything: not if the
     /// receipt is used, unknown or worth nothing any more.
-    pub fn cancel(&self, receipt: Receipt) -> bool {
+    pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.now())
     }
 
     /// Cancels at a time.
-    pub fn cancel_at(&self, receipt: Receipt, now: Time) -> bool {
+    pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let cancelled =
             on_store!(&self.inner.engine, store => receipt.cancel_in(store, &self.inner.seal, now));
         self.lines().disturbed(self.host(), receipt.key(&self.inner.seal));
@@ -109,12 +100,12 @@ impl Limiter {
 
     /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
     /// debt. `false` if the receipt is used or unknown, or if the key was forgotten and there is no room for its debt.
-    pub fn settle(&self, receipt: Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
         self.settle_at(receipt, used, self.now())
     }
 
     /// Settles at a time.
-    pub fn settle_at(&self, receipt: Receipt, used: u32, now: Time) -> bool {
+    pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
         let settled = on_store!(&self.inner.engine, store => receipt.settle_in(store, seal, used, now));
         self.lines().disturbed(self.host(), receipt.key(seal));
@@ -122,9 +113,15 @@ impl Limiter {
     }
 
     /// Forgets a receipt; its charge stays.
-    fn forget(&self, receipt: Receipt) {
+    pub(crate) fn forget(&self, receipt: &Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
         on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
+    }
+
+    /// The decision for cost 0 on a receipt's key.
+    pub(crate) fn standing_at(&self, receipt: &Receipt, now: Time) -> Option<Decision> {
+        let key = receipt.is_of_memory().then(|| receipt.key(&self.inner.seal))?;
+        Some(self.peek_fingerprint(key, 0, now))
     }
 
     /// A name that was not given before, and that nobody can guess: receipts may travel as text.
@@ -136,13 +133,13 @@ impl Limiter {
 
 impl Receipt {
     /// Gives back what still counts of the charge.
-    pub(crate) fn cancel_in<S: Shape>(self, store: &Store<S>, seal: &Seal, now: Time) -> bool {
+    pub(crate) fn cancel_in<S: Shape>(&self, store: &Store<S>, seal: &Seal, now: Time) -> bool {
         let Open { key, name } = self.opened(seal);
         store.close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name))
     }
 
     /// Says what was really used.
-    pub(crate) fn settle_in<S: Shape>(self, store: &Store<S>, seal: &Seal, used: u32, now: Time) -> bool {
+    pub(crate) fn settle_in<S: Shape>(&self, store: &Store<S>, seal: &Seal, used: u32, now: Time) -> bool {
         let Open { key, name } = self.opened(seal);
         store.close(key, now, name, |limits, states, receipts| {
             receipts.settle(limits, states, now, name, used)
@@ -152,19 +149,19 @@ impl Receipt {
 
 impl Open {
     fn sealed(self, seal: &Seal) -> Receipt {
-        Receipt { sealed: seal.seal([self.key.high, self.key.low, self.name.0]) }
+        Receipt::of_memory(seal.seal([self.key.high, self.key.low, self.name.0]))
     }
 }
 
 impl Receipt {
     /// Whose it is; of a made-up one nobody's.
-    pub(crate) fn key(self, seal: &Seal) -> Fingerprint {
+    pub(crate) fn key(&self, seal: &Seal) -> Fingerprint {
         self.opened(seal).key
     }
 
     /// What it says; of a made-up one nonsense, that no store knows.
-    fn opened(self, seal: &Seal) -> Open {
-        let [high, low, name] = seal.unseal(self.sealed);
+    fn opened(&self, seal: &Seal) -> Open {
+        let [high, low, name] = seal.unseal(self.sealed());
         Open { key: Fingerprint { high, low }, name: Name(name) }
     }
 }
@@ -193,7 +190,7 @@ impl Reservation {
 
     /// Cancels at a time.
     pub fn cancel_at(mut self, now: Time) -> bool {
-        self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(receipt, now))
+        self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(&receipt, now))
     }
 
     /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the reservation was
@@ -205,7 +202,7 @@ impl Reservation {
 
     /// Settles at a time.
     pub fn settle_at(mut self, used: u32, now: Time) -> bool {
-        self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(receipt, used, now))
+        self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(&receipt, used, now))
     }
 
     /// Keeps the receipt for later: [`Limiter::cancel`] and [`Limiter::settle`] take it. `None` if it was denied.
@@ -218,7 +215,7 @@ impl Drop for Reservation {
     /// Nobody can come back for it any more.
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
-            self.limiter.forget(receipt);
+            self.limiter.forget(&receipt);
         }
     }
 }
@@ -226,40 +223,5 @@ impl Drop for Reservation {
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation").field("decision", &self.decision).finish_non_exhaustive()
-    }
-}
-
-/// The length of a receipt's text: three numbers of 64 bits in hexadecimal.
-const TEXT_LEN: usize = 48;
-
-impl fmt::Display for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second, third] = self.sealed;
-        write!(f, "{first:016x}{second:016x}{third:016x}")
-    }
-}
-
-/// The text is not a receipt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BadReceipt;
-
-impl fmt::Display for BadReceipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a receipt; hand in the {TEXT_LEN} characters that the reservation gave, as they are")
-    }
-}
-
-impl std::error::Error for BadReceipt {}
-
-impl FromStr for Receipt {
-    type Err = BadReceipt;
-
-    fn from_str(text: &str) -> Result<Receipt, BadReceipt> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != TEXT_LEN || !text.bytes().all(is_digit) {
-            return Err(BadReceipt);
-        }
-        let number = |from: usize| u64::from_str_radix(&text[from..from + 16], 16).map_err(|_| BadReceipt);
-        Ok(Receipt { sealed: [number(0)?, number(16)?, number(32)?] })
     }
 }

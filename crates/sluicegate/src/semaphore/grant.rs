@@ -1,7 +1,8 @@
 //! What came of asking for a lease.
 
 use super::lease::Lease;
-use crate::wait::Refusal;
+use crate::answer::{Answer, Source};
+use crate::wait::{Acquired, Refusal};
 use sluicegate_core::{Decision, RetryAfter, Span};
 use std::time::Duration;
 
@@ -46,6 +47,11 @@ impl Grant {
             _ => Refusal::TooLong,
         };
         Grant::refused(refusal, decision, Span::ZERO)
+    }
+
+    /// The answer without the lease.
+    pub(crate) fn acquired(&self, source: Source) -> Acquired {
+        Acquired::new(Answer::new(self.decision, source), self.waited, self.refusal)
     }
 
     /// Whether there is room, and it was taken.

@@ -1,11 +1,11 @@
 //! A lease: a place at work, returned when it is dropped.
 
 use super::shard::Shard;
+use crate::ids::LeaseId;
 use crate::key::Fingerprint;
 use crate::seal::Seal;
 use sluicegate_core::Time;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,26 +45,6 @@ pub(super) struct Name {
     pub(super) nonce: u64,
 }
 
-/// Names one lease, for whoever cannot hold a [`Lease`]: a server's clients. As text it can be handed to others and read back, and
-/// nobody can make up another's.
-///
-/// ```
-/// use sluicegate::{LeaseId, Semaphore};
-///
-/// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
-/// let lease = exports.try_acquire("Harry", 1).lease().unwrap();
-/// let text = lease.keep().to_string(); // from here on it is returned by its id, or lapses
-/// let id: LeaseId = text.parse()?;
-/// assert!(exports.renew("Harry", &id));
-/// assert!(exports.release("Harry", &id) && !exports.release("Harry", &id));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LeaseId {
-    /// What it says is the business of the semaphore that gave it.
-    sealed: [u64; 3],
-}
-
 const NEVER: u64 = u64::MAX;
 
 impl Lease {
@@ -101,7 +81,7 @@ impl Lease {
 
     /// Its name, for others.
     pub fn id(&self) -> LeaseId {
-        LeaseId::new(self.shard.seal(), self.shard.number(), self.name)
+        LeaseId::sealed_by(self.shard.seal(), self.shard.number(), self.name)
     }
 
     /// Its name, and from here on dropping it does not return it: it lapses, or is returned by that name.
@@ -131,50 +111,15 @@ impl fmt::Debug for Lease {
 }
 
 impl LeaseId {
-    fn new(seal: &Seal, shard: u32, name: Name) -> LeaseId {
+    fn sealed_by(seal: &Seal, shard: u32, name: Name) -> LeaseId {
         let Name { key, place, nonce } = name;
-        LeaseId { sealed: seal.seal([u64::from(shard) << 32 | u64::from(place), nonce, key]) }
+        LeaseId::of_memory(seal.seal([u64::from(shard) << 32 | u64::from(place), nonce, key]))
     }
 
     /// The shard and the lease there, if it is one of this key; a made-up one comes out as nonsense.
     pub(super) fn opened(&self, seal: &Seal, key: Fingerprint) -> Option<(u32, Name)> {
-        let [at, nonce, of_key] = seal.unseal(self.sealed);
+        let [at, nonce, of_key] = seal.unseal(self.sealed());
         let (shard, place) = (u32::try_from(at >> 32).ok()?, u32::try_from(at & u64::from(u32::MAX)).ok()?);
         (of_key == key.high).then_some((shard, Name { key: of_key, place, nonce }))
-    }
-}
-
-/// The length of an id's text: three numbers of 64 bits in hexadecimal.
-const TEXT_LEN: usize = 48;
-
-impl fmt::Display for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second, third] = self.sealed;
-        write!(f, "{first:016x}{second:016x}{third:016x}")
-    }
-}
-
-/// The text is not the id of a lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BadLeaseId;
-
-impl fmt::Display for BadLeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a lease; hand in the {TEXT_LEN} characters that acquiring it gave, as they are")
-    }
-}
-
-impl std::error::Error for BadLeaseId {}
-
-impl FromStr for LeaseId {
-    type Err = BadLeaseId;
-
-    fn from_str(text: &str) -> Result<LeaseId, BadLeaseId> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != TEXT_LEN || !text.bytes().all(is_digit) {
-            return Err(BadLeaseId);
-        }
-        let number = |from: usize| u64::from_str_radix(&text[from..from + 16], 16).map_err(|_| BadLeaseId);
-        Ok(LeaseId { sealed: [number(0)?, number(16)?, number(32)?] })
     }
 }

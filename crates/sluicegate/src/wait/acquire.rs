@@ -3,11 +3,11 @@
 use super::lines::{Joined, Waiter};
 use super::park::wait_here;
 use super::seats::{Outcome, SeatId};
-use super::{Priority, Refusal, Turn};
+use super::{Acquired, Priority, Refusal};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
 use crate::store::NotTaken;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -37,6 +37,12 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
+    /// For at most that long, or without end.
+    #[inline]
+    pub(crate) fn up_to(max_wait: Option<Duration>) -> Patience {
+        max_wait.map_or(Patience::Endless, |wait| Patience::For(wait.into()))
+    }
+
     /// When it ends for who asks now, if it does.
     pub(crate) fn until(self, now: Time) -> Option<Time> {
         match self {
@@ -87,27 +93,9 @@ impl Limiter {
     }
 }
 
-/// For gates, which know their key.
 impl<'a> Acquire<'a> {
     #[inline]
-    pub(crate) fn endless(limiter: &'a Limiter, key: Fingerprint, cost: u32) -> Acquire<'a> {
-        Acquire::new(limiter, key, cost, Patience::Endless)
-    }
-
-    #[inline]
-    pub(crate) fn within(limiter: &'a Limiter, key: Fingerprint, cost: u32, wait: Duration) -> Acquire<'a> {
-        Acquire::new(limiter, key, cost, Patience::For(wait.into()))
-    }
-
-    #[inline]
-    pub(crate) fn until(limiter: &'a Limiter, key: Fingerprint, cost: u32, deadline: Time) -> Acquire<'a> {
-        Acquire::new(limiter, key, cost, Patience::Until(deadline))
-    }
-}
-
-impl<'a> Acquire<'a> {
-    #[inline]
-    fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
         Acquire { limiter, key, cost, priority: Priority::Normal, patience, state: State::New }
     }
 
@@ -118,7 +106,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Waits in this thread. Not for async code: use `.await` there.
-    pub fn blocking(mut self) -> Turn {
+    pub fn blocking(mut self) -> Acquired {
         if let Some(turn) = self.at_once(self.limiter.now()) {
             return turn;
         }
@@ -128,29 +116,29 @@ impl<'a> Acquire<'a> {
     /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
     #[doc(hidden)]
     #[inline]
-    pub fn at_once(&mut self, now: Time) -> Option<Turn> {
+    pub fn at_once(&mut self, now: Time) -> Option<Acquired> {
         let Acquire { key, cost, .. } = *self;
         let is_late = matches!(self.patience, Patience::Until(deadline) if deadline < now);
         if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
             return None;
         }
         let turn = match self.limiter.try_turn(key, cost, now) {
-            Ok(decision) => Turn::taken(decision),
-            Err(NotTaken::NoRoom(denial)) => Turn::refused(Refusal::NoRoom, denial, Span::ZERO),
+            Ok(decision) => Acquired::after(decision, Span::ZERO),
+            Err(NotTaken::NoRoom(denial)) => Acquired::refused(Refusal::NoRoom, denial, Span::ZERO),
             Err(NotTaken::Wait) => return None,
         };
         Some(self.done(turn))
     }
 
     #[cold]
-    fn join(&mut self, now: Time, waker: &Waker) -> Poll<Turn> {
+    fn join(&mut self, now: Time, waker: &Waker) -> Poll<Acquired> {
         let until = self.patience.until(now);
         let Acquire { key, cost, priority, .. } = *self;
         let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
         match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
-            Joined::Taken(decision) => Poll::Ready(self.done(Turn::taken(decision))),
+            Joined::Taken(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
             Joined::Refused(refusal, decision) => {
-                Poll::Ready(self.done(Turn::refused(refusal, decision, Span::ZERO)))
+                Poll::Ready(self.done(Acquired::refused(refusal, decision, Span::ZERO)))
             }
             Joined::Seated(seat) => {
                 self.state = State::Seated { seat, since: now };
@@ -160,13 +148,13 @@ impl<'a> Acquire<'a> {
     }
 
     #[inline(never)]
-    fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Turn> {
+    fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Acquired> {
         let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
             return Poll::Pending;
         };
         let turn = match outcome {
-            Outcome::Called(decision, at) => Turn::after(decision, at.since(since)),
-            Outcome::Refused(refusal, decision, at) => Turn::refused(refusal, decision, at.since(since)),
+            Outcome::Called(decision, at) => Acquired::after(decision, at.since(since)),
+            Outcome::Refused(refusal, decision, at) => Acquired::refused(refusal, decision, at.since(since)),
         };
         Poll::Ready(self.done(turn))
     }
@@ -177,7 +165,7 @@ impl<'a> Acquire<'a> {
     }
 
     #[inline]
-    fn done(&mut self, turn: Turn) -> Turn {
+    fn done(&mut self, turn: Acquired) -> Acquired {
         self.state = State::Done;
         self.limiter.observe(&turn.decision());
         turn
@@ -185,12 +173,12 @@ impl<'a> Acquire<'a> {
 }
 
 impl Future for Acquire<'_> {
-    type Output = Turn;
+    type Output = Acquired;
 
     /// # Panics
     /// When it is polled again after it was ready.
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Acquired> {
         match self.state {
             State::New => {
                 let now = self.limiter.now();
@@ -223,11 +211,5 @@ impl fmt::Debug for Acquire<'_> {
             .field("priority", priority)
             .field("is_in_line", &is_in_line)
             .finish_non_exhaustive()
-    }
-}
-
-impl Turn {
-    fn taken(decision: Decision) -> Turn {
-        Turn::after(decision, Span::ZERO)
     }
 }

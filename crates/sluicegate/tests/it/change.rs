@@ -103,7 +103,7 @@ fn receipts_of_the_old_numbers_are_void() {
     let (limiter, _) = limiter("token-bucket 1/s burst=10");
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     limiter.change("token-bucket 2/s burst=10").unwrap();
-    assert!(!limiter.cancel(receipt));
+    assert!(!limiter.cancel(&receipt));
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
 }
 
@@ -138,7 +138,7 @@ fn receipts_of_keys_that_are_gone_are_void_too() {
     clock.advance(Duration::from_secs(10));
     let _ = limiter.check("b");
     limiter.change("token-bucket 2/s burst=10").unwrap();
-    assert!(!limiter.settle(receipt, 9));
+    assert!(!limiter.settle(&receipt, 9));
     assert!(
         limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(),
         "its place among the receipts is free"

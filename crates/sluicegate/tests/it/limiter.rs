@@ -64,8 +64,8 @@ fn a_gate_is_a_limiter_with_one_key() {
     assert_eq!(gate.refund(2).unwrap().remaining(), 2);
     assert_eq!(gate.take(9).unwrap().1, 2);
     assert!(gate.reserve(1, SECOND).unwrap().cancel());
-    assert!(gate.cancel(gate.reserve(1, SECOND).unwrap().keep().unwrap()));
-    assert!(gate.settle(gate.reserve(1, SECOND).unwrap().keep().unwrap(), 0));
+    assert!(gate.cancel(&gate.reserve(1, SECOND).unwrap().keep().unwrap()));
+    assert!(gate.settle(&gate.reserve(1, SECOND).unwrap().keep().unwrap(), 0));
     assert_eq!(gate.peek(0).remaining(), 0);
     clock.advance(SECOND);
     assert_eq!(gate.next_window(), gate.now().after(Span::from(SECOND)));

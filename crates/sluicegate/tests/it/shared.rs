@@ -108,15 +108,15 @@ fn receipts_are_good_in_the_store_and_void_when_limits_change() {
     let reserve = |limiter: &Limiter| limiter.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap();
     let (one, two, three) = (reserve(&mails), reserve(&mails), reserve(&mails));
     let of_others = reserve(&others);
-    assert_eq!(one.to_string().parse(), Ok(one));
-    assert!(store.cancel(one) && !store.cancel(one), "good for one cancel");
-    assert!(mails.settle(two, 1), "and at the limiter");
+    assert_eq!(one.to_string().parse(), Ok(one.clone()));
+    assert!(store.cancel(&one) && !store.cancel(&one), "good for one cancel");
+    assert!(mails.settle(&two, 1), "and at the limiter");
     assert_eq!(mails.peek("k", 0).remaining(), 6);
-    assert!(store.settle(of_others, 0));
+    assert!(store.settle(&of_others, 0));
     assert_eq!(others.peek("k", 0).remaining(), 5);
     mails.change("token-bucket 1/h burst=20").unwrap();
     assert!(mails.check("k").allowed(), "the key has met the new limit");
-    assert!(!store.cancel(three), "what it was written in are other numbers");
+    assert!(!store.cancel(&three), "what it was written in are other numbers");
     assert_eq!(mails.peek("k", 0).remaining(), 15);
 }
 
@@ -130,7 +130,7 @@ fn a_reset_voids_all_receipts_of_the_key() {
     mails.reset("k");
     mails.change("fixed-window 10/day").unwrap();
     assert!((0..10).all(|_| mails.check("k").allowed()));
-    assert!(!store.cancel(receipt) && !store.settle(receipt, 0));
+    assert!(!store.cancel(&receipt) && !store.settle(&receipt, 0));
     assert!(!mails.check("k").allowed());
 }
 
@@ -140,18 +140,18 @@ fn a_made_up_receipt_does_nothing() {
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let receipt = mails.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap().to_string();
     for made_up in [
-        "0".repeat(48),
-        "f".repeat(48),
-        format!("{}{}", &receipt[..47], if receipt.ends_with('0') { '1' } else { '0' }),
-        format!("{}{}", if receipt.starts_with('0') { '1' } else { '0' }, &receipt[1..]),
+        format!("m1.{}", "0".repeat(48)),
+        format!("m1.{}", "f".repeat(48)),
+        format!("{}{}", &receipt[..50], if receipt.ends_with('0') { '1' } else { '0' }),
+        format!("m1.{}{}", if &receipt[3..4] == "0" { '1' } else { '0' }, &receipt[4..]),
     ] {
         assert!(
-            !store.cancel(made_up.parse().unwrap()) && !store.settle(made_up.parse().unwrap(), 9),
+            !store.cancel(&made_up.parse().unwrap()) && !store.settle(&made_up.parse().unwrap(), 9),
             "{made_up}"
         );
     }
     assert_eq!(mails.peek("k", 0).remaining(), 7);
-    assert!(store.cancel(receipt.parse().unwrap()));
+    assert!(store.cancel(&receipt.parse().unwrap()));
 }
 
 /// More different limits than a store can number, one after another: those that nobody needs make room for others, and no
@@ -183,7 +183,7 @@ fn limits_that_nobody_needs_are_forgotten() {
             .remaining(),
         2
     );
-    assert!(store.cancel(receipt), "a receipt keeps its limits");
+    assert!(store.cancel(&receipt), "a receipt keeps its limits");
     clock.advance(Duration::from_secs(3_600));
     assert_eq!(one_after_another(100_000), Err(BuildError::TooManyLimits { most }));
     assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and judged by its own limit");

@@ -109,7 +109,7 @@ fn what_is_reserved_and_cancelled_is_all_there_again() {
     let limiter = limiter("token-bucket 1/h burst=1000");
     let reserved = at_once(|_| {
         let reserved = limiter.reserve("k", 3, Duration::ZERO).unwrap();
-        reserved.allowed() && reserved.keep().is_some_and(|receipt: Receipt| limiter.cancel(receipt))
+        reserved.allowed() && reserved.keep().is_some_and(|receipt: Receipt| limiter.cancel(&receipt))
     });
     assert!(reserved > 0);
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000);

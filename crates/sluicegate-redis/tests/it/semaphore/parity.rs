@@ -20,7 +20,7 @@ struct Twins {
     given: Vec<Given>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Given {
     id: LeaseId,
     held: Held,
@@ -100,11 +100,11 @@ impl Twins {
             // To the model whoever returns a lease sees which others have lapsed; in the store it does not look at them.
             self.peek(key, 0, now).await;
         }
-        let Given { id, held, number } = self.given[place];
-        let released = self.leases.release(now, held);
+        let Given { id, held, number } = &self.given[place];
+        let released = self.leases.release(now, *held);
         assert_eq!(self.semaphore.release(key, &id, Some(now)).await.unwrap(), released);
         if let (Some(model), Some(number)) = (&mut self.model, number) {
-            assert_eq!(model.release(now.as_micros(), number), released);
+            assert_eq!(model.release(now.as_micros(), *number), released);
         }
         released
     }

@@ -121,7 +121,7 @@ fn a_kept_lease_is_returned_by_its_name_once_and_by_no_other() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let read: LeaseId = id.to_string().parse().unwrap();
-    assert_eq!((read, id.to_string().len()), (id, 48));
+    assert_eq!((read, id.to_string().len()), (id.clone(), 51));
     assert_eq!(semaphore.peek("k", 1).remaining(), 1);
     assert!(semaphore.renew("k", &id) && !semaphore.renew("other", &id));
     assert!(!semaphore.release("other", &id) && semaphore.release("k", &id));
@@ -135,12 +135,12 @@ fn a_kept_lease_is_returned_by_its_name_once_and_by_no_other() {
 fn a_made_up_name_is_nobodys() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep().to_string();
-    for (place, letter) in id.char_indices() {
+    for (place, letter) in id.char_indices().skip(3) {
         let mut other = id.clone();
         other.replace_range(place..=place, if letter == '0' { "1" } else { "0" });
         assert!(!semaphore.release("k", &other.parse().unwrap()), "{other}");
     }
-    let said = "not a lease; hand in the 48 characters that acquiring it gave, as they are";
+    let said = "not a lease; hand back the text that the acquire gave, unchanged";
     for bad in ["", "abc", &id[1..], &id.to_uppercase(), &format!("{id}0"), &"ä".repeat(24)] {
         if bad != id {
             assert_eq!(bad.parse::<LeaseId>().unwrap_err().to_string(), said, "{bad}");

@@ -1,12 +1,12 @@
 //! What cannot be had is told at once, and every bound is kept.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock, OnFull, Refusal, RetryAfter, Span, Time, Turn};
+use sluicegate::{Acquired, Limiter, ManualClock, OnFull, Refusal, RetryAfter, Span, Time};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn retry_after(turn: Turn) -> Option<u64> {
+fn retry_after(turn: Acquired) -> Option<u64> {
     match turn.decision().retry_after() {
         Some(RetryAfter::After(wait)) => Some(wait.as_micros()),
         _ => None,

@@ -195,7 +195,7 @@ fn in_a_shared_store_too() {
     let kept = limiter.reserve("other", 1, Duration::ZERO).unwrap().keep().unwrap();
     drop(called);
     assert!(!limiter.check("k").allowed());
-    assert!(limiter.cancel(kept));
+    assert!(limiter.cancel(&kept));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_full_line_says_when_it_is_worth_asking_again() {
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     clock.advance(1_800 * SECOND);
     let _waits = Caller::new(limiter.acquire("a", 1));
-    let told = |turn: sluicegate::Turn| (turn.refusal(), turn.decision().retry_after());
+    let told = |turn: sluicegate::Acquired| (turn.refusal(), turn.decision().retry_after());
     let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
     assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Refusal::LineFull), half_an_hour));
     let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_line(0).build().unwrap();

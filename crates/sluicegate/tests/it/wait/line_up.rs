@@ -1,6 +1,6 @@
 //! Callers in line, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate::{Acquire, Turn};
+use sluicegate::{Acquire, Acquired};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Wake for Woken {
 pub(super) struct Caller<'a> {
     acquire: Pin<Box<Acquire<'a>>>,
     woken: Arc<Woken>,
-    turn: Option<Turn>,
+    turn: Option<Acquired>,
 }
 
 impl<'a> Caller<'a> {
@@ -33,7 +33,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Looks whether the turn has come.
-    pub(super) fn poll(&mut self) -> Option<Turn> {
+    pub(super) fn poll(&mut self) -> Option<Acquired> {
         if self.turn.is_none() {
             let waker = Waker::from(Arc::clone(&self.woken));
             if let Poll::Ready(turn) = self.acquire.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -49,7 +49,7 @@ impl<'a> Caller<'a> {
     }
 
     /// The turn, if it has been seen.
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(super) fn turn(&self) -> Option<Acquired> {
         self.turn
     }
 

@@ -64,7 +64,7 @@ fn what_is_given_back_calls_the_next_at_once() {
     assert_eq!(limiter.refund("k", 1).unwrap().limit(), 2);
     assert!(first.poll().is_some() && second.poll().is_none());
     let receipt = reserved.keep().unwrap();
-    assert!(limiter.cancel(receipt));
+    assert!(limiter.cancel(&receipt));
     assert!(second.poll().is_some());
     let mut third = Caller::new(limiter.acquire("k", 1));
     assert!(third.poll().is_none());

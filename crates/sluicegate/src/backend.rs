@@ -1,0 +1,288 @@
+//! The seam between what asks and what decides.
+//!
+//! A [`Backend`] is a limiter somewhere: [`Limiter`](crate::Limiter) in this process's memory, or
+//! `sluicegate_redis::RedisLimiter` in a store that several processes share. A [`LeaseBackend`] is the
+//! same for `concurrency` limits. The server, the tower layers, the command and the conformance suite
+//! ask through these two traits and receive one [`Answer`]; which store decides is chosen once, where
+//! the limiter is built.
+//!
+//! ```text
+//! server, tower, command, tests ──▶ Backend, LeaseBackend ──┬──▶ memory: Pending::Ready
+//!                                                           └──▶ Redis:  Pending::Later
+//! ```
+//!
+//! Application code calls the methods of `Limiter` and `RedisLimiter` themselves: they take keys of
+//! any type and have a form for each default. The traits are object-safe, and what they return says
+//! whether it is there already: memory answers without allocating or polling.
+
+mod memory;
+mod pending;
+
+pub use pending::Pending;
+
+use crate::answer::Answer;
+use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::limiter::ReserveError;
+use crate::semaphore::Lease;
+use crate::store_failure::StoreFailure;
+use crate::wait::Acquired;
+use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::{Decision, Span, Time};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A limiter somewhere.
+///
+/// `at` is the time of the call; `None` is the backend's own clock: the process's for memory, the
+/// store's for a shared one. Every method has the meaning of the method of
+/// [`Limiter`](crate::Limiter) with its name. A denial is an answer; an error means that there is none.
+pub trait Backend: fmt::Debug + Send + Sync {
+    /// Decides a call, and charges it if it is allowed.
+    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+
+    /// Charges a call now that is to happen after the answer's delay, which is at most `max_wait`.
+    fn check_within(
+        &self,
+        key: &dyn Key,
+        cost: u32,
+        max_wait: Span,
+        at: Option<Time>,
+    ) -> Pending<Result<Answer, BackendError>>;
+
+    /// Decides a call without charging it.
+    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+
+    /// Charges `up_to`, or as much of it as remains, and returns how much that was.
+    fn take(
+        &self,
+        key: &dyn Key,
+        up_to: u32,
+        at: Option<Time>,
+    ) -> Pending<Result<(Answer, u32), BackendError>>;
+
+    /// Returns cost to a key. The answer is the decision for cost 0.
+    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+
+    /// Charges a call as [`Backend::check_within`] does, with a receipt.
+    fn reserve(
+        &self,
+        key: &dyn Key,
+        cost: u32,
+        max_wait: Span,
+        at: Option<Time>,
+    ) -> Pending<Result<Reserved, BackendError>>;
+
+    /// Returns what still counts of a reservation. `true` if that was anything.
+    fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+
+    /// Changes the charge of a reservation to what was used. `false` if the receipt is used or unknown.
+    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+
+    /// Cancels (`used` is 0) or settles a reservation whose caller cannot wait for it, such as a
+    /// request that is dropped. A backend whose `cancel` takes time does this in the background.
+    fn settle_detached(&self, receipt: &Receipt, used: u32);
+
+    /// Gives up a receipt; its charge stays. Without this a receipt is kept until it expires.
+    fn forget_receipt(&self, receipt: &Receipt);
+
+    /// The decision for cost 0 on a receipt's key, if it is known without a round trip.
+    fn standing(&self, receipt: &Receipt) -> Option<Decision>;
+
+    /// When the key's next window starts, or its next unit is available.
+    fn next_window(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<Time, BackendError>>;
+
+    /// Deletes the key's state. Its receipts are void.
+    fn reset(&self, key: &dyn Key) -> Pending<Result<(), BackendError>>;
+
+    /// Waits in a queue until the call is allowed, for at most `max_wait` if there is one.
+    fn acquire(
+        &self,
+        key: &dyn Key,
+        cost: u32,
+        max_wait: Option<Duration>,
+    ) -> Pending<Result<Acquired, BackendError>>;
+
+    /// Waits, for the delay of a call that is allowed for later.
+    fn delay(&self, delay: Span) -> Pending<()>;
+
+    /// The limits.
+    fn limits(&self) -> Arc<[Limit]>;
+
+    /// A number that changes when the limits do.
+    fn changes(&self) -> u64 {
+        0
+    }
+}
+
+/// A `concurrency` limit somewhere: [`Semaphore`](crate::Semaphore) in memory, or
+/// `sluicegate_redis::RedisSemaphore`.
+pub trait LeaseBackend: fmt::Debug + Send + Sync {
+    /// Takes a lease if there is a permit for its cost now.
+    fn try_acquire(
+        &self,
+        key: &dyn Key,
+        cost: u32,
+        at: Option<Time>,
+    ) -> Pending<Result<Granted, BackendError>>;
+
+    /// Takes a lease, and waits in the key's queue for it for at most `max_wait` if there is one.
+    fn acquire(
+        &self,
+        key: &dyn Key,
+        cost: u32,
+        max_wait: Option<Duration>,
+    ) -> Pending<Result<Granted, BackendError>>;
+
+    /// Extends a live lease by a full TTL. `false` if it has expired.
+    fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+
+    /// Releases a lease. `false` if it had expired.
+    fn release(
+        &self,
+        key: &dyn Key,
+        lease: &LeaseId,
+        at: Option<Time>,
+    ) -> Pending<Result<bool, BackendError>>;
+
+    /// Decides whether a lease of this cost would be granted now. None is taken.
+    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+
+    /// Deletes the key's leases.
+    fn reset(&self, key: &dyn Key) -> Pending<Result<(), BackendError>>;
+
+    /// The limit.
+    fn limit(&self) -> Limit;
+}
+
+/// The answer to a reservation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "a denied reservation charges nothing: ask `answer.allowed()`"]
+pub struct Reserved {
+    /// The answer.
+    pub answer: Answer,
+    /// Good for one cancel or settle. `None` if nothing was charged, or only by a fallback.
+    pub receipt: Option<Receipt>,
+}
+
+/// The answer to a request for a lease.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is released"]
+pub struct Granted {
+    /// The answer, how long the call waited, and why it was refused.
+    pub acquired: Acquired,
+    /// The lease. `None` if the call was denied, cost nothing, or was allowed by a fallback.
+    pub lease: Option<HeldLease>,
+}
+
+/// A lease of any backend. Dropping it releases it.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is released"]
+pub enum HeldLease {
+    /// In this process's memory.
+    Memory(Lease),
+    /// In a shared store.
+    Store(Box<dyn StoreLease>),
+}
+
+/// A lease in a shared store. Dropping it releases it in the background.
+pub trait StoreLease: fmt::Debug + Send {
+    /// Its id.
+    fn id(&self) -> LeaseId;
+
+    /// Keeps the lease when this value is dropped: it is released by its id, or expires.
+    fn keep(self: Box<Self>) -> LeaseId;
+}
+
+impl HeldLease {
+    /// Its id.
+    pub fn id(&self) -> LeaseId {
+        match self {
+            HeldLease::Memory(lease) => lease.id(),
+            HeldLease::Store(lease) => lease.id(),
+        }
+    }
+
+    /// Keeps the lease when this value is dropped: it is released by its id, or expires.
+    pub fn keep(self) -> LeaseId {
+        match self {
+            HeldLease::Memory(lease) => lease.keep(),
+            HeldLease::Store(lease) => lease.keep(),
+        }
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The limit does not support the verb.
+    NotOffered(NotOffered),
+    /// As many receipts are open as the backend keeps, in all or for the key.
+    Receipts(ReserveError),
+    /// The receipt is not one of this backend.
+    BadReceipt(BadReceipt),
+    /// The lease is not one of this backend.
+    BadLeaseId(BadLeaseId),
+    /// The shared store gave no answer, and the limiter does not answer without it.
+    Store(StoreFailure),
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BackendError::NotOffered(error) => error.fmt(f),
+            BackendError::Receipts(error) => error.fmt(f),
+            BackendError::BadReceipt(error) => error.fmt(f),
+            BackendError::BadLeaseId(error) => error.fmt(f),
+            BackendError::Store(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BackendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            BackendError::NotOffered(error) => error,
+            BackendError::Receipts(error) => error,
+            BackendError::BadReceipt(error) => error,
+            BackendError::BadLeaseId(error) => error,
+            BackendError::Store(failure) => failure,
+        })
+    }
+}
+
+impl From<NotOffered> for BackendError {
+    fn from(error: NotOffered) -> BackendError {
+        BackendError::NotOffered(error)
+    }
+}
+
+impl From<ReserveError> for BackendError {
+    fn from(error: ReserveError) -> BackendError {
+        match error {
+            ReserveError::NotOffered(error) => BackendError::NotOffered(error),
+            error => BackendError::Receipts(error),
+        }
+    }
+}
+
+impl From<BadReceipt> for BackendError {
+    fn from(error: BadReceipt) -> BackendError {
+        BackendError::BadReceipt(error)
+    }
+}
+
+impl From<BadLeaseId> for BackendError {
+    fn from(error: BadLeaseId) -> BackendError {
+        BackendError::BadLeaseId(error)
+    }
+}
+
+impl From<StoreFailure> for BackendError {
+    fn from(failure: StoreFailure) -> BackendError {
+        BackendError::Store(failure)
+    }
+}
