@@ -4,7 +4,7 @@ use super::file::field;
 use super::problem::Found;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
-use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, lends, of_another_kind};
+use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, grants_leases, of_another_kind};
 use sluicegate::grammar::{self, Mistake, quoted};
 use sluicegate::{Limit, Limiter};
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ impl Reader<'_, '_> {
             }
             _ => vec![self.limit(value)?],
         };
-        let checked = lends(&limits).map_err(|mistake| mistake.to_string()).and_then(|lends| {
+        let checked = grants_leases(&limits).map_err(|mistake| mistake.to_string()).and_then(|lends| {
             // Whether those that decide checks go together is asked of the library, with hardly any memory.
             let made = (!lends).then(|| Limiter::builder(&limits).max_keys(1).build());
             made.transpose().map(|_| ()).map_err(|error| error.to_string())

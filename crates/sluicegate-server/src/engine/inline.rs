@@ -1,9 +1,9 @@
 //! Limits that callers bring along: made when they first come, found by their text afterwards.
 
 use super::Mistake;
-use super::home::Home;
-use super::lender::{LeaseTally, LeasesView};
+use super::leases::{LeaseTally, LeasesView};
 use super::rule::{Rule, Scope, Tally};
+use super::storage::{Fallback, Storage};
 use super::throttle::Throttle;
 use sluicegate::{Limit, Time};
 use std::collections::HashMap;
@@ -15,7 +15,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 const KNOWN_MAX: usize = 4_096;
 
 pub(super) struct Inline {
-    home: Arc<Home>,
+    storage: Arc<Storage>,
+    fallback: Fallback,
     tally: Arc<Tally>,
     leases: Arc<LeaseTally>,
     limits: Known<Box<str>>,
@@ -28,9 +29,10 @@ pub(super) struct Inline {
 type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
 
 impl Inline {
-    pub(super) fn new(home: Arc<Home>, start: Time) -> Inline {
+    pub(super) fn new(storage: Arc<Storage>, fallback: Fallback, start: Time) -> Inline {
         Inline {
-            home,
+            storage,
+            fallback,
             tally: Arc::default(),
             leases: Arc::default(),
             limits: RwLock::default(),
@@ -45,7 +47,7 @@ impl Inline {
 
     /// What has become of leases under limits that callers brought.
     pub(super) fn leases(&self) -> LeasesView {
-        self.leases.view(self.home.inline_leases())
+        self.leases.view(self.storage.inline_leases())
     }
 
     /// A limit in the grammar. Two texts of the same limit are one scope.
@@ -55,8 +57,7 @@ impl Inline {
         }
         let limit: Limit = text.parse()?;
         let scope = Scope::Inline(limit.to_string());
-        let tallies = (&self.tally, &self.leases);
-        let rule = Arc::new(Rule::inline(&self.home, &scope, limit, tallies, self.start)?);
+        let rule = self.rule(&scope, limit)?;
         Ok(remember(&self.limits, text.into(), rule))
     }
 
@@ -67,9 +68,13 @@ impl Inline {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
-        let tallies = (&self.tally, &self.leases);
-        let rule = Arc::new(Rule::inline(&self.home, &Scope::Throttle, limit, tallies, self.start)?);
+        let rule = self.rule(&Scope::Throttle, limit)?;
         Ok(remember(&self.throttles, numbers, rule))
+    }
+
+    fn rule(&self, scope: &Scope, limit: Limit) -> Result<Arc<Rule>, Mistake> {
+        let tallies = (&self.tally, &self.leases);
+        Ok(Arc::new(Rule::inline(&self.storage, scope, limit, self.fallback, tallies, self.start)?))
     }
 }
 

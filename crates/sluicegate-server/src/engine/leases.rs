@@ -1,170 +1,291 @@
-//! Leases in memory: one room for those of all rules and limits, so that their number has one bound.
-//!
-//! A lease belongs to a scope and a key, whichever limit it was taken under: a rule that changes, or whose exceptions do,
-//! goes on with the leases that are out. Those under limits that callers bring are counted together, and leave some of the room to
-//! the rules: callers that make up limits cannot keep rules from giving leases.
+//! Leases under `concurrency` limits: their verbs, the lease that its client does not know of yet, and what is counted.
 
-use super::Mistake;
-use super::Settings;
-use super::judge::Told;
-use super::lender::Held;
-use super::rule::Scope;
-use sluicegate::{
-    Clock, Decision, Grant, LeaseId, LeaseScope, Limit, RetryAfter, Semaphore, SemaphoreStats, SharedLeases,
-    Span, Time,
-};
+use super::call::{BLOCKED, Call, UNLIMITED, Verb};
+use super::decided::Decided;
+use super::rule::Policy;
+use super::{Engine, Mistake, Target};
+use sluicegate::backend::{Granted, HeldLease};
+use sluicegate::{Answer, LeaseId, Limit, SemaphoreStats, Span, Time};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::futures::Notified;
 
-/// One part in so many of the room is for rules alone, as it is with the room for limits.
-const PARTS: usize = 4;
-/// Nobody knows when a caller gives back one of the leases that fill their share. So they are told to come back after this.
-const COME_BACK_AFTER: Span = Span::from_micros(1_000_000);
-
-/// The leases of an engine.
-pub(super) struct LocalLeases {
-    all: SharedLeases,
-    /// What limits that callers bring may use.
-    inline: Arc<Share>,
+/// The answer to a request for a lease.
+#[must_use = "a lease that is dropped is released"]
+pub struct Leased<'a> {
+    call: Call<'a>,
+    answer: Answer,
+    at: Time,
+    /// The lease. `None` if the call was denied, even if by a shadow rule, has no limits, or costs nothing.
+    pub lease: Option<UndeliveredLease>,
 }
 
-/// What limits that callers bring are counted with, and how much room they may use.
-struct Share {
-    all: SharedLeases,
-    scope: LeaseScope,
-    most: usize,
-    /// Those who wait in line: a place in line needs room too.
+/// A granted lease whose reply has not reached its client. Dropping it releases it.
+#[must_use = "a lease that is dropped is released"]
+pub struct UndeliveredLease {
+    text: String,
+    held: Option<HeldLease>,
+    tally: Arc<LeaseTally>,
+}
+
+/// What this server has done with the leases of a rule.
+#[derive(Default, Debug)]
+pub(super) struct LeaseTally {
+    acquired: AtomicU64,
+    renewed: AtomicU64,
+    released: AtomicU64,
     waiting: AtomicUsize,
 }
 
-/// Somebody who waits in line under a limit that a caller brought.
-struct InLine<'a>(&'a Share);
+/// A waiter for a lease at this server.
+struct Waiting<'a>(&'a LeaseTally);
 
-/// A limit that gives leases, in memory.
-pub(super) struct LocalLender {
-    semaphore: Semaphore,
-    scope: LeaseScope,
-    /// If a caller brought its limit.
-    share: Option<Arc<Share>>,
+/// What has become of the leases of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LeasesView {
+    /// Leases that this server has granted.
+    pub acquired: u64,
+    /// How often a lease was renewed here.
+    pub renewed: u64,
+    /// Leases that were released here, also for clients that left before they were told.
+    pub released: u64,
+    /// Waiters now: in memory, or at this server for leases in a shared store.
+    pub waiting: usize,
+    /// What is known only if leases live in memory.
+    pub here: Option<HeldView>,
 }
 
-impl LocalLeases {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<LocalLeases, Mistake> {
-        let all = SharedLeases::builder().max_leases(settings.max_leases).clock(Arc::clone(clock)).build()?;
-        let for_rules = settings.max_leases.div_ceil(PARTS);
-        let inline = Share {
-            all: all.clone(),
-            scope: all.scope("inline"),
-            most: (settings.max_leases - for_rules).max(1),
-            waiting: AtomicUsize::new(0),
-        };
-        Ok(LocalLeases { all, inline: Arc::new(inline) })
+/// The leases of a rule, in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HeldView {
+    /// Leases that are held now.
+    pub held: usize,
+    /// Leases that expired.
+    pub lapsed: u64,
+}
+
+impl Leased<'_> {
+    /// The answer under its rule. If rules were loaded while the call waited, this is the newer one.
+    pub fn decided(&self) -> Decided<'_> {
+        self.call.decided(self.answer, self.at)
     }
 
-    /// Who lends under a limit to the keys of a scope.
-    pub(super) fn lender(&self, scope: &Scope, limit: &Limit) -> Result<LocalLender, Mistake> {
-        let (scope, share) = match scope {
-            Scope::Rule(_) => (self.all.scope(scope), None),
-            Scope::Inline(_) | Scope::Throttle => {
-                (self.inline.scope.counting(scope), Some(Arc::clone(&self.inline)))
-            }
-        };
-        let semaphore = scope.semaphore(limit)?;
-        Ok(LocalLender { semaphore, scope, share })
-    }
-
-    /// What limits that callers bring have lent.
-    pub(super) fn inline_stats(&self) -> SemaphoreStats {
-        self.inline.scope.stats()
+    /// The call, under the rule that decided it.
+    pub fn call(&self) -> &Call<'_> {
+        &self.call
     }
 }
 
-impl Share {
-    /// Whether no more is used than may be, by leases and by those who wait, perhaps after a look at what has lapsed.
-    fn is_kept(&self, now: Time) -> bool {
-        self.seems_kept() || {
-            self.all.clear_lapsed(now);
-            self.seems_kept()
+impl UndeliveredLease {
+    fn new(held: HeldLease, tally: &Arc<LeaseTally>) -> UndeliveredLease {
+        count(&tally.acquired);
+        UndeliveredLease { text: held.id().to_string(), held: Some(held), tally: Arc::clone(tally) }
+    }
+
+    /// Its id, as the reply writes it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The reply was delivered: the lease is the client's now, until it releases it or lets it expire.
+    pub fn delivered(mut self) {
+        if let Some(held) = self.held.take() {
+            held.keep();
         }
     }
-
-    fn seems_kept(&self) -> bool {
-        // One who waits is taken off only when its lease is counted, so that nobody is overlooked between the two.
-        let waiting = self.waiting.load(Ordering::Acquire);
-        self.scope.stats().leases + waiting <= self.most
-    }
-
-    /// A place in line, if there is room for it.
-    fn join(&self, now: Time) -> Option<InLine<'_>> {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        Some(InLine(self)).filter(|_| self.is_kept(now))
-    }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for UndeliveredLease {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        if self.held.is_some() {
+            count(&self.tally.released);
+        }
     }
 }
 
-impl LocalLender {
-    pub(super) fn try_acquire(&self, key: &[u8], cost: u32, now: Time) -> (Told, Option<Held>) {
-        // Taken first, and given back if it is too much: so no two have the last of it.
-        let grant = self.semaphore.try_acquire_at(key, cost, now);
-        match &self.share {
-            Some(share) if grant.allowed() && cost > 0 && !share.is_kept(now) => self.no_room(),
-            _ => told(grant),
-        }
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl LeaseTally {
+    /// Counts a waiter until it is dropped.
+    fn waiter(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
     }
 
-    /// The same, and waits in line for so long at the most.
-    pub(super) async fn wait(
+    /// `memory`: what is known of leases that live there.
+    pub(super) fn view(&self, memory: Option<SemaphoreStats>) -> LeasesView {
+        let [acquired, renewed, released] =
+            [&self.acquired, &self.renewed, &self.released].map(|counter| counter.load(Ordering::Relaxed));
+        // Memory knows which calls are in a queue, and not just which would be.
+        let waiting = memory.map_or_else(|| self.waiting.load(Ordering::Relaxed), |stats| stats.waiting);
+        let here = memory.map(|stats| HeldView { held: stats.leases, lapsed: stats.lapsed });
+        LeasesView { acquired, renewed, released, waiting, here }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Takes a lease if there is a permit for its cost, and waits in the key's queue for one for at most `max_wait`.
+    /// Dropped while it waits, it leaves the queue. A shadow rule lets no call wait.
+    ///
+    /// # Errors
+    /// As [`Engine::call`], and when the limit grants no leases or a shared store gives no answer.
+    pub async fn acquire<'a>(
         &self,
-        key: &[u8],
+        target: Target<'a>,
         cost: u32,
         max_wait: Span,
         now: Time,
-    ) -> (Told, Option<Held>) {
-        let _in_line = match &self.share {
-            None => None,
-            Some(share) => {
-                let at_once = self.try_acquire(key, cost, now);
-                if at_once.0.decision.allowed() {
-                    return at_once;
+    ) -> Result<Leased<'a>, Mistake> {
+        // From before the rule is looked up, so that no later load is missed.
+        let loaded = self.loaded.notified();
+        let mut call = self.call(target, cost)?;
+        call.rule.grants_only_leases()?;
+        let (answer, held) = match call.policy() {
+            Policy::Unlimited => (UNLIMITED.into(), None),
+            Policy::Blocked => (BLOCKED.into(), None),
+            Policy::Limits(limits) => {
+                let max_wait = if call.rule.spec().shadow { Span::ZERO } else { max_wait };
+                let leases = limits.backend.leases()?;
+                if max_wait == Span::ZERO {
+                    let Granted { acquired, lease } =
+                        leases.backend.try_acquire(&call.key, cost, leases.time.at(now)).await?;
+                    (acquired.answer(), lease)
+                } else {
+                    let _waiter = call.rule.lease_tally().waiter();
+                    let acquire = leases.backend.acquire(&call.key, cost, Some(max_wait.into()));
+                    let (granted, newer) = self.follow_loads(target, cost, loaded, acquire).await;
+                    let Granted { acquired, lease } = granted?;
+                    drop(_waiter);
+                    if let Some(newer) = newer {
+                        call = newer;
+                    }
+                    (acquired.answer(), lease)
                 }
-                let Some(in_line) = share.join(now) else { return self.no_room() };
-                Some(in_line)
             }
         };
-        told(self.semaphore.acquire_within(key, cost, max_wait.into()).await)
+        call.counted(answer, now);
+        let lease = held.map(|held| UndeliveredLease::new(held, call.rule.lease_tally()));
+        Ok(Leased { call, answer, at: now, lease })
     }
 
-    fn no_room(&self) -> (Told, Option<Held>) {
-        let limit = self.semaphore.limit().at_once();
-        (Decision::no_room(limit, RetryAfter::After(COME_BACK_AFTER)).into(), None)
+    /// Waits for a lease, and makes rules that are loaded meanwhile hold for it: a queue in memory goes by the limit that
+    /// its key was last asked about with, and only here is it known which that is. Returns the call under the newest
+    /// rule, if that is not the first and still has limits for the key.
+    async fn follow_loads<'a, T>(
+        &self,
+        target: Target<'a>,
+        cost: u32,
+        loaded: Notified<'_>,
+        acquire: impl IntoFuture<Output = T>,
+    ) -> (T, Option<Call<'a>>) {
+        let (mut loaded, mut acquire, mut newer) = (pin!(loaded), pin!(acquire.into_future()), None);
+        loop {
+            tokio::select! {
+                biased;
+                granted = &mut acquire => return (granted, newer),
+                () = &mut loaded => {
+                    loaded.set(self.loaded.notified());
+                    if let Ok(call) = self.call(target, cost) {
+                        call.apply_to_waiters(self.now());
+                        newer = matches!(call.policy(), Policy::Limits(_)).then_some(call).or(newer);
+                    }
+                }
+            }
+        }
     }
 
-    pub(super) fn renew(&self, key: &[u8], lease: &LeaseId, now: Time) -> bool {
-        self.semaphore.renew_at(key, lease, now)
+    /// Extends a live lease by a full TTL. Returns `false` if it had expired.
+    ///
+    /// # Errors
+    /// As [`Engine::acquire`], and when the text is no lease.
+    pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+        let call = self.call(target, 0)?;
+        let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
+        let renewed = leases.backend.renew(&call.key, &lease, leases.time.at(now)).await?;
+        if renewed {
+            count(&call.rule.lease_tally().renewed);
+        }
+        Ok(renewed)
     }
 
-    pub(super) fn release(&self, key: &[u8], lease: &LeaseId, now: Time) -> bool {
-        self.semaphore.release_at(key, lease, now)
-    }
-
-    pub(super) fn peek(&self, key: &[u8], cost: u32, now: Time) -> Decision {
-        self.semaphore.peek_at(key, cost, now)
-    }
-
-    pub(super) fn reset(&self, key: &[u8]) {
-        self.semaphore.reset(key);
-    }
-
-    pub(super) fn stats(&self) -> SemaphoreStats {
-        self.scope.stats()
+    /// Releases a lease. Returns `false` if it had expired.
+    ///
+    /// # Errors
+    /// As [`Engine::renew`].
+    pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+        let call = self.call(target, 0)?;
+        let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
+        let released = leases.backend.release(&call.key, &lease, leases.time.at(now)).await?;
+        if released {
+            count(&call.rule.lease_tally().released);
+        }
+        Ok(released)
     }
 }
 
-fn told(grant: Grant) -> (Told, Option<Held>) {
-    (grant.decision().into(), grant.lease().map(Held::Memory))
+impl Call<'_> {
+    /// Makes the waiters of a key in memory go by this call's limit from now on.
+    fn apply_to_waiters(&self, now: Time) {
+        if let Ok(leases) = self.limits().backend.leases()
+            && leases.stats.is_some()
+        {
+            let _ = leases.backend.peek(&self.key, 0, Some(now)).ready();
+        }
+    }
+}
+
+/// Returns `true` if leases are granted under these limits, which form a list.
+///
+/// # Errors
+/// When a limit that gives leases is not alone, or does not say when they lapse.
+pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, Mistake> {
+    let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.concurrency()?)))
+    else {
+        return Ok(false);
+    };
+    if limits.len() > 1 {
+        return Err(Mistake::new(format!(
+            "{limit}: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+        )));
+    }
+    if concurrency.ttl().is_none() {
+        return Err(Mistake::new(format!(
+            "{limit}: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"{limit} ttl=30s\""
+        )));
+    }
+    Ok(true)
+}
+
+/// Why limits of a key cannot be an exception to those of its rule, if they cannot: leases and checks do not know of each
+/// other, and callers would have to know which keys are exceptions.
+pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<Mistake> {
+    let gives_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.concurrency().is_some());
+    let kind = match (gives_leases(rule), gives_leases(exception)) {
+        (true, false) => "gives leases; use another concurrency limit",
+        (false, true) => "decides checks; use a limit that does",
+        _ => return None,
+    };
+    let limit = exception.first()?;
+    Some(Mistake::new(format!("{limit} is for one key of a rule that {kind}, \"unlimited\" or \"blocked\"")))
+}
+
+/// The mistake of checking where leases are given.
+pub(super) fn use_acquire() -> Mistake {
+    Mistake::new(
+        "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire",
+    )
+}
+
+/// The mistake of asking for a lease where there are none.
+pub(super) fn use_check() -> Mistake {
+    Mistake::new("only a concurrency limit gives leases; use RL.CHECK or POST /v1/check")
 }

@@ -1,8 +1,9 @@
 //! What could not be asked or answered. A denial is an answer, not this.
 
 use sluicegate::core::verbs::NotOffered;
-use sluicegate::{BadLeaseId, BadReceipt, BuildError, LimitError, ReserveError, TogetherError};
-use sluicegate_redis::{AskError, StoreFailure};
+use sluicegate::{
+    BackendError, BadLeaseId, BadReceipt, BuildError, LimitError, StoreFailure, TogetherError,
+};
 use std::fmt;
 
 /// Why a question has no answer: one line for whoever asked.
@@ -72,8 +73,6 @@ wrong_question!(
     NotOffered,
     BadLeaseId,
     BadReceipt,
-    sluicegate_redis::BadLeaseId,
-    sluicegate_redis::BadReceipt,
     sluicegate_redis::BuildError,
     TogetherError
 );
@@ -89,27 +88,18 @@ impl From<BuildError> for Mistake {
     }
 }
 
-impl From<ReserveError> for Mistake {
-    fn from(error: ReserveError) -> Mistake {
-        match error {
-            ReserveError::NotOffered(_) => Mistake::new(error.to_string()),
-            _ => Mistake::unavailable(error.to_string()),
-        }
-    }
-}
-
 impl From<StoreFailure> for Mistake {
     fn from(failure: StoreFailure) -> Mistake {
         Mistake { kind: Kind::StoreFailed, message: failure.to_string() }
     }
 }
 
-impl From<AskError> for Mistake {
-    fn from(error: AskError) -> Mistake {
+impl From<BackendError> for Mistake {
+    fn from(error: BackendError) -> Mistake {
         match error {
-            AskError::NotOffered(why) => why.into(),
-            AskError::Store(failure) => failure.into(),
-            other => Mistake::unavailable(other.to_string()),
+            BackendError::Store(failure) => failure.into(),
+            BackendError::Receipts(_) => Mistake::unavailable(error.to_string()),
+            _ => Mistake::new(error.to_string()),
         }
     }
 }

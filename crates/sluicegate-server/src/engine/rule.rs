@@ -1,11 +1,9 @@
 //! A rule: a name, its limits, exceptions by key, and what it has decided.
 
 use super::Mistake;
-use super::home::{Home, WhenAway};
-use super::judge::{Judge, Told};
-use super::lender::{LeaseTally, LeasesView, Lender, of_another_kind, use_acquire, use_check};
-use super::verdict::Verdict;
-use sluicegate::{Key, KeyWriter, Limit, Span, Spec, Time, WindowSpec};
+use super::leases::{LeaseTally, LeasesView, of_another_kind, use_acquire, use_check};
+use super::storage::{AnyBackend, Fallback, Storage};
+use sluicegate::{Answer, Backend, Key, KeyWriter, Limit, Spec, Time, WindowSpec};
 use sluicegate_redis::OnStoreFailure;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,47 +44,43 @@ pub const INLINE: &str = "inline";
 pub struct Rule {
     spec: RuleSpec,
     inline: bool,
-    ruling: Ruling,
-    exceptions: HashMap<Box<[u8]>, Exception>,
-    /// What it answers when a shared store cannot.
+    /// The limits of the rule, then those of its exceptions.
+    limits: Vec<Limits>,
+    exceptions: HashMap<Box<[u8]>, PolicyId>,
     on_failure: OnStoreFailure,
     tally: Arc<Tally>,
-    /// What became of its leases.
     leases: Arc<LeaseTally>,
     /// When a rule of this name was first loaded, for limits that count from then.
     start: Time,
 }
 
-enum Exception {
-    Limits(Ruling),
-    Unlimited,
-    Blocked,
-}
-
-/// Limits, and who decides by them.
-pub(super) struct Ruling {
-    pub(super) judge: Judge,
+/// Limits, and the backend that decides by them.
+pub(super) struct Limits {
+    pub(super) backend: AnyBackend,
     limits: Box<[Limit]>,
     /// Their canonical texts.
-    texts: Box<[Arc<str>]>,
+    texts: Box<[Box<str>]>,
 }
 
 /// What applies to one key of a rule.
-pub(super) enum Applies<'a> {
-    Limits(&'a Ruling),
+#[derive(Clone, Copy)]
+pub(super) enum Policy<'r> {
+    Limits(&'r Limits),
     Unlimited,
     Blocked,
 }
 
-/// How a prepared question is to be decided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
-    Check,
-    /// A check that may be told to wait so long.
-    CheckWithin(Span),
-    Peek,
-    Refund,
+/// Names the policy of a key within its rule.
+#[derive(Clone, Copy)]
+pub(super) enum PolicyId {
+    /// The position of the limits. Those of the rule are the first.
+    Limits(usize),
+    Unlimited,
+    Blocked,
 }
+
+/// The limits of a rule itself.
+const OWN: usize = 0;
 
 /// How often a rule has answered what: no series grows with keys or clients.
 #[derive(Default, Debug)]
@@ -140,73 +134,96 @@ impl Scope {
     }
 }
 
-impl Ruling {
-    /// Limits whose keys belong to a scope, or only one of them.
+impl Limits {
+    /// Limits for the keys of a scope, or for only one of them.
     fn new(
-        home: &Home,
-        (scope, only_for): (&Scope, Option<&[u8]>),
+        storage: &Storage,
+        scope: (&Scope, Option<&[u8]>),
         limits: &[Limit],
         start: Time,
-        when_away: WhenAway,
-    ) -> Result<Ruling, Mistake> {
-        let judge = home.judge((scope, only_for), limits, start, when_away)?;
+        fallback: Fallback,
+    ) -> Result<Limits, Mistake> {
+        let backend = storage.backend(scope, limits, start, fallback)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
-        Ok(Ruling { judge, limits: limits.into(), texts })
+        Ok(Limits { backend, limits: limits.into(), texts })
     }
 
-    /// What a decision under these limits says.
-    pub(super) fn verdict(&self, told: &Told, now: Time) -> Verdict {
-        Verdict::of(told, &self.texts, |place| {
-            let spec = self.limits.get(place).map(Limit::spec);
-            matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
+    /// What decides checks, and the time of a call that arrived at `now`.
+    pub(super) fn checks(&self, now: Time) -> Result<(&dyn Backend, Option<Time>), Mistake> {
+        Ok((self.backend.checks()?, self.backend.at(now)))
+    }
+
+    /// Decides a check or a lease without taking anything.
+    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Answer, Mistake> {
+        let at = self.backend.at(now);
+        Ok(match &self.backend {
+            AnyBackend::Leases(leases) => leases.backend.peek(&key, cost, at).await?,
+            backend => backend.checks()?.peek(&key, cost, at).await?,
         })
+    }
+
+    pub(super) fn list(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The canonical text of the limit at a position.
+    pub(super) fn text(&self, place: usize) -> Option<&str> {
+        self.texts.get(place).map(|text| &**text)
+    }
+
+    /// Returns `true` if the limit at a position starts after `now`.
+    pub(super) fn starts_after(&self, place: usize, now: Time) -> bool {
+        let spec = self.limits.get(place).map(Limit::spec);
+        matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
     }
 }
 
 impl Rule {
     pub(super) fn new(
-        home: &Home,
+        storage: &Storage,
         spec: RuleSpec,
+        fallback: Fallback,
         before: Option<&Rule>,
         now: Time,
     ) -> Result<Rule, Mistake> {
         let named = |mistake: Mistake| mistake.about(&format!("rule {}", spec.name));
         let start = before.map_or(now, |before| before.start);
-        let when_away = home.when_away(spec.on_store_failure, spec.local_share);
         let scope = Scope::Rule(spec.name.clone());
+        let make = |only_for, limits: &[Limit]| {
+            Limits::new(storage, (&scope, only_for), limits, start, fallback).map_err(named)
+        };
+        let mut limits = vec![make(None, &spec.limits)?];
         let mut exceptions = HashMap::with_capacity(spec.keys.len());
         for (key, says) in &spec.keys {
-            let exception = match says {
-                KeySpec::Limits(limits) => {
-                    if let Some(mistake) = of_another_kind(&spec.limits, limits) {
+            let policy = match says {
+                KeySpec::Limits(own) => {
+                    if let Some(mistake) = of_another_kind(&spec.limits, own) {
                         return Err(named(mistake));
                     }
-                    let ruling =
-                        Ruling::new(home, (&scope, Some(key)), limits, start, when_away).map_err(named)?;
-                    Exception::Limits(ruling)
+                    limits.push(make(Some(key), own)?);
+                    PolicyId::Limits(limits.len() - 1)
                 }
-                KeySpec::Unlimited => Exception::Unlimited,
-                KeySpec::Blocked => Exception::Blocked,
+                KeySpec::Unlimited => PolicyId::Unlimited,
+                KeySpec::Blocked => PolicyId::Blocked,
             };
-            exceptions.insert(key.as_slice().into(), exception);
+            exceptions.insert(key.as_slice().into(), policy);
         }
-        let ruling = Ruling::new(home, (&scope, None), &spec.limits, start, when_away).map_err(named)?;
         let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
         let leases = before.map_or_else(Arc::default, |before| Arc::clone(&before.leases));
-        let on_failure = when_away.on_failure;
-        Ok(Rule { spec, inline: false, ruling, exceptions, on_failure, tally, leases, start })
+        let on_failure = fallback.on_failure;
+        Ok(Rule { spec, inline: false, limits, exceptions, on_failure, tally, leases, start })
     }
 
-    /// A limit that a caller brought. All of them share a tally and a label.
+    /// An inline limit. All of them share a tally and a label.
     pub(super) fn inline(
-        home: &Home,
+        storage: &Storage,
         scope: &Scope,
         limit: Limit,
+        fallback: Fallback,
         (tally, leases): (&Arc<Tally>, &Arc<LeaseTally>),
         start: Time,
     ) -> Result<Rule, Mistake> {
-        let when_away = home.when_away(None, None);
-        let ruling = Ruling::new(home, (scope, None), std::slice::from_ref(&limit), start, when_away)?;
+        let limits = Limits::new(storage, (scope, None), std::slice::from_ref(&limit), start, fallback)?;
         let spec = RuleSpec {
             name: String::from(INLINE),
             limits: vec![limit],
@@ -218,9 +235,9 @@ impl Rule {
         Ok(Rule {
             spec,
             inline: true,
-            ruling,
+            limits: vec![limits],
             exceptions: HashMap::new(),
-            on_failure: when_away.on_failure,
+            on_failure: fallback.on_failure,
             tally: Arc::clone(tally),
             leases: Arc::clone(leases),
             start,
@@ -247,88 +264,58 @@ impl Rule {
         self.tally.view()
     }
 
-    /// Whether it gives leases, and decides no checks.
-    pub fn gives_leases(&self) -> bool {
-        matches!(self.ruling.judge, Judge::Lends(_))
+    /// Returns `true` if it grants leases, and decides no checks.
+    pub fn grants_leases(&self) -> bool {
+        matches!(self.limits[OWN].backend, AnyBackend::Leases(_))
     }
 
-    /// What has become of its leases, if it gives any.
+    /// What has become of its leases, if it grants any.
     pub fn leases(&self) -> Option<LeasesView> {
-        match &self.ruling.judge {
-            Judge::Lends(lender) => Some(self.leases.view(lender.stats())),
-            Judge::Memory(_) | Judge::Shared(_) => None,
-        }
+        let leases = self.limits[OWN].backend.leases().ok()?;
+        Some(self.leases.view(leases.stats.as_ref().map(sluicegate::LeaseScope::stats)))
     }
 
     pub(super) fn lease_tally(&self) -> &Arc<LeaseTally> {
         &self.leases
     }
 
-    /// An error if it gives leases: its keys without limits cannot be checked either.
+    /// An error if it grants leases: its keys without limits cannot be checked either.
     pub(super) fn decides_checks(&self) -> Result<(), Mistake> {
-        if self.gives_leases() { Err(use_acquire()) } else { Ok(()) }
+        if self.grants_leases() { Err(use_acquire()) } else { Ok(()) }
     }
 
-    /// An error if it gives none: its keys without limits cannot be lent to either.
-    pub(super) fn gives_only_leases(&self) -> Result<(), Mistake> {
-        if self.gives_leases() { Ok(()) } else { Err(use_check()) }
+    /// An error if it grants none: its keys without limits cannot have leases either.
+    pub(super) fn grants_only_leases(&self) -> Result<(), Mistake> {
+        if self.grants_leases() { Ok(()) } else { Err(use_check()) }
     }
 
-    /// Who lends to a key, also to one that is an exception without limits now. An error if it gives no leases.
-    pub(super) fn lender_of(&self, key: &[u8]) -> Result<&Lender, Mistake> {
-        self.judge_of(key).lender()
-    }
-
-    /// Those who wait for a lease of a key in memory go by this rule from now on.
-    pub(super) fn meet(&self, key: &[u8], now: Time) {
-        if let Ok(Lender::Memory(lender)) = self.lender_of(key) {
-            let _ = lender.peek(key, 0, now);
-        }
-    }
-
-    /// What applies to a key.
-    pub(super) fn applies(&self, key: &[u8]) -> Applies<'_> {
+    /// Which policy applies to a key.
+    #[inline]
+    pub(super) fn policy_id(&self, key: &[u8]) -> PolicyId {
         // Most rules have no exceptions, and then there is nothing to hash.
         if self.exceptions.is_empty() {
-            return Applies::Limits(&self.ruling);
+            return PolicyId::Limits(OWN);
         }
-        match self.exceptions.get(key) {
-            None => Applies::Limits(&self.ruling),
-            Some(Exception::Limits(ruling)) => Applies::Limits(ruling),
-            Some(Exception::Unlimited) => Applies::Unlimited,
-            Some(Exception::Blocked) => Applies::Blocked,
+        self.exceptions.get(key).copied().unwrap_or(PolicyId::Limits(OWN))
+    }
+
+    /// The policy of that id.
+    #[inline]
+    pub(super) fn policy(&self, id: PolicyId) -> Policy<'_> {
+        match id {
+            PolicyId::Limits(place) => Policy::Limits(&self.limits[place]),
+            PolicyId::Unlimited => Policy::Unlimited,
+            PolicyId::Blocked => Policy::Blocked,
         }
     }
 
-    /// The limits that decide for a key; none for one that is unlimited or blocked.
-    pub fn limits_for(&self, key: &[u8]) -> &[Limit] {
-        match self.applies(key) {
-            Applies::Limits(ruling) => &ruling.limits,
-            Applies::Unlimited | Applies::Blocked => &[],
+    /// The limits of a policy. One without has those of the rule: what its key has used belongs to the rule, whichever
+    /// limits charged it.
+    pub(super) fn limits_of(&self, id: PolicyId) -> &Limits {
+        match id {
+            PolicyId::Limits(place) => &self.limits[place],
+            PolicyId::Unlimited | PolicyId::Blocked => &self.limits[OWN],
         }
-    }
-
-    /// Who judges a key, also one that is an exception without limits now: what it has used belongs to the rule, whichever
-    /// limits judged it.
-    pub(super) fn judge_of(&self, key: &[u8]) -> &Judge {
-        match self.applies(key) {
-            Applies::Limits(ruling) => &ruling.judge,
-            Applies::Unlimited | Applies::Blocked => &self.ruling.judge,
-        }
-    }
-
-    /// Answers for a key: as its judge decides, unless it is an exception without limits.
-    pub(super) async fn answer(
-        &self,
-        key: &[u8],
-        now: Time,
-        decide: impl AsyncFnOnce(&Judge) -> Result<Told, Mistake>,
-    ) -> Result<Verdict, Mistake> {
-        Ok(match self.applies(key) {
-            Applies::Limits(ruling) => ruling.verdict(&decide(&ruling.judge).await?, now),
-            Applies::Unlimited => Verdict::unlimited(),
-            Applies::Blocked => Verdict::blocked(),
-        })
     }
 
     /// What it answers when a shared store cannot.
@@ -336,34 +323,19 @@ impl Rule {
         self.on_failure
     }
 
-    /// Counts a decision that could charge, and lets it pass if this is a shadow rule.
-    pub(super) fn decided(&self, verdict: Verdict) -> Verdict {
-        self.count(&verdict);
-        self.shadowed(verdict)
-    }
-
-    /// Counts a decision.
-    pub(super) fn count(&self, verdict: &Verdict) {
-        self.add(Tally::place(verdict, self.spec.shadow), 1);
-    }
-
-    /// Adds to a count of the tally.
+    /// Adds to a counter of the tally.
     pub(super) fn add(&self, place: usize, counted: u64) {
         if let Some(counter) = self.tally.0.get(place) {
             counter.fetch_add(counted, Ordering::Relaxed);
         }
     }
-
-    /// Lets a denied call pass if this is a shadow rule. Its other fields stay.
-    pub(super) fn shadowed(&self, verdict: Verdict) -> Verdict {
-        Verdict { allowed: verdict.allowed || self.spec.shadow, ..verdict }
-    }
 }
 
 impl Tally {
-    /// Where an answer is counted.
-    pub(super) fn place(verdict: &Verdict, shadow: bool) -> usize {
-        match (verdict.denied(), shadow) {
+    /// Where a decision is counted.
+    #[inline]
+    pub(super) fn place(denied: bool, shadow: bool) -> usize {
+        match (denied, shadow) {
             (false, _) => 0,
             (true, false) => 1,
             (true, true) => 2,
@@ -388,8 +360,9 @@ pub struct RuleSet {
 impl RuleSet {
     /// The rules of a new configuration. What has not changed stays as it is; what has keeps its tally.
     pub(super) fn new(
-        home: &Home,
+        storage: &Storage,
         specs: Vec<RuleSpec>,
+        default: Fallback,
         before: &RuleSet,
         now: Time,
     ) -> Result<RuleSet, Mistake> {
@@ -403,7 +376,10 @@ impl RuleSet {
             let old = before.find(&spec.name);
             let rule = match old {
                 Some(old) if *old.spec() == spec => Arc::clone(old),
-                _ => Arc::new(Rule::new(home, spec, old.map(Arc::as_ref), now)?),
+                _ => {
+                    let fallback = default.unless(spec.on_store_failure, spec.local_share);
+                    Arc::new(Rule::new(storage, spec, fallback, old.map(Arc::as_ref), now)?)
+                }
             };
             let name = rule.name().into();
             if rules.by_name.insert(name, Arc::clone(&rule)).is_some() {

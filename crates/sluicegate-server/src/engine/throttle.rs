@@ -1,7 +1,7 @@
 //! `CL.THROTTLE`, redis-cell's command: a token bucket whose numbers come with each call.
 
 use super::Mistake;
-use super::verdict::Verdict;
+use super::decided::Decided;
 use sluicegate::{RetryAfter, Span};
 
 /// The numbers of a call, as redis-cell names them.
@@ -57,18 +57,18 @@ impl Throttle {
     }
 }
 
-impl From<&Verdict> for Throttled {
-    fn from(verdict: &Verdict) -> Throttled {
+impl From<&Decided<'_>> for Throttled {
+    fn from(decided: &Decided<'_>) -> Throttled {
         let seconds = |span: Span| i64::try_from(span.as_micros().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         Throttled {
-            limited: !verdict.allowed,
-            limit: verdict.limit,
-            remaining: verdict.remaining,
-            retry_after_s: match verdict.retry_after {
+            limited: !decided.allowed(),
+            limit: decided.limit(),
+            remaining: decided.remaining(),
+            retry_after_s: match decided.retry_after() {
                 Some(RetryAfter::After(wait)) => seconds(wait),
                 Some(RetryAfter::Never) | None => -1,
             },
-            reset_after_s: seconds(verdict.reset_after),
+            reset_after_s: seconds(decided.reset_after()),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Commands to answers.
 //!
-//! Of the commands that have arrived together, those that check a limit are all prepared before the first is decided, so
-//! that their waits for memory overlap. Then each is answered in its turn, at one time of the clock, and sees what those
-//! before it have done. Where keys live in a shared store, checks that follow each other take one trip there together.
+//! Of the commands that have arrived together, the calls of all checks are made before the first is decided, so that their
+//! waits for memory overlap. Then commands are answered in order, at one time of the clock; each sees what those before it
+//! have done. Checks that follow each other are decided together: in a shared store they share a round trip. A command that
+//! arrives alone is a batch of one.
 
 mod about;
 mod arguments;
@@ -13,28 +14,28 @@ mod limiting;
 mod refusal;
 
 use self::leasing::Patience;
-use self::limiting::Turn;
+use self::limiting::{DECISION, Turn};
 use self::refusal::Refusal;
 use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
-use crate::engine::{Engine, Mistake, Prepared, Recent, Verdict};
+use crate::engine::{Call, Decided, Engine, Mistake, RuleCache, decide};
 use crate::metrics::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
 
 /// A command that is next to be answered.
 enum Step<'a> {
-    /// A check that is prepared.
-    Check(Prepared<'a>),
-    Throttle(Prepared<'a>),
+    /// A check whose rule has been found.
+    Check(Call<'a>),
+    Throttle(Call<'a>),
     /// What is looked up only when it is answered.
     Other(&'static Spec, Command<'a>),
     Refused(Refusal),
 }
 
-/// The most bytes that the reply to a check takes: an error. So many are asked of a shared store at once that their
-/// replies do not cross the bound on replies.
+/// The most bytes that the reply to a check takes: an error. As many checks are decided together as have room for their
+/// replies.
 const CHECK_REPLY_LEN_MAX: usize = 512;
 
 /// How far the commands of a client are answered.
@@ -54,25 +55,16 @@ pub(super) async fn answer(
 ) -> Answered {
     let engine = &*service.engine;
     let commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
-    if from + 1 == parser.len() {
-        // Alone, there is nothing to overlap with. So it is with whoever has not said the password: they are read one
-        // command at a time, and nothing is looked up for them.
-        if let Some(command) = parser.get(bytes, from) {
-            let step = Step::find(command);
-            if step.waits(session) {
-                return Answered { commands: 0, next_waits: true };
-            }
-            step.answer(engine.now(), session, replies, service).await;
-            session.recent.flush();
-        }
-        return Answered { commands: 1, next_waits: false };
-    }
-    let steps: Vec<Step<'_>> =
-        commands.map(|command| Step::prepare(command, engine, &mut session.recent)).collect();
-    for step in &steps {
-        if let Step::Check(prepared) | Step::Throttle(prepared) = step {
-            engine.touch(prepared);
-        }
+    // Before the password nothing is looked up.
+    let authenticated = session.authenticated;
+    let steps: Vec<Step<'_>> = commands
+        .map(|command| match Step::find(command) {
+            Step::Other(spec, command) if authenticated => Step::call(spec, command, engine, &mut session.cache),
+            step => step,
+        })
+        .collect();
+    for call in steps.iter().filter_map(Step::as_call) {
+        call.touch();
     }
     let now = engine.now();
     let mut rest = steps.as_slice();
@@ -82,14 +74,16 @@ pub(super) async fn answer(
             next_waits = true;
             break;
         }
-        if engine.is_shared() && session.authenticated && step.prepared().is_some() {
+        if step.as_call().is_some() && session.authenticated {
             let most = (unread_max.saturating_sub(replies.bytes().len()) / CHECK_REPLY_LEN_MAX).max(1);
-            let together: Vec<_> = rest.iter().map_while(Step::prepared).take(most).collect();
-            let verdicts = engine.decide_each(&together, now).await;
-            for (step, verdict) in rest.iter().zip(verdicts) {
-                step.tell(verdict, replies, service);
-            }
-            rest = &rest[together.len()..];
+            let mut decided = rest.iter();
+            decide(rest.iter().map_while(Step::as_call).take(most), now, |answer| {
+                if let Some(step) = decided.next() {
+                    step.reply(answer, replies, service);
+                }
+            })
+            .await;
+            rest = decided.as_slice();
         } else {
             step.answer(now, session, replies, service).await;
             rest = others;
@@ -98,7 +92,7 @@ pub(super) async fn answer(
             break;
         }
     }
-    session.recent.flush();
+    session.cache.flush();
     Answered { commands: steps.len() - rest.len(), next_waits }
 }
 
@@ -141,18 +135,19 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The same, and looks up what a check is about.
-    fn prepare(command: Command<'a>, engine: &Engine, recent: &mut Recent) -> Step<'a> {
-        let prepared = match Step::find(command) {
-            Step::Other(Spec { verb: Verb::Check, .. }, command) => {
-                limiting::prepare_check(command, engine, recent).map(Step::Check)
-            }
-            Step::Other(Spec { verb: Verb::Throttle, .. }, command) => {
-                limiting::prepare_throttle(command, engine, recent).map(Step::Throttle)
-            }
-            step => Ok(step),
+    /// The call of a check, or the command itself.
+    fn call(
+        spec: &'static Spec,
+        command: Command<'a>,
+        engine: &Engine,
+        cache: &mut RuleCache,
+    ) -> Step<'a> {
+        let call = match spec.verb {
+            Verb::Check => limiting::check(command, engine, cache).map(Step::Check),
+            Verb::Throttle => limiting::throttle(command, engine, cache).map(Step::Throttle),
+            _ => Ok(Step::Other(spec, command)),
         };
-        prepared.unwrap_or_else(Step::Refused)
+        call.unwrap_or_else(Step::Refused)
     }
 
     /// Whether it may wait in line for a lease. (Who has not said the password is told so at once.)
@@ -161,44 +156,34 @@ impl<'a> Step<'a> {
         session.authenticated && leasing::waits(*command)
     }
 
-    /// What is prepared to be decided.
-    fn prepared(&self) -> Option<&Prepared<'a>> {
+    /// The call, if it is a check.
+    #[inline]
+    fn as_call(&self) -> Option<&Call<'a>> {
         match self {
-            Step::Check(prepared) | Step::Throttle(prepared) => Some(prepared),
+            Step::Check(call) | Step::Throttle(call) => Some(call),
             Step::Other(..) | Step::Refused(_) => None,
         }
     }
 
-    /// Writes one reply, whatever happens.
+    /// Writes one reply to a command that is no check, or comes before the password.
     async fn answer(&self, now: Time, session: &mut Session, replies: &mut Replies, service: &Service) {
-        let is_open = matches!(self, Step::Other(spec, _) if spec.is_open());
         let answered = match self {
-            _ if !session.authenticated && !is_open => Err(Refusal::no_auth()),
-            Step::Check(prepared) | Step::Throttle(prepared) => {
-                // In memory this never waits, and nothing is made that could.
-                let verdict = match service.engine.decide_here(prepared, now) {
-                    Some(verdict) => verdict,
-                    None => service.engine.decide(prepared, now).await,
-                };
-                self.tell(verdict, replies, service);
-                Ok(())
+            Step::Other(spec, command) if session.authenticated || spec.is_open() => {
+                other(spec.verb, *command, now, session, replies, service).await
             }
-            Step::Other(spec, command) => other(spec.verb, *command, now, session, replies, service).await,
-            Step::Refused(refusal) => {
-                refuse(refusal, replies, service);
-                Ok(())
-            }
+            Step::Refused(refusal) if session.authenticated => return refuse(refusal, replies, service),
+            _ => Err(Refusal::no_auth()),
         };
         if let Err(refusal) = answered {
             refuse(&refusal, replies, service);
         }
     }
 
-    /// Writes the reply to what was prepared and is decided.
-    fn tell(&self, verdict: Result<Verdict, Mistake>, replies: &mut Replies, service: &Service) {
-        match verdict {
-            Ok(verdict) if matches!(self, Step::Throttle(_)) => limiting::throttled(&verdict, replies),
-            Ok(verdict) => limiting::checked(&verdict, replies),
+    /// Writes the reply to a check.
+    fn reply(&self, decided: Result<Decided<'_>, Mistake>, replies: &mut Replies, service: &Service) {
+        match decided {
+            Ok(decided) if matches!(self, Step::Throttle(_)) => limiting::throttled(&decided, replies),
+            Ok(decided) => limiting::decision(&decided, DECISION, replies),
             Err(mistake) => refuse(&mistake.into(), replies, service),
         }
     }
@@ -220,15 +205,8 @@ async fn other(
 ) -> Result<(), Refusal> {
     let engine = &*service.engine;
     match verb {
-        // These two came alone: in a batch they are prepared.
-        Verb::Check => {
-            let prepared = limiting::prepare_check(command, engine, &mut session.recent)?;
-            limiting::checked(&engine.decide(&prepared, now).await?, replies);
-        }
-        Verb::Throttle => {
-            let prepared = limiting::prepare_throttle(command, engine, &mut session.recent)?;
-            limiting::throttled(&engine.decide(&prepared, now).await?, replies);
-        }
+        // After the password a check is a call, and does not come here.
+        Verb::Check | Verb::Throttle => return Err(Refusal::no_auth()),
         Verb::Peek => limiting::peek(command, Turn { now, engine, replies }).await?,
         Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies }).await?,
         Verb::Take => limiting::take(command, Turn { now, engine, replies }).await?,

@@ -1,7 +1,7 @@
 //! What is remembered of a client while it is connected.
 
 use super::owed::Owed;
-use crate::engine::Recent;
+use crate::engine::RuleCache;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -18,8 +18,8 @@ pub(super) struct Session {
     pub(super) name: Box<str>,
     pub(super) library_name: Box<str>,
     pub(super) library_version: Box<str>,
-    /// The rules it has asked about lately.
-    pub(super) recent: Recent,
+    /// The rules that its calls have named lately.
+    pub(super) cache: RuleCache,
     /// Leases that are in replies which it has not been sent yet.
     pub(super) owed: Owed,
     /// It said goodbye: what it sent afterwards is not answered.
@@ -37,7 +37,7 @@ impl Session {
             name: Box::default(),
             library_name: Box::default(),
             library_version: Box::default(),
-            recent: Recent::default(),
+            cache: RuleCache::default(),
             owed: Owed::default(),
             leaving: false,
         }

@@ -1,9 +1,9 @@
 //! The one way in: rules, exceptions, limits that callers bring, reloads.
 
-use crate::running::{at_once, rule};
+use crate::running::{Seen, at_once, rule};
 use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, KeySpec, Mistake, Part, Reason, Recent, RuleSpec, Settings, Target, Throttle, Throttled, Verdict,
+    Call, Engine, KeySpec, Mistake, Reason, RuleCache, RuleSpec, Settings, Target, Throttle, Throttled,
 };
 use std::future::Future as _;
 use std::pin::pin;
@@ -26,8 +26,16 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Verdict {
-    at_once(engine.check(on(rule, key), cost, engine.now())).unwrap()
+fn try_check(engine: &Engine, target: Target<'_>, cost: u32) -> Result<Seen, Mistake> {
+    Seen::of(&engine.check(&mut RuleCache::default(), target, cost, None)?, engine.now())
+}
+
+fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Seen {
+    try_check(engine, on(rule, key), cost).unwrap()
+}
+
+fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u32) -> Call<'a> {
+    engine.call(on(rule, key), cost).unwrap()
 }
 
 fn mistake<T>(answer: Result<T, Mistake>) -> String {
@@ -84,10 +92,10 @@ fn keys_may_be_exceptions() {
     let blocked = check(&engine, "api", "203.0.113.9", 1);
     assert_eq!((blocked.allowed, blocked.limit, blocked.remaining), (false, 0, 0));
     assert_eq!((blocked.retry_after, blocked.reason), (Some(RetryAfter::Never), Some(Reason::Blocked)));
-    assert_eq!(at_once(engine.take(on("api", "203.0.113.9"), 5, engine.now())).unwrap().1, 0);
-    assert_eq!(at_once(engine.take(on("api", "health-check"), 5, engine.now())).unwrap().1, 5);
+    assert_eq!(at_once(call(&engine, "api", "203.0.113.9", 5).take(engine.now())).unwrap().1, 0);
+    assert_eq!(at_once(call(&engine, "api", "health-check", 5).take(engine.now())).unwrap().1, 5);
     assert_eq!(
-        at_once(engine.reserve(on("api", "203.0.113.9"), 1, Span::ZERO, engine.now())).unwrap().1,
+        at_once(call(&engine, "api", "203.0.113.9", 1).reserve(Span::ZERO, engine.now())).unwrap().1,
         None
     );
 }
@@ -124,8 +132,8 @@ fn a_reload_keeps_what_keys_have_used_and_what_was_counted() {
 fn throttle(engine: &Engine, key: &str, numbers: [i64; 4]) -> Throttled {
     let [max_burst, count, period_s, quantity] = numbers;
     let throttle = Throttle { max_burst, count, period_s, quantity };
-    let prepared = engine.prepare_throttle(&mut Recent::default(), key.as_bytes(), &throttle).unwrap();
-    Throttled::from(&at_once(engine.decide(&prepared, engine.now())).unwrap())
+    let call = engine.throttle(&mut RuleCache::default(), key.as_bytes(), &throttle).unwrap();
+    Seen::with(&call, engine.now(), |decided| Throttled::from(&decided)).unwrap()
 }
 
 #[test]
@@ -145,8 +153,8 @@ fn throttle_has_one_scope_and_re_reads_debt_as_time() {
     assert!(!throttle(&engine, "user123", [15, 30, 60, 1]).limited);
     assert_eq!(check(&engine, "token-bucket 30/60s burst=16", "user123", 1).remaining, 15, "another scope");
     let wrong = |max_burst, count, period_s| {
-        mistake(engine.prepare_throttle(
-            &mut Recent::default(),
+        mistake(engine.throttle(
+            &mut RuleCache::default(),
             b"k",
             &Throttle { max_burst, count, period_s, quantity: 1 },
         ))
@@ -161,8 +169,11 @@ fn throttle_has_one_scope_and_re_reads_debt_as_time() {
 fn calls_together_are_charged_all_or_nothing() {
     let shadow = RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) };
     let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
-    let part = |rule, key, cost| Part { target: on(rule, key), cost };
-    let all = |parts: &[Part<'_>]| at_once(engine.check_all(parts, engine.now())).unwrap();
+    let part = |rule, key, cost| call(&engine, rule, key, cost);
+    let all = |calls: &[Call<'_>]| {
+        let (all, each) = at_once(engine.check_all(calls, engine.now())).unwrap();
+        (Seen::from(all), each.into_iter().map(Seen::from).collect::<Vec<_>>())
+    };
     let (verdict, each) = all(&[part("user", "harry", 1), part("fixed-window 100/day", "site", 1)]);
     assert!(verdict.allowed && verdict.remaining == 1 && each[1].remaining == 99);
     // The shadow rule never stands in the way, and is charged while it would allow.
@@ -186,7 +197,7 @@ fn calls_together_are_charged_all_or_nothing() {
     let (verdict, _) = all(&[part("user", "ron", 1), part("user", "ron", 2)]);
     assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
     assert!(all(&[]).0.allowed);
-    let many = vec![part("user", "x", 0); 65];
+    let many: Vec<_> = (0..65).map(|_| part("user", "x", 0)).collect();
     assert!(mistake(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
 }
 
@@ -194,9 +205,9 @@ fn calls_together_are_charged_all_or_nothing() {
 fn receipts_carry_their_scope_and_key() {
     let (engine, _) = engine(vec![rule("mail", &["token-bucket 1/h burst=10"])]);
     let reserve = |rule: &str, cost| {
-        let (verdict, receipt) =
-            at_once(engine.reserve(on(rule, "k"), cost, Span::ZERO, engine.now())).unwrap();
-        (verdict.allowed, receipt)
+        let call = call(&engine, rule, "k", cost);
+        let (decided, receipt) = at_once(call.reserve(Span::ZERO, engine.now())).unwrap();
+        (decided.allowed(), receipt)
     };
     let (_, named) = reserve("mail", 4);
     let (_, inline) = reserve("token-bucket 1/h burst=10", 4);
@@ -212,26 +223,25 @@ fn receipts_carry_their_scope_and_key() {
 fn bounds_are_crossed_with_a_message() {
     let settings = Settings { allow_inline: false, key_len_max: 8, cost_max: 100, ..Settings::default() };
     let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);
-    let now = engine.now();
-    assert!(at_once(engine.check(on("reply", "12345678"), 1, now)).is_ok());
+    assert!(try_check(&engine, on("reply", "12345678"), 1).is_ok());
     assert_eq!(
-        mistake(at_once(engine.check(on("reply", "123456789"), 1, now))),
+        mistake(try_check(&engine, on("reply", "123456789"), 1)),
         "the key has 9 bytes; use at most 8, or a hash of it"
     );
     assert_eq!(
-        mistake(at_once(engine.check(on("reply", "k"), 101, now))),
+        mistake(try_check(&engine, on("reply", "k"), 101)),
         "the cost 101 is too large; use at most 100"
     );
     let inline_off = "limits may not be brought along here (allow_inline = false); use the name of a rule";
-    assert_eq!(mistake(at_once(engine.check(on("sliding-log 5/60s", "k"), 1, now))), inline_off);
+    assert_eq!(mistake(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
     let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
-    assert_eq!(mistake(engine.prepare_throttle(&mut Recent::default(), b"k", &throttle)), inline_off);
+    assert_eq!(mistake(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
     assert!(
-        mistake(at_once(engine.check(on("rply", "k"), 1, now))).starts_with(r#"no rule is called "rply""#)
+        mistake(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#)
     );
     let long = "x".repeat(10_000);
     assert!(
-        mistake(at_once(engine.check(on(&long, "k"), 1, now))).len() < 300,
+        mistake(try_check(&engine, on(&long, "k"), 1)).len() < 300,
         "a name is not echoed at any length"
     );
 }
@@ -258,7 +268,7 @@ fn callers_cannot_keep_rules_from_being_changed() {
     engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
     let refused = (1..70_000).find_map(|n| {
         let limit = format!("fixed-window {n}/365d");
-        at_once(engine.check(on(&limit, "k"), 1, engine.now())).err()
+        try_check(&engine, on(&limit, "k"), 1).err()
     });
     let refused = refused.unwrap();
     assert!(refused.is_unavailable() && refused.to_string().contains("49149 different limits"), "{refused}");
@@ -274,9 +284,9 @@ fn calls_together_that_find_no_room_count_as_denied() {
     let engine = Engine::new(settings, Arc::new(clock)).unwrap();
     engine.load(vec![rule("a", &["fixed-window 5/day"]), rule("b", &["fixed-window 5/day"])]).unwrap();
     assert!(check(&engine, "a", "first", 1).allowed);
-    let parts = ["a", "b"].map(|rule| Part { target: on(rule, "second"), cost: 1 });
-    let (verdict, _) = at_once(engine.check_all(&parts, engine.now())).unwrap();
-    assert_eq!((verdict.allowed, verdict.reason), (false, Some(Reason::NoRoom)));
+    let calls = ["a", "b"].map(|rule| call(&engine, rule, "second", 1));
+    let (all, _) = at_once(engine.check_all(&calls, engine.now())).unwrap();
+    assert_eq!((all.allowed(), all.reason()), (false, Some(Reason::NoRoom)));
     assert_eq!(["a", "b"].map(|rule| engine.find(rule).unwrap().tally().denied), [1, 1]);
 }
 
@@ -284,26 +294,27 @@ fn calls_together_that_find_no_room_count_as_denied() {
 fn a_shadow_rule_lets_callers_take_all_they_ask_for() {
     let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 3/day"]) }]);
     for remaining in [0, 0] {
-        let (verdict, taken) = at_once(engine.take(on("try", "k"), 5, engine.now())).unwrap();
-        assert_eq!((verdict.allowed, taken, verdict.remaining), (true, 5, remaining));
+        let call = call(&engine, "try", "k", 5);
+        let (decided, taken) = at_once(call.take(engine.now())).unwrap();
+        assert_eq!((decided.allowed(), taken, decided.remaining()), (true, 5, remaining));
     }
 }
 
 #[test]
 fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
     let (engine, _) = engine(vec![rule("reply", &["sliding-log 2/60s"])]);
-    let mut recent = Recent::default();
-    let ask = |recent: &mut Recent| {
-        let prepared = engine.prepare(recent, on("reply", "Harry"), 1, None).unwrap();
-        at_once(engine.decide(&prepared, engine.now())).unwrap()
+    let mut cache = RuleCache::default();
+    let ask = |cache: &mut RuleCache| {
+        let call = engine.check(cache, on("reply", "Harry"), 1, None).unwrap();
+        Seen::of(&call, engine.now()).unwrap()
     };
-    assert_eq!([1, 2, 3].map(|_| ask(&mut recent).allowed), [true, true, false]);
-    recent.flush();
+    assert_eq!([1, 2, 3].map(|_| ask(&mut cache).allowed), [true, true, false]);
+    cache.flush();
     let tally = engine.find("reply").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied), (2, 1));
     engine.load(vec![rule("reply", &["sliding-log 3/60s"])]).unwrap();
-    assert!(ask(&mut recent).allowed, "the new rule");
-    drop(recent);
+    assert!(ask(&mut cache).allowed, "the new rule");
+    drop(cache);
     assert_eq!(
         engine.find("reply").unwrap().tally().allowed,
         3,
@@ -337,7 +348,7 @@ fn rules_that_are_loaded_hold_for_those_who_wait_for_a_lease() {
     assert!(both.as_mut().poll(&mut context).is_pending());
     engine.load(vec![exports("concurrency 1 ttl=60s")]).unwrap();
     let Poll::Ready(Ok(refused)) = both.as_mut().poll(&mut context) else { panic!("no wait helps it") };
-    assert_eq!((refused.lease.is_some(), refused.verdict.retry_after), (false, Some(RetryAfter::Never)));
-    assert_eq!(refused.verdict.denied_by.as_deref(), Some("concurrency 1 ttl=1m"), "by the rules of now");
+    assert_eq!((refused.lease.is_some(), refused.decided().retry_after()), (false, Some(RetryAfter::Never)));
+    assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1m"), "by the rules of now");
     drop(held);
 }

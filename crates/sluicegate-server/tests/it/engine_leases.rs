@@ -1,9 +1,9 @@
 //! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and what is a mistake.
 
-use crate::running::{at_once, rule};
+use crate::running::{Seen, at_once, rule};
 use sluicegate::{ManualClock, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, HeldView, KeySpec, Leased, LeasesView, Mistake, Part, Reason, RuleSpec, Settings, Target, Verdict,
+    Engine, HeldView, KeySpec, LeasesView, Mistake, Reason, RuleCache, RuleSpec, Settings, Target,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Verdict, Option<String>) {
-    let Leased { verdict, lease } =
-        at_once(engine.acquire(on(rule, key), cost, Span::ZERO, engine.now())).unwrap();
+fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Seen, Option<String>) {
+    let mut leased = at_once(engine.acquire(on(rule, key), cost, Span::ZERO, engine.now())).unwrap();
+    let lease = leased.lease.take();
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
     if let Some(lease) = lease {
-        lease.told();
+        lease.delivered();
     }
-    (verdict, text)
+    (leased.decided().into(), text)
 }
 
 /// The lease of somebody who has to get one.
@@ -51,7 +51,7 @@ fn release(engine: &Engine, rule: &str, key: &str, lease: &str) -> bool {
 }
 
 fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
-    at_once(engine.peek(on(rule, key), 1, engine.now())).unwrap().remaining
+    at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 
 fn mistake<T>(answer: Result<T, Mistake>) -> String {
@@ -106,14 +106,15 @@ fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use(
     let now = engine.now();
     let says = "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire";
     for target in [on("exports", "acme"), on("exports", "free"), on("concurrency 2 ttl=1s", "acme")] {
+        let call = || engine.call(target, 1).unwrap();
         for said in [
-            mistake(at_once(engine.check(target, 1, now))),
-            mistake(at_once(engine.check_within(target, 1, Span::ZERO, now))),
-            mistake(at_once(engine.take(target, 1, now))),
-            mistake(at_once(engine.reserve(target, 1, Span::ZERO, now))),
-            mistake(at_once(engine.refund(target, 1, now))),
-            mistake(at_once(engine.next_window(target, now))),
-            mistake(at_once(engine.check_all(&[Part { target, cost: 1 }], now))),
+            mistake(engine.check(&mut RuleCache::default(), target, 1, None)),
+            mistake(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
+            mistake(at_once(call().take(now))),
+            mistake(at_once(call().reserve(Span::ZERO, now))),
+            mistake(at_once(call().refund(now))),
+            mistake(at_once(call().next_window(now))),
+            mistake(at_once(engine.check_all(&[call()], now))),
         ] {
             assert_eq!(said, says, "{target:?}");
         }
@@ -196,7 +197,7 @@ fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait()
     assert!(acquire(&engine, "exports", "acme", 1).1.is_some());
     let minute = Span::from_micros(60_000_000);
     let leased = at_once(engine.acquire(on("exports", "acme"), 1, minute, engine.now())).unwrap();
-    assert!(leased.verdict.allowed && leased.verdict.denied() && leased.lease.is_none());
+    assert!(leased.decided().allowed() && leased.decided().denied() && leased.lease.is_none());
     let tally = engine.rules().find("exports").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied, tally.shadow_denied), (1, 0, 1));
 }
@@ -262,7 +263,7 @@ fn a_changed_rule_keeps_the_leases_that_are_out() {
 fn reset_forgets_the_leases_of_a_key() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let [acme, other] = ["acme", "other"].map(|key| lease(&engine, "exports", key));
-    at_once(engine.reset(on("exports", "acme"))).unwrap();
+    at_once(engine.call(on("exports", "acme"), 0).unwrap().reset()).unwrap();
     assert_eq!(remaining(&engine, "exports", "acme"), 1);
     assert!(!renew(&engine, "exports", "acme", &acme) && renew(&engine, "exports", "other", &other));
 }
@@ -290,7 +291,7 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
     let settings = Settings { max_leases: 8, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let held: Vec<String> = (0..6).map(|_| lease(&engine, INLINE, "acme")).collect();
-    let no_room = |verdict: Verdict| {
+    let no_room = |verdict: Seen| {
         assert_eq!((verdict.allowed, verdict.reason), (false, Some(Reason::NoRoom)), "{verdict:?}");
         assert_eq!(verdict.retry_after, Some(RetryAfter::After(Span::from_micros(1_000_000))));
     };
@@ -299,7 +300,7 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
         assert_eq!(none, None);
         no_room(verdict);
         let wait = Span::from_micros(60_000_000);
-        no_room(at_once(engine.acquire(on(limit, key), 1, wait, engine.now())).unwrap().verdict);
+        no_room(at_once(engine.acquire(on(limit, key), 1, wait, engine.now())).unwrap().decided().into());
         assert!(acquire(&engine, limit, key, 0).0.allowed, "nothing needs no room");
     }
     assert_eq!(engine.inline_leases().here, Some(HeldView { held: 6, lapsed: 0 }));
@@ -385,7 +386,7 @@ async fn who_waits_has_the_place_when_it_is_returned_and_who_leaves_leaves_the_l
     };
     let (leased, ()) = tokio::join!(waits, returns);
     let leased = leased.unwrap();
-    assert!(leased.verdict.allowed && leased.lease.is_some());
+    assert!(leased.decided().allowed() && leased.lease.is_some());
     drop(leased);
     assert_eq!(remaining(&engine, "exports", "acme"), 1);
 }

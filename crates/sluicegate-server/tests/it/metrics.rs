@@ -2,9 +2,9 @@
 
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
-use crate::running::{at_once, config, rule, start};
+use crate::running::{Seen, at_once, config, rule, start};
 use sluicegate::{ManualClock, Span, Time};
-use sluicegate_server::engine::{Engine, KeySpec, Recent, RuleSpec, Settings, Target, Throttle};
+use sluicegate_server::engine::{Engine, KeySpec, RuleCache, RuleSpec, Settings, Target, Throttle};
 use sluicegate_server::metrics::{Metrics, Protocol};
 use sluicegate_server::server::Server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,8 @@ fn engine(rules: Vec<RuleSpec>) -> Engine {
 }
 
 fn check(engine: &Engine, rule: &str, key: &str) {
-    at_once(engine.check(Target { rule, key: key.as_bytes() }, 1, NOON)).unwrap();
+    let target = Target { rule, key: key.as_bytes() };
+    Seen::of(&engine.check(&mut RuleCache::default(), target, 1, None).unwrap(), NOON).unwrap();
 }
 
 /// The pages of two servers that have just started, with keys in memory and in Redis: all series that there are.
@@ -127,7 +128,8 @@ fn a_decision_is_counted_by_rule_and_outcome() {
         check(&engine, "picky", "bad");
         check(&engine, "picky", "good");
     }
-    at_once(engine.peek(Target { rule: "reply", key: b"Harry" }, 1, NOON)).unwrap();
+    let harry = engine.call(Target { rule: "reply", key: b"Harry" }, 1).unwrap();
+    at_once(harry.peek(NOON)).unwrap();
 
     let page = Page::read(&Metrics::default().render(&engine));
     for (rule, allowed, denied, shadow_denied) in
@@ -149,8 +151,8 @@ fn limits_that_callers_bring_share_one_label() {
     check(&engine, "fixed-window 7/h", "Harry");
     let throttle = Throttle { max_burst: 0, count: 1, period_s: 60, quantity: 1 };
     for _ in 0..2 {
-        let prepared = engine.prepare_throttle(&mut Recent::default(), b"Harry", &throttle).unwrap();
-        at_once(engine.decide(&prepared, NOON)).unwrap();
+        let call = engine.throttle(&mut RuleCache::default(), b"Harry", &throttle).unwrap();
+        Seen::of(&call, NOON).unwrap();
     }
     let page = Page::read(&Metrics::default().render(&engine));
     assert_eq!(page.count("sluice_decisions_total{rule=\"inline\",outcome=\"allowed\"}"), 3);
@@ -316,7 +318,7 @@ fn what_becomes_of_leases_is_counted_by_rule() {
         let leased = at_once(engine.acquire(target, 1, Span::ZERO, NOON)).unwrap();
         leased.lease.map(|lease| {
             let text = lease.text().to_owned();
-            lease.told();
+            lease.delivered();
             text
         })
     };
@@ -326,7 +328,7 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     assert!(at_once(engine.renew(exports, &leases[0], NOON)).unwrap());
     assert!(at_once(engine.release(exports, &leases[1], NOON)).unwrap());
     let later = NOON.after(Span::from_micros(30_000_000));
-    at_once(engine.peek(exports, 1, later)).unwrap();
+    at_once(engine.call(exports, 1).unwrap().peek(later)).unwrap();
     let page = Page::read(&Metrics::default().render(&engine));
     let event =
         |rule, event| page.count(&format!("sluice_lease_events_total{{rule=\"{rule}\",event=\"{event}\"}}"));

@@ -1,7 +1,7 @@
 //! A server for a test, on free ports of loopback.
 
-use sluicegate::{Clock, Limit, ManualClock, SystemClock};
-use sluicegate_server::engine::{RuleSpec, Settings};
+use sluicegate::{Clock, Limit, ManualClock, RetryAfter, SystemClock, Time};
+use sluicegate_server::engine::{Call, Decided, Mistake, Reason, RuleSpec, Settings, decide};
 use sluicegate_server::server::{Config, Server};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -48,5 +48,53 @@ pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("an engine in memory waits for nobody"),
+    }
+}
+
+/// An answer under its rule, after the call is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) allowed: bool,
+    denied: bool,
+    pub(crate) limit: u32,
+    pub(crate) remaining: u32,
+    pub(crate) retry_after: Option<RetryAfter>,
+    pub(crate) denied_by: Option<String>,
+    pub(crate) reason: Option<Reason>,
+}
+
+impl From<Decided<'_>> for Seen {
+    fn from(decided: Decided<'_>) -> Seen {
+        Seen {
+            allowed: decided.allowed(),
+            denied: decided.denied(),
+            limit: decided.limit(),
+            remaining: decided.remaining(),
+            retry_after: decided.retry_after(),
+            denied_by: decided.denied_by().map(str::to_owned),
+            reason: decided.reason(),
+        }
+    }
+}
+
+impl Seen {
+    /// Decides a call of an engine whose keys live in memory.
+    pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, Mistake> {
+        Seen::with(call, now, Seen::from)
+    }
+
+    /// The same, for what is to be seen of the answer.
+    pub(crate) fn with<T: Send>(
+        call: &Call<'_>,
+        now: Time,
+        see: impl FnOnce(Decided<'_>) -> T + Send,
+    ) -> Result<T, Mistake> {
+        let mut decided = None;
+        at_once(decide(std::iter::once(call), now, |answer| decided = Some(answer)));
+        decided.unwrap().map(see)
+    }
+
+    pub(crate) fn denied(&self) -> bool {
+        self.denied
     }
 }

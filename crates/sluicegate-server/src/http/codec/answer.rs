@@ -1,6 +1,6 @@
-//! A verdict into JSON.
+//! A decision as JSON.
 
-use crate::engine::{Reason, Source, Verdict};
+use crate::engine::{Decided, Reason, Source};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{RetryAfter, Time};
@@ -22,21 +22,21 @@ pub(in crate::http) struct Fields<'a> {
     source: Option<&'static str>,
 }
 
-impl<'a> From<&'a Verdict> for Fields<'a> {
-    fn from(verdict: &'a Verdict) -> Fields<'a> {
+impl<'a> From<&Decided<'a>> for Fields<'a> {
+    fn from(decided: &Decided<'a>) -> Fields<'a> {
         Fields {
-            allowed: verdict.allowed,
-            limit: verdict.limit,
-            remaining: verdict.remaining,
-            retry_after_ms: match verdict.retry_after {
+            allowed: decided.allowed(),
+            limit: decided.limit(),
+            remaining: decided.remaining(),
+            retry_after_ms: match decided.retry_after() {
                 Some(RetryAfter::After(wait)) => Some(wait.as_millis_up()),
                 Some(RetryAfter::Never) | None => None,
             },
-            reset_after_ms: verdict.reset_after.as_millis_up(),
-            delay_ms: verdict.delay.as_millis_up(),
-            denied_by: verdict.denied_by.as_deref(),
-            reason: verdict.reason.map(Reason::as_str),
-            source: verdict.instead.map(Source::as_str),
+            reset_after_ms: decided.reset_after().as_millis_up(),
+            delay_ms: decided.delay().as_millis_up(),
+            denied_by: decided.denied_by(),
+            reason: decided.reason().map(Reason::as_str),
+            source: decided.fallback().map(Source::as_str),
         }
     }
 }

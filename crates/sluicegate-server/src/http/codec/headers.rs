@@ -3,21 +3,13 @@
 //!
 //! A rule's only limit has the rule's name; of several, each has its number behind a `#`, which no name of a rule has.
 
-use crate::engine::{Rule, Verdict};
+use crate::engine::{Call, Decided};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use sluicegate::Limit;
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted, retry_after_s};
 
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
-
-/// A call that was decided, under which rule.
-pub(in crate::http) struct Decided<'a> {
-    pub(in crate::http) rule: &'a Rule,
-    pub(in crate::http) key: &'a [u8],
-    pub(in crate::http) verdict: &'a Verdict,
-}
 
 /// What the fields say of one request.
 pub(in crate::http) struct RateLimit {
@@ -45,18 +37,17 @@ struct Standing {
 
 impl RateLimit {
     /// The fields for a call, or several that were decided together.
-    pub(in crate::http) fn of(each: &[Decided<'_>]) -> RateLimit {
+    pub(in crate::http) fn of<'c>(each: impl Iterator<Item = (&'c Call<'c>, Decided<'c>)>) -> RateLimit {
         let mut all: Vec<Named<'_>> = Vec::new();
         let mut standings: Vec<Standing> = Vec::new();
-        for Decided { rule, key, verdict } in each {
-            let name = rule.name();
+        for (call, decided) in each {
+            let name = call.rule().name();
             let named = all.iter().position(|named| named.name == name).unwrap_or_else(|| {
                 all.push(Named { name, policies: Vec::new() });
                 all.len() - 1
             });
-            let limits = rule.limits_for(key);
-            let of_call: Vec<Policy> = match limits {
-                [] => vec![Policy::of_quota(verdict.limit)],
+            let of_call: Vec<Policy> = match call.limit_list() {
+                [] => vec![Policy::of_quota(decided.limit())],
                 limits => limits.iter().map(Policy::of).collect(),
             };
             for policy in &of_call {
@@ -64,7 +55,7 @@ impl RateLimit {
                     all[named].policies.push(*policy);
                 }
             }
-            let about = policy_about(&of_call, denied_by(limits, verdict), verdict.limit);
+            let about = policy_about(&of_call, decided.denied_at(), decided.limit());
             let about = about.and_then(|place| of_call.get(place));
             let place = about.and_then(|policy| all[named].policies.iter().position(|one| one == policy));
             add(
@@ -72,9 +63,9 @@ impl RateLimit {
                 Standing {
                     named,
                     place,
-                    remaining: verdict.remaining,
-                    reset_s: verdict.reset_after.as_secs_up(),
-                    denied: !verdict.allowed,
+                    remaining: decided.remaining(),
+                    reset_s: decided.reset_after().as_secs_up(),
+                    denied: !decided.allowed(),
                 },
             );
         }
@@ -100,15 +91,15 @@ impl RateLimit {
         RateLimit { policies: policies.join(", "), standings: items.join(", "), violated }
     }
 
-    /// Writes the fields; `verdict` is that of the request as a whole.
-    pub(in crate::http) fn write(&self, verdict: &Verdict, headers: &mut HeaderMap) {
+    /// Writes the fields; `decided` is the answer to the request as a whole.
+    pub(in crate::http) fn write(&self, decided: &Decided<'_>, headers: &mut HeaderMap) {
         for (name, text) in [(RATELIMIT_POLICY, &self.policies), (RATELIMIT, &self.standings)] {
             // Cannot fail: `quoted` lets only plain text through, and the rest is numbers.
             if let Ok(value) = HeaderValue::from_str(text) {
                 headers.insert(name, value);
             }
         }
-        let wait = verdict.retry_after.filter(|_| !verdict.allowed).and_then(retry_after_s);
+        let wait = decided.retry_after().filter(|_| !decided.allowed()).and_then(retry_after_s);
         if let Some(seconds) = wait {
             headers.insert(RETRY_AFTER, seconds.into());
         }
@@ -119,12 +110,6 @@ impl Named<'_> {
     fn name_of(&self, place: Option<usize>) -> String {
         policy_name(self.name, place, self.policies.len())
     }
-}
-
-/// Which of a call's limits said no, if one did.
-fn denied_by(limits: &[Limit], verdict: &Verdict) -> Option<usize> {
-    let text = verdict.denied_by.as_ref()?;
-    limits.iter().position(|limit| *limit.to_string() == **text)
 }
 
 /// No name stands twice in the field: of two keys under one policy, the one with less remaining is told.

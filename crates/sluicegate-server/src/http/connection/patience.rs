@@ -7,7 +7,7 @@
 //! sent nothing behind its request.
 
 use crate::client_limits::ClientLimits;
-use crate::engine::Untold;
+use crate::engine::UndeliveredLease;
 use crate::hang_up::{HangUp, Lookout};
 use std::future::Future as _;
 use std::io;
@@ -34,7 +34,7 @@ pub(in crate::http) struct Progress {
 
 /// A lease, and whether its client has stood in line for it.
 struct Waited {
-    lease: Untold,
+    lease: UndeliveredLease,
     in_line: bool,
 }
 
@@ -89,7 +89,7 @@ impl Progress {
 
     /// An answer has this lease in it. It is written before anything is sent again: making and writing it is one step, and hyper
     /// makes the next only when it is sent.
-    pub(in crate::http) fn owes(&self, lease: Untold, in_line: bool) {
+    pub(in crate::http) fn owes(&self, lease: UndeliveredLease, in_line: bool) {
         self.untold().push(Waited { lease, in_line });
     }
 
@@ -97,7 +97,7 @@ impl Progress {
     fn is_sent(&self) {
         let told = mem::take(&mut *self.untold());
         for Waited { lease, .. } in told {
-            lease.told();
+            lease.delivered();
         }
     }
 

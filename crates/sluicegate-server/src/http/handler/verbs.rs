@@ -1,14 +1,13 @@
 //! What can be asked of the engine by POST, and how it is answered.
 
 use super::super::Context;
-use super::super::codec::{Answer, Asked, Besides, Call, Caller, Decided, Done, Fields, Next, RateLimit};
+use super::super::codec::{Answer, Asked, Besides, Call as CallBody, Done, Fields, Next, RateLimit};
 use super::problem::{Refusal, denied, denied_without_store, json};
-use crate::engine::{Engine, Leased, Mistake, Part, Reason, Recent, Rule, Verdict};
+use crate::engine::{Call, Decided, Engine, Mistake, Reason, RuleCache, decide};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sluicegate::{Span, Time};
-use std::sync::Arc;
 
 /// A path under `/v1/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,11 +91,12 @@ impl Verb {
                 Ok(done(engine.settle(asked.receipt()?, engine.cost(used)?, now).await?))
             }
             Verb::Reset => {
-                engine.reset(asked.call.caller()?.target()).await?;
+                engine.call(asked.call.caller()?.target(), 0)?.reset().await?;
                 Ok(done(true))
             }
             Verb::Next => {
-                let next = engine.next_window(asked.call.caller()?.target(), now).await?;
+                let caller = asked.call.caller()?;
+                let next = engine.call(caller.target(), 0)?.next_window(now).await?;
                 Ok(json(StatusCode::OK, &Next::from(next)))
             }
             Verb::Renew => {
@@ -113,135 +113,123 @@ impl Verb {
                 None => check(engine, &asked, now, enforce).await,
             },
             Verb::Peek | Verb::Take | Verb::Reserve | Verb::Refund => {
-                let called = Called::of(engine, &asked.call)?;
-                let (verdict, besides) = self.decide(engine, &asked, &called, now).await?;
-                Ok(decided(&verdict, besides, &[called.decided(&verdict)], enforce))
+                let caller = asked.call.caller()?;
+                let call = engine.call(caller.target(), cost(engine, &asked.call)?)?;
+                let (decided, besides) = self.decide(&asked, &call, now).await?;
+                Ok(respond(&decided, besides, [(&call, decided)], enforce))
             }
         }
     }
 
-    async fn decide(
+    async fn decide<'c>(
         self,
-        engine: &Engine,
         asked: &Asked,
-        called: &Called,
+        call: &'c Call<'_>,
         now: Time,
-    ) -> Result<(Verdict, Besides<'static>), Mistake> {
-        let (target, cost) = (called.caller.target(), called.cost);
+    ) -> Result<(Decided<'c>, Besides<'static>), Mistake> {
         Ok(match self {
-            Verb::Refund => (engine.refund(target, cost, now).await?, Besides::Nothing {}),
+            Verb::Refund => (call.refund(now).await?, Besides::Nothing {}),
             Verb::Take => {
-                let (verdict, taken) = engine.take(target, cost, now).await?;
-                (verdict, Besides::Taken { taken })
+                let (decided, taken) = call.take(now).await?;
+                (decided, Besides::Taken { taken })
             }
             Verb::Reserve => {
                 let max_wait = span_of_millis(asked.max_wait_ms.unwrap_or(0));
-                let (verdict, receipt) = engine.reserve(target, cost, max_wait, now).await?;
-                (verdict, Besides::Receipt { receipt })
+                let (decided, receipt) = call.reserve(max_wait, now).await?;
+                (decided, Besides::Receipt { receipt })
             }
             // A peek; the other verbs have answers of their own kind and do not come here.
-            _ => (engine.peek(target, cost, now).await?, Besides::Nothing {}),
+            _ => (call.peek(now).await?, Besides::Nothing {}),
         })
     }
 }
 
-/// A call whose rule has been found.
-///
-/// The engine finds the rule again when it decides. If it was changed in between, the verdict is the new rule's and the
-/// header fields tell the limits of the old one: as true as an answer that was made a moment before the change, and
-/// nothing is charged by them. A plain check, which most ask, goes another way and finds its rule once.
-struct Called {
-    caller: Caller,
-    cost: u32,
-    rule: Arc<Rule>,
-}
-
-impl Called {
-    fn of(engine: &Engine, call: &Call) -> Result<Called, Mistake> {
-        let caller = call.caller()?;
-        let cost = engine.cost(call.cost.unwrap_or(1))?;
-        let rule = engine.find(caller.target().rule)?;
-        Ok(Called { caller, cost, rule })
-    }
-
-    fn decided<'a>(&'a self, verdict: &'a Verdict) -> Decided<'a> {
-        Decided { rule: &self.rule, key: self.caller.target().key, verdict }
-    }
+/// The cost of a call; 1 by default.
+fn cost(engine: &Engine, call: &CallBody) -> Result<u32, Mistake> {
+    engine.cost(call.cost.unwrap_or(1))
 }
 
 async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
     let caller = asked.call.caller()?;
-    let target = caller.target();
-    let cost = engine.cost(asked.call.cost.unwrap_or(1))?;
     let max_wait = asked.max_wait_ms.map(span_of_millis);
-    let prepared = engine.prepare(&mut Recent::default(), target, cost, max_wait)?;
-    let verdict = engine.decide(&prepared, now).await?;
-    let each = Decided { rule: prepared.rule(), key: target.key, verdict: &verdict };
-    Ok(decided(&verdict, Besides::Nothing {}, &[each], enforce))
+    let cost = cost(engine, &asked.call)?;
+    let call = engine.check(&mut RuleCache::default(), caller.target(), cost, max_wait)?;
+    let mut decided = None;
+    decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
+    // One call has one answer.
+    let decided = decided.unwrap_or_else(|| Err(Mistake::unavailable("the store gave no answer")))?;
+    Ok(respond(&decided, Besides::Nothing {}, [(&call, decided)], enforce))
 }
 
 async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
     let service = &context.service;
     let engine = &*service.engine;
-    let called = Called::of(engine, &asked.call)?;
-    let (target, cost) = (called.caller.target(), called.cost);
+    let caller = asked.call.caller()?;
+    let (target, cost) = (caller.target(), cost(engine, &asked.call)?);
     let max_wait = service.limits.wait_for_lease(span_of_millis(asked.max_wait_ms.unwrap_or(0)))?;
     let waits = max_wait > Span::ZERO;
     if waits {
         context.progress.stands_in_line();
     }
-    let in_line = tokio::select! {
+    let leased = tokio::select! {
         biased;
-        // Who does not wait is answered, also when the server stops.
+        // A call that does not wait is answered, also when the server stops.
         leased = Box::pin(engine.acquire(target, cost, max_wait, now)) => Some(leased),
         () = service.stopped(), if waits => None,
     };
     if waits {
-        // Standing in line is no work of ours.
+        // The time in the queue is no work of ours.
         context.progress.has_asked();
     }
-    let Leased { verdict, lease } = match in_line {
+    let mut leased = match leased {
         Some(leased) => leased?,
         None => Box::pin(engine.acquire(target, cost, Span::ZERO, engine.now())).await?,
     };
+    let lease = leased.lease.take();
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
     if let Some(lease) = lease {
         context.progress.owes(lease, waits);
     }
-    Ok(decided(&verdict, Besides::Lease { lease: text }, &[called.decided(&verdict)], enforce))
+    let decided = leased.decided();
+    Ok(respond(&decided, Besides::Lease { lease: text }, [(leased.call(), decided)], enforce))
 }
 
 async fn all_or_nothing(
     engine: &Engine,
-    checks: &[Call],
+    checks: &[CallBody],
     now: Time,
     enforce: bool,
 ) -> Result<Response, Refusal> {
     if checks.is_empty() {
         return Err(Mistake::new("\"checks\" is empty; ask at least one").into());
     }
-    let called: Vec<Called> =
-        checks.iter().map(|check| Called::of(engine, check)).collect::<Result<_, _>>()?;
-    let parts: Vec<Part<'_>> =
-        called.iter().map(|called| Part { target: called.caller.target(), cost: called.cost }).collect();
-    let (verdict, verdicts) = engine.check_all(&parts, now).await?;
-    let besides = Besides::Checks { checks: verdicts.iter().map(Fields::from).collect() };
-    let each: Vec<_> =
-        called.iter().zip(&verdicts).map(|(called, verdict)| called.decided(verdict)).collect();
-    Ok(decided(&verdict, besides, &each, enforce))
+    let callers = checks.iter().map(CallBody::caller).collect::<Result<Vec<_>, _>>()?;
+    let calls = callers.iter().zip(checks).map(|(caller, check)| {
+        let cost = cost(engine, check)?;
+        engine.call(caller.target(), cost)
+    });
+    let calls = calls.collect::<Result<Vec<Call<'_>>, Mistake>>()?;
+    let (all, each) = engine.check_all(&calls, now).await?;
+    let besides = Besides::Checks { checks: each.iter().map(Fields::from).collect() };
+    Ok(respond(&all, besides, calls.iter().zip(each), enforce))
 }
 
-/// The answer to a question that was decided; `each` are the calls it was made of.
-fn decided(verdict: &Verdict, besides: Besides<'_>, each: &[Decided<'_>], enforce: bool) -> Response {
-    let fields = RateLimit::of(each);
-    let answer = Answer { fields: verdict.into(), besides };
-    let mut response = if !enforce || verdict.allowed {
+/// The response to a request that was decided; `each` are the calls it was made of.
+fn respond<'c>(
+    decided: &Decided<'c>,
+    besides: Besides<'_>,
+    each: impl IntoIterator<Item = (&'c Call<'c>, Decided<'c>)>,
+    enforce: bool,
+) -> Response {
+    let fields = RateLimit::of(each.into_iter());
+    let answer = Answer { fields: decided.into(), besides };
+    let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
-    } else if verdict.reason == Some(Reason::StoreFailed) {
+    } else if decided.reason() == Some(Reason::StoreFailed) {
         denied_without_store(&answer)
     } else {
         denied(&answer.fields, &answer, &fields.violated)
     };
-    fields.write(verdict, response.headers_mut());
+    fields.write(decided, response.headers_mut());
     response
 }

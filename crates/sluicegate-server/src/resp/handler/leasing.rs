@@ -5,7 +5,6 @@ use super::super::session::Session;
 use super::arguments::{options, target, text, whole};
 use super::limiting::{self, DECISION, cost_and_max_wait, decision};
 use super::refusal::Refusal;
-use crate::engine::Leased;
 use crate::service::Service;
 use sluicegate::{Span, Time};
 
@@ -38,9 +37,9 @@ pub(super) async fn acquire(command: Command<'_>, turn: Turn<'_>, patience: Pati
     let said = service.limits.wait_for_lease(max_wait.unwrap_or(Span::ZERO))?;
     let max_wait = if patience == Patience::InLine { said } else { Span::ZERO };
     // The future of a shared store's client is large, and most connections never need it.
-    let Leased { verdict, lease } = Box::pin(service.engine.acquire(target, cost, max_wait, now)).await?;
-    decision(&verdict, DECISION + 1, replies);
-    match lease {
+    let mut leased = Box::pin(service.engine.acquire(target, cost, max_wait, now)).await?;
+    decision(&leased.decided(), DECISION + 1, replies);
+    match leased.lease.take() {
         Some(lease) => {
             replies.bulk(lease.text().as_bytes());
             session.owed.add(lease, replies.bytes().len());

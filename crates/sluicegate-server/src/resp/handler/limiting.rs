@@ -3,7 +3,7 @@
 use super::super::codec::{Command, Replies};
 use super::arguments::{integer, options, target, text, whole};
 use super::refusal::Refusal;
-use crate::engine::{Engine, Part, Prepared, Recent, RuleSpec, Target, Throttle, Throttled, Verdict};
+use crate::engine::{Call, Decided, Engine, RuleCache, RuleSpec, Target, Throttle, Throttled};
 use crate::wire;
 use sluicegate::{RetryAfter, Span, Time};
 
@@ -17,26 +17,21 @@ pub(super) struct Turn<'t> {
     pub(super) replies: &'t mut Replies,
 }
 
-pub(super) fn prepare_check<'a>(
+pub(super) fn check<'a>(
     command: Command<'a>,
     engine: &Engine,
-    recent: &mut Recent,
-) -> Result<Prepared<'a>, Refusal> {
+    cache: &mut RuleCache,
+) -> Result<Call<'a>, Refusal> {
     let target = target(command)?;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
-    Ok(engine.prepare(recent, target, cost, max_wait)?)
+    Ok(engine.check(cache, target, cost, max_wait)?)
 }
 
-/// The answer to a check.
-pub(super) fn checked(verdict: &Verdict, replies: &mut Replies) {
-    decision(verdict, DECISION, replies);
-}
-
-pub(super) fn prepare_throttle<'a>(
+pub(super) fn throttle<'a>(
     command: Command<'a>,
     engine: &Engine,
-    recent: &mut Recent,
-) -> Result<Prepared<'a>, Refusal> {
+    cache: &mut RuleCache,
+) -> Result<Call<'a>, Refusal> {
     let number = |place, what| integer(command.get(place).unwrap_or_default(), what);
     let throttle = Throttle {
         max_burst: number(2, "max_burst")?,
@@ -44,12 +39,12 @@ pub(super) fn prepare_throttle<'a>(
         period_s: number(4, "period")?,
         quantity: if command.len() > 5 { number(5, "quantity")? } else { 1 },
     };
-    Ok(engine.prepare_throttle(recent, command.get(1).unwrap_or_default(), &throttle)?)
+    Ok(engine.throttle(cache, command.get(1).unwrap_or_default(), &throttle)?)
 }
 
 /// The answer to redis-cell's command.
-pub(super) fn throttled(verdict: &Verdict, replies: &mut Replies) {
-    let throttled = Throttled::from(verdict);
+pub(super) fn throttled(decided: &Decided<'_>, replies: &mut Replies) {
+    let throttled = Throttled::from(decided);
     replies.array(5);
     replies.integer(u8::from(throttled.limited));
     replies.integer(throttled.limit);
@@ -60,15 +55,15 @@ pub(super) fn throttled(verdict: &Verdict, replies: &mut Replies) {
 
 pub(super) async fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let (target, cost) = (target(command)?, cost(command, engine)?);
-    decision(&engine.peek(target, cost, now).await?, DECISION, replies);
+    let call = engine.call(target(command)?, cost(command, engine)?)?;
+    decision(&call.peek(now).await?, DECISION, replies);
     Ok(())
 }
 
 pub(super) async fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let (target, cost) = (target(command)?, cost(command, engine)?);
-    decision(&engine.refund(target, cost, now).await?, DECISION, replies);
+    let call = engine.call(target(command)?, cost(command, engine)?)?;
+    decision(&call.refund(now).await?, DECISION, replies);
     Ok(())
 }
 
@@ -78,21 +73,22 @@ pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<()
         return Err(Refusal::arity("RL.CHECKALL"));
     }
     let mut arguments = command.from(1);
-    let mut parts = Vec::with_capacity(command.len() / 3);
+    let mut calls = Vec::with_capacity(command.len() / 3);
     while let (Some(rule), Some(key), Some(cost)) = (arguments.next(), arguments.next(), arguments.next()) {
         let target = Target { rule: text(rule, "rule")?, key };
-        parts.push(Part { target, cost: engine.cost(whole(cost, "cost")?)? });
+        calls.push(engine.call(target, engine.cost(whole(cost, "cost")?)?)?);
     }
-    let (verdict, _) = engine.check_all(&parts, now).await?;
-    decision(&verdict, DECISION, replies);
+    let (all, _) = engine.check_all(&calls, now).await?;
+    decision(&all, DECISION, replies);
     Ok(())
 }
 
 pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
     let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
-    let (verdict, taken) = engine.take(target(command)?, up_to, now).await?;
-    decision(&verdict, DECISION + 1, replies);
+    let call = engine.call(target(command)?, up_to)?;
+    let (decided, taken) = call.take(now).await?;
+    decision(&decided, DECISION + 1, replies);
     replies.integer(taken);
     Ok(())
 }
@@ -101,8 +97,9 @@ pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), 
     let Turn { now, engine, replies } = turn;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
     let max_wait = max_wait.unwrap_or(Span::ZERO);
-    let (verdict, receipt) = engine.reserve(target(command)?, cost, max_wait, now).await?;
-    decision(&verdict, DECISION + 1, replies);
+    let call = engine.call(target(command)?, cost)?;
+    let (decided, receipt) = call.reserve(max_wait, now).await?;
+    decision(&decided, DECISION + 1, replies);
     match receipt {
         Some(receipt) => replies.bulk(receipt.as_bytes()),
         None => replies.nil(),
@@ -130,14 +127,14 @@ pub(super) async fn reset(
     engine: &Engine,
     replies: &mut Replies,
 ) -> Result<(), Refusal> {
-    engine.reset(target(command)?).await?;
+    engine.call(target(command)?, 0)?.reset().await?;
     replies.simple("OK");
     Ok(())
 }
 
 pub(super) async fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
     let Turn { now, engine, replies } = turn;
-    let next = engine.next_window(target(command)?, now).await?;
+    let next = engine.call(target(command)?, 0)?.next_window(now).await?;
     replies.integer(wire::unix_millis_up(next));
     Ok(())
 }
@@ -191,19 +188,19 @@ fn receipt(command: Command<'_>) -> Result<&str, Refusal> {
 }
 
 /// The seven items of a decision; `items` says how many the array has, as some commands add an eighth.
-pub(super) fn decision(verdict: &Verdict, items: usize, replies: &mut Replies) {
+pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
     replies.array(items);
-    replies.integer(u8::from(verdict.allowed));
-    replies.integer(verdict.limit);
-    replies.integer(verdict.remaining);
-    match verdict.retry_after {
+    replies.integer(u8::from(decided.allowed()));
+    replies.integer(decided.limit());
+    replies.integer(decided.remaining());
+    match decided.retry_after() {
         None => replies.integer(-1),
         Some(RetryAfter::Never) => replies.integer(-2),
         Some(RetryAfter::After(wait)) => replies.integer(wait.as_millis_up()),
     }
-    replies.integer(verdict.reset_after.as_millis_up());
-    replies.integer(verdict.delay.as_millis_up());
-    match &verdict.denied_by {
+    replies.integer(decided.reset_after().as_millis_up());
+    replies.integer(decided.delay().as_millis_up());
+    match decided.denied_by() {
         None => replies.nil(),
         Some(limit) => replies.bulk(limit.as_bytes()),
     }

@@ -1,0 +1,146 @@
+//! Several calls as one: all are charged, or none.
+//!
+//! A key without limits takes no part, and a blocked one denies all. A shadow rule never denies: if it would, its call is
+//! left out and the others are decided again.
+//!
+//! While a shared store is unavailable, the rules may differ in their fallback: one that fails closed denies all, and all
+//! are allowed only if all fail open. Shadow rules and keys without limits have no say in that. Deciding locally is for one
+//! key at a time: a charge here could not be returned for a denial there.
+
+use super::call::{BLOCKED, Call, UNLIMITED};
+use super::decided::Decided;
+use super::leases::use_acquire;
+use super::rule::Policy;
+use super::storage::AnyBackend;
+use super::Mistake;
+use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate::{Answer, Decision, RetryAfter, Source, Span, Time, check_all_each_at};
+use sluicegate_redis::OnStoreFailure;
+
+/// Calls that are denied because the store is unavailable are told to retry after this.
+const RETRY_AFTER: Span = Span::from_micros(1_000_000);
+
+/// Decides calls all or nothing. Returns the answer for all, and for each: how its key stands after the charge, or if all
+/// are denied whether the call would be allowed by itself. The rules that denied count it; all do if it was allowed, or
+/// denied by none of them.
+pub(super) async fn check_all<'c>(
+    calls: &'c [Call<'_>],
+    now: Time,
+) -> Result<(Decided<'c>, Vec<Decided<'c>>), Mistake> {
+    let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
+    let mut taking_part: Vec<usize> = Vec::with_capacity(calls.len());
+    let mut blocked = false;
+    for (place, call) in calls.iter().enumerate() {
+        each.push(match call.policy() {
+            Policy::Blocked => BLOCKED.into(),
+            Policy::Unlimited | Policy::Limits(_) => UNLIMITED.into(),
+        });
+        match call.policy() {
+            Policy::Limits(_) => taking_part.push(place),
+            Policy::Blocked => blocked |= !is_shadow(call),
+            Policy::Unlimited => {}
+        }
+    }
+    let all = if blocked {
+        for place in taking_part {
+            let Call { key, cost, .. } = calls[place];
+            each[place] = calls[place].limits().peek(key, cost, now).await?;
+        }
+        Decided::new(BLOCKED.into(), Policy::Blocked, now, false)
+    } else {
+        loop {
+            let (answer, decisions) = charge(calls, &taking_part, now).await?;
+            for (place, decision) in taking_part.iter().zip(decisions) {
+                each[*place] = Answer::new(decision, answer.source());
+            }
+            let before = taking_part.len();
+            // After an answer without the store it may not be asked again: the calls may have been charged.
+            if !answer.allowed() && !answer.source().is_fallback() {
+                taking_part.retain(|place| !is_shadow(&calls[*place]) || each[*place].allowed());
+            }
+            if taking_part.len() == before {
+                break overall(calls, &taking_part, &each, answer, now);
+            }
+        }
+    };
+    // Denied, but by no rule: there is no room for a new key, or no store.
+    let by_no_rule = all.denied() && each.iter().all(Answer::allowed);
+    for (call, answer) in calls.iter().zip(&each) {
+        if by_no_rule {
+            call.rule.count(true);
+        } else if !all.denied() || !answer.allowed() {
+            call.rule.count(!answer.allowed());
+        }
+    }
+    let each = calls.iter().zip(each).map(|(call, answer)| call.decided(answer, now)).collect();
+    Ok((all, each))
+}
+
+fn is_shadow(call: &Call<'_>) -> bool {
+    call.rule.spec().shadow
+}
+
+/// Charges the calls that take part if all of them are allowed. All of them are in one store.
+async fn charge(
+    calls: &[Call<'_>],
+    taking_part: &[usize],
+    now: Time,
+) -> Result<(Answer, Vec<Decision>), Mistake> {
+    let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
+    for call in taking_part.iter().map(|place| &calls[*place]) {
+        match &call.limits().backend {
+            AnyBackend::Memory(limiter) => in_memory.push(limiter.on(call.key, call.cost)),
+            AnyBackend::Redis { limiter, time } => {
+                at = time.at(now);
+                in_store.push(limiter.on(call.key, call.cost));
+            }
+            AnyBackend::Leases(_) => return Err(use_acquire()),
+        }
+    }
+    if in_store.is_empty() {
+        let (decision, decisions) = check_all_each_at(&in_memory, now)?;
+        return Ok((decision.into(), decisions));
+    }
+    let charged = Box::pin(sluicegate_redis::check_all(&in_store, at)).await.map_err(Mistake::from);
+    match charged {
+        Err(mistake) if mistake.is_of_store() => {
+            let answer = without_store(taking_part.iter().map(|place| &calls[*place])).ok_or(mistake)?;
+            Ok((answer, vec![answer.decision(); taking_part.len()]))
+        }
+        charged => charged,
+    }
+}
+
+/// The answer while the store is unavailable; `None` if there is none. Shadow rules have no say.
+fn without_store<'c>(calls: impl Iterator<Item = &'c Call<'c>>) -> Option<Answer> {
+    let fallbacks = calls.filter(|call| !is_shadow(call)).map(|call| call.rule.on_failure());
+    let fallbacks: Vec<OnStoreFailure> = fallbacks.collect();
+    if fallbacks.contains(&OnStoreFailure::Deny) {
+        return Some(Answer::new(Decision::no_room(0, RetryAfter::After(RETRY_AFTER)), Source::Denied));
+    }
+    let all_allow = fallbacks.iter().all(|fallback| *fallback == OnStoreFailure::Allow);
+    all_allow.then(|| Answer::new(Decision::let_pass(COUNT_MAX), Source::Allowed))
+}
+
+/// The answer for all. Allowed, it is what the limits said together; denied, it is that of the call that is denied for
+/// longest, the first of equals.
+fn overall<'c>(
+    calls: &'c [Call<'_>],
+    taking_part: &[usize],
+    each: &[Answer],
+    answer: Answer,
+    now: Time,
+) -> Decided<'c> {
+    if taking_part.is_empty() {
+        return Decided::new(UNLIMITED.into(), Policy::Unlimited, now, false);
+    }
+    let denied = taking_part.iter().copied().filter(|place| !answer.allowed() && !each[*place].allowed());
+    let longest = denied.reduce(|longest, next| {
+        if each[next].retry_after() > each[longest].retry_after() { next } else { longest }
+    });
+    match longest {
+        Some(place) => Decided::new(each[place], calls[place].policy(), now, false),
+        // Allowed; or no limit denied it, as there is no room for a new key, or no store.
+        None => Decided::new(answer, Policy::Unlimited, now, false),
+    }
+}

@@ -1,0 +1,128 @@
+//! An answer under a rule: what the protocols write.
+
+use super::rule::Policy;
+use sluicegate::{Answer, RetryAfter, Source, Span, Time};
+
+/// The answer to a call, and the policy that it was decided by. The protocols read its fields and write them.
+#[derive(Clone, Copy)]
+pub struct Decided<'r> {
+    answer: Answer,
+    policy: Policy<'r>,
+    at: Time,
+    /// A shadow rule decides and counts, but always allows.
+    shadow: bool,
+}
+
+/// Why a call was denied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The limit is used up for now.
+    Limit,
+    /// The cost is above the limit: no wait helps.
+    CostExceedsLimit,
+    /// The limit has not started yet.
+    NotStarted,
+    /// The key is blocked by its rule.
+    Blocked,
+    /// The store holds as many keys as it may, and denies new ones.
+    NoRoom,
+    /// The shared store is unavailable, and the rule fails closed.
+    StoreFailed,
+}
+
+impl Reason {
+    /// The reason as replies write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Limit => "limit",
+            Reason::CostExceedsLimit => "cost_exceeds_limit",
+            Reason::NotStarted => "not_started",
+            Reason::Blocked => "blocked",
+            Reason::NoRoom => "no_room",
+            Reason::StoreFailed => "store_failed",
+        }
+    }
+}
+
+impl<'r> Decided<'r> {
+    #[inline]
+    pub(super) fn new(answer: Answer, policy: Policy<'r>, at: Time, shadow: bool) -> Decided<'r> {
+        Decided { answer, policy, at, shadow }
+    }
+
+    /// Returns `true` if the call may happen. Under a shadow rule it always may.
+    #[inline]
+    pub fn allowed(&self) -> bool {
+        self.answer.allowed() || self.shadow
+    }
+
+    /// Returns `true` if the limits denied the call, even if a shadow rule allows it.
+    #[inline]
+    pub fn denied(&self) -> bool {
+        !self.answer.allowed()
+    }
+
+    /// The answer of the limits.
+    pub fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// The most that an idle key could take at once.
+    pub fn limit(&self) -> u32 {
+        self.answer.limit()
+    }
+
+    /// The cost that would still be allowed.
+    pub fn remaining(&self) -> u32 {
+        self.answer.remaining()
+    }
+
+    /// If the limits denied the call: how long until it would be allowed.
+    pub fn retry_after(&self) -> Option<RetryAfter> {
+        self.answer.retry_after()
+    }
+
+    /// How long until the key is fully recovered.
+    pub fn reset_after(&self) -> Span {
+        self.answer.reset_after()
+    }
+
+    /// How long to wait before acting.
+    pub fn delay(&self) -> Span {
+        self.answer.delay()
+    }
+
+    /// The canonical text of the limit that denied the call.
+    pub fn denied_by(&self) -> Option<&'r str> {
+        match self.policy {
+            Policy::Blocked => Some("blocked"),
+            Policy::Unlimited => None,
+            Policy::Limits(limits) => limits.text(self.denied_at()?),
+        }
+    }
+
+    /// The position of the limit that denied the call in its rule's list.
+    pub fn denied_at(&self) -> Option<usize> {
+        usize::try_from(self.answer.decision().denied_by()?).ok()
+    }
+
+    /// Why the limits denied the call.
+    pub fn reason(&self) -> Option<Reason> {
+        let retry_after = self.answer.retry_after()?;
+        Some(match (self.policy, self.denied_at(), retry_after) {
+            (Policy::Blocked, ..) => Reason::Blocked,
+            _ if self.answer.source() == Source::Denied => Reason::StoreFailed,
+            (_, None, _) => Reason::NoRoom,
+            (Policy::Limits(limits), Some(place), _) if limits.starts_after(place, self.at) => {
+                Reason::NotStarted
+            }
+            (.., RetryAfter::Never) => Reason::CostExceedsLimit,
+            (.., RetryAfter::After(_)) => Reason::Limit,
+        })
+    }
+
+    /// Where the decision was made, if the shared store was unavailable.
+    pub fn fallback(&self) -> Option<Source> {
+        Some(self.answer.source()).filter(|source| source.is_fallback())
+    }
+}

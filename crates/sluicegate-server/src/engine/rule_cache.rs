@@ -1,0 +1,113 @@
+//! The rules that one connection has used lately.
+//!
+//! Most connections name the same rule in every call. Here it is found without a lock, a hash or a counter that other
+//! connections write to; decisions are counted here first, and added to the rule's tally once per batch.
+
+use super::rule::{Rule, Tally};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many rules a connection caches of each kind. They are searched one by one.
+const CACHED_MAX: usize = 8;
+
+/// The rules that a connection has used lately. Every connection has its own.
+#[derive(Default)]
+pub struct RuleCache {
+    /// The load of rules that these are of.
+    pub(super) load: u64,
+    named: Vec<(Box<str>, Arc<CachedRule>)>,
+    throttles: Vec<([i64; 3], Arc<CachedRule>)>,
+}
+
+/// A rule in the cache of one connection.
+pub(super) struct CachedRule {
+    rule: Arc<Rule>,
+    /// Decisions that are not in the rule's tally yet. Only the cache's connection writes here.
+    counted: [AtomicU64; 3],
+}
+
+impl CachedRule {
+    /// A rule for one call, or to be cached.
+    pub(super) fn new(rule: Arc<Rule>) -> Arc<CachedRule> {
+        Arc::new(CachedRule { rule, counted: Default::default() })
+    }
+
+    #[inline]
+    pub(super) fn count(&self, denied: bool) {
+        let counter = &self.counted[Tally::place(denied, self.rule.spec().shadow)];
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn flush(&self) {
+        for (place, counter) in self.counted.iter().enumerate() {
+            let counted = counter.load(Ordering::Relaxed);
+            if counted > 0 {
+                counter.store(0, Ordering::Relaxed);
+                self.rule.add(place, counted);
+            }
+        }
+    }
+}
+
+impl Deref for CachedRule {
+    type Target = Rule;
+
+    #[inline]
+    fn deref(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl Drop for CachedRule {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl RuleCache {
+    pub(super) fn named<E>(
+        &mut self,
+        name: &str,
+        find: impl FnOnce() -> Result<Arc<Rule>, E>,
+    ) -> Result<Arc<CachedRule>, E> {
+        if let Some((_, rule)) = self.named.iter().find(|(cached, _)| **cached == *name) {
+            return Ok(Arc::clone(rule));
+        }
+        let rule = CachedRule::new(find()?);
+        insert(&mut self.named, name.into(), &rule);
+        Ok(rule)
+    }
+
+    pub(super) fn throttle<E>(
+        &mut self,
+        parameters: [i64; 3],
+        find: impl FnOnce() -> Result<Arc<Rule>, E>,
+    ) -> Result<Arc<CachedRule>, E> {
+        if let Some((_, rule)) = self.throttles.iter().find(|(cached, _)| *cached == parameters) {
+            return Ok(Arc::clone(rule));
+        }
+        let rule = CachedRule::new(find()?);
+        insert(&mut self.throttles, parameters, &rule);
+        Ok(rule)
+    }
+
+    /// Adds the decisions to the tallies of their rules, after every batch.
+    pub fn flush(&self) {
+        self.named.iter().for_each(|(_, rule)| rule.flush());
+        self.throttles.iter().for_each(|(_, rule)| rule.flush());
+    }
+
+    /// Empties the cache: the rules have changed.
+    pub(super) fn clear(&mut self, load: u64) {
+        self.flush();
+        *self = RuleCache { load, ..RuleCache::default() };
+    }
+}
+
+fn insert<K>(cached: &mut Vec<(K, Arc<CachedRule>)>, key: K, rule: &Arc<CachedRule>) {
+    if cached.len() >= CACHED_MAX {
+        cached.remove(0);
+    }
+    cached.push((key, Arc::clone(rule)));
+}

@@ -1,0 +1,280 @@
+//! Where keys live: in this process's memory, or in a store that several servers share. Chosen once, when the engine is
+//! made; it builds the backends that rules decide by.
+
+use super::call::Call;
+use super::leases::{use_acquire, use_check};
+use super::memory_leases::MemoryLeases;
+use super::rule::Scope;
+use super::{Mistake, Settings};
+use crate::metrics::{Latency, LatencyView};
+use sluicegate::{
+    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, SemaphoreStats, SharedStore, Source, Stats, Time,
+};
+use sluicegate_redis::{
+    ConnectError, Failures, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore, RedisStoreBuilder,
+};
+use std::sync::Arc;
+
+/// Where an engine is to keep its keys.
+#[derive(Clone, Default, Debug)]
+pub enum Keys {
+    /// In this process's memory.
+    #[default]
+    InMemory,
+    /// In a store that several servers share. Made by [`Keys::connect`].
+    Shared(SharedKeys),
+}
+
+/// Keys in a store that several servers share.
+#[derive(Clone, Debug)]
+pub struct SharedKeys {
+    store: RedisStore,
+    time: StoreTime,
+    latency: Arc<Latency>,
+}
+
+impl Keys {
+    /// Connects to a store that several servers share, and measures its round trips.
+    ///
+    /// # Errors
+    /// As [`RedisStoreBuilder::connect`].
+    pub async fn connect(store: RedisStoreBuilder, time: StoreTime) -> Result<Keys, ConnectError> {
+        let latency = Arc::new(Latency::default());
+        let hook = Arc::clone(&latency);
+        let store = store.on_round_trip(move |calls, took| hook.add(calls, took)).connect().await?;
+        Ok(Keys::Shared(SharedKeys { store, time, latency }))
+    }
+}
+
+/// Whose clock decisions in a shared store go by.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum StoreTime {
+    /// The store's: it is the same for all servers.
+    #[default]
+    Store,
+    /// The engine's, for tests.
+    Engine,
+}
+
+/// What a rule answers while the shared store is unavailable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fallback {
+    pub(super) on_failure: OnStoreFailure,
+    pub(super) local_share: u32,
+}
+
+impl Fallback {
+    /// The fallback of a rule that says this, or nothing.
+    pub(super) fn unless(self, on_failure: Option<OnStoreFailure>, local_share: Option<u32>) -> Fallback {
+        Fallback {
+            on_failure: on_failure.unwrap_or(self.on_failure),
+            local_share: local_share.unwrap_or(self.local_share),
+        }
+    }
+}
+
+/// Keys, wherever they live.
+pub(super) enum Storage {
+    Memory { store: SharedStore, leases: MemoryLeases },
+    Redis(SharedKeys),
+}
+
+/// What decides by limits. Memory is named, so that a check there is neither a dynamic call nor a future.
+pub(super) enum AnyBackend {
+    Memory(Limiter),
+    Redis { limiter: RedisLimiter, time: StoreTime },
+    Leases(Leases),
+}
+
+/// What grants leases under a `concurrency` limit.
+pub(super) struct Leases {
+    pub(super) backend: Box<dyn LeaseBackend>,
+    /// The time of a call; `None` for the store's.
+    pub(super) time: StoreTime,
+    /// What memory counts of them. `None` in a shared store.
+    pub(super) stats: Option<LeaseScope>,
+}
+
+/// What a shared store has answered so far.
+#[derive(Debug)]
+pub struct StoreView {
+    /// The number of answers by their source, in the words of the metrics.
+    pub answers: Vec<(&'static str, u64)>,
+    /// The number of failures by what went wrong, also where a rule answered without the store.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Whether every node is reachable.
+    pub is_up: bool,
+    pub(crate) latency: LatencyView,
+}
+
+/// The sources of answers in a server with a shared store, in the order of the metrics.
+const SOURCES: [Source; 5] =
+    [Source::Store, Source::Remembered, Source::Local, Source::Allowed, Source::Denied];
+
+impl StoreTime {
+    /// The time of a call that arrived at `now`; `None` for the store's.
+    #[inline]
+    pub(super) fn at(self, now: Time) -> Option<Time> {
+        (self == StoreTime::Engine).then_some(now)
+    }
+
+    /// A call for the store.
+    pub(super) fn call<'c>(
+        self,
+        limiter: &'c RedisLimiter,
+        call: &'c Call<'_>,
+        now: Time,
+    ) -> sluicegate_redis::Call<'c> {
+        let in_store = limiter.on(call.key, call.cost);
+        match self.at(now) {
+            Some(now) => in_store.at(now),
+            None => in_store,
+        }
+    }
+}
+
+impl AnyBackend {
+    /// What decides checks.
+    ///
+    /// # Errors
+    /// When it grants leases instead.
+    pub(super) fn checks(&self) -> Result<&dyn Backend, Mistake> {
+        match self {
+            AnyBackend::Memory(limiter) => Ok(limiter),
+            AnyBackend::Redis { limiter, .. } => Ok(limiter),
+            AnyBackend::Leases(_) => Err(use_acquire()),
+        }
+    }
+
+    /// What grants leases.
+    ///
+    /// # Errors
+    /// When it decides checks instead.
+    pub(super) fn leases(&self) -> Result<&Leases, Mistake> {
+        match self {
+            AnyBackend::Leases(leases) => Ok(leases),
+            AnyBackend::Memory(_) | AnyBackend::Redis { .. } => Err(use_check()),
+        }
+    }
+
+    /// The time of a call that arrived at `now`; `None` for the store's.
+    pub(super) fn at(&self, now: Time) -> Option<Time> {
+        match self {
+            AnyBackend::Memory(_) => Some(now),
+            AnyBackend::Redis { time, .. } => time.at(now),
+            AnyBackend::Leases(leases) => leases.time.at(now),
+        }
+    }
+}
+
+impl Storage {
+    pub(super) fn new(keys: Keys, settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Storage, Mistake> {
+        let Settings { max_keys, max_receipts, on_full, .. } = *settings;
+        Ok(match keys {
+            Keys::InMemory => {
+                let store = SharedStore::builder().max_keys(max_keys).max_receipts(max_receipts);
+                let store = store.on_full(on_full).clock(Arc::clone(clock)).build()?;
+                Storage::Memory { store, leases: MemoryLeases::new(settings, clock)? }
+            }
+            Keys::Shared(shared) => Storage::Redis(shared),
+        })
+    }
+
+    /// The store in memory, if the keys live there.
+    #[inline]
+    pub(super) fn memory(&self) -> Option<&SharedStore> {
+        match self {
+            Storage::Memory { store, .. } => Some(store),
+            Storage::Redis(_) => None,
+        }
+    }
+
+    /// What the store in memory holds and has evicted.
+    pub(super) fn stats(&self) -> Option<Stats> {
+        self.memory().map(SharedStore::stats)
+    }
+
+    /// What the shared store has answered.
+    pub(super) fn store(&self) -> Option<StoreView> {
+        let Storage::Redis(SharedKeys { store, latency, .. }) = self else { return None };
+        let stats = store.stats();
+        let Failures { away, late, lost, refused } = stats.failures;
+        Some(StoreView {
+            answers: SOURCES.iter().map(|source| (source.as_str(), stats.answers_by(*source))).collect(),
+            failures: vec![("away", away), ("late", late), ("lost", lost), ("refused", refused)],
+            is_up: store.is_up(),
+            latency: latency.view(),
+        })
+    }
+
+    /// Whether any of the keys can be asked about now.
+    pub(super) fn is_partly_up(&self) -> bool {
+        match self {
+            Storage::Memory { .. } => true,
+            Storage::Redis(SharedKeys { store, .. }) => store.is_partly_up(),
+        }
+    }
+
+    /// What inline limits hold of the leases in memory.
+    pub(super) fn inline_leases(&self) -> Option<SemaphoreStats> {
+        match self {
+            Storage::Memory { leases, .. } => Some(leases.inline_stats()),
+            Storage::Redis(_) => None,
+        }
+    }
+
+    /// What decides by these limits, for the keys of a scope, or for only one of them.
+    pub(super) fn backend(
+        &self,
+        (scope, only_for): (&Scope, Option<&[u8]>),
+        limits: &[Limit],
+        start: Time,
+        fallback: Fallback,
+    ) -> Result<AnyBackend, Mistake> {
+        if let (true, [limit]) = (super::leases::grants_leases(limits)?, limits) {
+            return Ok(AnyBackend::Leases(self.leases((scope, only_for), limit, fallback)?));
+        }
+        match self {
+            Storage::Memory { store, .. } => {
+                let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
+                let builder = match scope {
+                    Scope::Rule(_) => builder,
+                    Scope::Inline(_) => builder.made_up_by_callers(),
+                    Scope::Throttle => builder.made_up_by_callers().keeps_time(),
+                };
+                Ok(AnyBackend::Memory(builder.build()?))
+            }
+            Storage::Redis(SharedKeys { store, time, .. }) => {
+                let Fallback { on_failure, local_share } = fallback;
+                let mut builder = RedisLimiter::builder(limits).in_store(store, &scope.text());
+                builder = builder.on_store_failure(on_failure).local_share(local_share);
+                if *time == StoreTime::Engine {
+                    builder = builder.start(start);
+                }
+                if matches!(scope, Scope::Throttle) {
+                    builder = builder.keeps_time();
+                }
+                Ok(AnyBackend::Redis { limiter: builder.build()?, time: *time })
+            }
+        }
+    }
+
+    fn leases(
+        &self,
+        (scope, only_for): (&Scope, Option<&[u8]>),
+        limit: &Limit,
+        Fallback { on_failure, local_share }: Fallback,
+    ) -> Result<Leases, Mistake> {
+        match self {
+            Storage::Memory { leases, .. } => leases.of(scope, limit),
+            Storage::Redis(SharedKeys { store, time, .. }) => {
+                let mut builder = RedisSemaphore::builder(limit).in_store(store, &scope.text());
+                if let Some(key) = only_for {
+                    builder = builder.only_for(key);
+                }
+                let builder = builder.on_store_failure(on_failure).local_share(local_share);
+                Ok(Leases { backend: Box::new(builder.build()?), time: *time, stats: None })
+            }
+        }
+    }
+}
