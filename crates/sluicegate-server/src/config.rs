@@ -84,8 +84,6 @@ pub struct Store {
     pub key_prefix: String,
     /// Whether a denial is remembered here until its wait is over, a second at the most.
     pub remember_denials: bool,
-    /// Whether calls that wait for one key at the same time share a trip.
-    pub share_trips: bool,
 }
 
 /// What is written to standard error.
@@ -141,7 +139,6 @@ impl Default for Configuration {
                 deadline: sluicegate_redis::DEADLINE_DEFAULT,
                 key_prefix: sluicegate_redis::KEY_PREFIX_DEFAULT.into(),
                 remember_denials: false,
-                share_trips: false,
             },
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             rules: Vec::new(),

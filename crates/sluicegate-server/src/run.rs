@@ -176,11 +176,12 @@ async fn serve(
 
 /// Where keys are to live. A shared store that is away is no reason not to start: it may be back before we are.
 async fn keys(configuration: &Configuration) -> Result<Keys, String> {
-    let config::Store { url, tls_ca, deadline, key_prefix, remember_denials, share_trips } =
-        &configuration.store;
+    let config::Store { url, tls_ca, deadline, key_prefix, remember_denials } = &configuration.store;
     let Some(url) = url else { return Ok(Keys::InMemory) };
-    let mut store = RedisStore::builder(url.with_password()).deadline(*deadline).key_prefix(key_prefix);
-    store = store.remember_denials(*remember_denials).share_trips(*share_trips);
+    let mut store = RedisStore::builder(url.with_password())
+        .deadline(*deadline)
+        .key_prefix(key_prefix)
+        .remember_denials(*remember_denials);
     if let Some(path) = tls_ca {
         let pem = std::fs::read(path);
         store = store.tls_ca(pem.map_err(|error| format!("{}: cannot be read: {error}", path.display()))?);

@@ -205,7 +205,6 @@ pub static SETTINGS: &[Setting] = &[
         "SLUICE_STORE_REMEMBER_DENIALS",
         Kind::YesNo(|c| &mut c.store.remember_denials),
     ),
-    setting("store", "share_trips", "SLUICE_STORE_SHARE_TRIPS", Kind::YesNo(|c| &mut c.store.share_trips)),
     setting(
         "memory",
         "max_keys",

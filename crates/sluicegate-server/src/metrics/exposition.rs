@@ -307,7 +307,7 @@ fn keys(stats: &Stats, page: &mut Page<'_>) -> fmt::Result {
 fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
     page.gauge(
         "sluice_store_up",
-        "1 while the shared store can be asked, 0 while it is away; of a cluster, any part of it.",
+        "1 if every node of the shared store is reachable, 0 otherwise.",
         None,
         u32::from(store.is_up),
     )?;
