@@ -8,9 +8,9 @@ use super::codec::{Bounds, Parser, Replies};
 use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
-use crate::hang_up::{HangUp, Lookout};
 use crate::log::Seldom;
-use crate::metrics::Protocol;
+use crate::net::{PeerCloseWatch, PeerClosed, Stream};
+use crate::protocol::Protocol;
 use crate::service::Service;
 use std::fmt;
 use std::future::poll_fn;
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 use tracing::debug;
 
@@ -113,7 +113,7 @@ enum Goes {
     Gone,
 }
 
-impl<'s, S: AsyncRead + AsyncWrite + HangUp + Unpin> Connection<'s, S> {
+impl<'s, S: Stream> Connection<'s, S> {
     /// A client that has just connected.
     pub(super) fn new(stream: S, peer: SocketAddr, service: &'s Service) -> Connection<'s, S> {
         let now = Instant::now();
@@ -489,7 +489,7 @@ impl<'s, S: AsyncRead + AsyncWrite + HangUp + Unpin> Connection<'s, S> {
 }
 
 /// Comes back when the client has left. What it sends before is kept; when that is `most`, the system is asked now and then.
-async fn gone(stream: &mut (impl AsyncRead + HangUp + Unpin), ahead: &mut Vec<u8>, most: usize) {
+async fn gone(stream: &mut (impl AsyncRead + PeerClosed + Unpin), ahead: &mut Vec<u8>, most: usize) {
     while ahead.len() < most {
         let room = READ_LEN_MIN.min(most - ahead.len());
         ahead.reserve(room);
@@ -497,8 +497,8 @@ async fn gone(stream: &mut (impl AsyncRead + HangUp + Unpin), ahead: &mut Vec<u8
             return;
         }
     }
-    let mut lookout = Lookout::default();
-    poll_fn(|context| lookout.poll(stream, context)).await;
+    let mut watch = PeerCloseWatch::default();
+    poll_fn(|context| watch.poll(stream, context)).await;
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
 use crate::engine::{Engine, Mistake, Prepared, Recent, Verdict};
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
 
