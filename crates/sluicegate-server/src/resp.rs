@@ -6,15 +6,16 @@
 //! ```
 //!
 //! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler` answers; `session.rs` is what
-//! is remembered of a client, `owed.rs` the leases that it does not know of yet; `connection.rs` reads, writes, and looks at the clock.
+//! is remembered of a client, `undelivered.rs` the leases that it does not know of yet; `connection` reads, writes, and keeps
+//! deadlines.
 
 pub mod codec;
 
 mod commands;
 mod connection;
 mod handler;
-mod owed;
 mod session;
+mod undelivered;
 
 use crate::net::Stream;
 use crate::protocol::{ConnectionHandler, Description};

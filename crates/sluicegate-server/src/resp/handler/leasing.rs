@@ -43,7 +43,7 @@ pub(super) async fn acquire(command: Command<'_>, turn: Turn<'_>, patience: Pati
     match lease {
         Some(lease) => {
             replies.bulk(lease.text().as_bytes());
-            session.owed.add(lease, replies.bytes().len());
+            session.undelivered.add(lease, replies.bytes().len());
         }
         None => replies.nil(),
     }
