@@ -5,8 +5,9 @@
 //! bytes ◀─ connection ◀──────────── codec ◀─ verdict ◀────┘
 //! ```
 //!
-//! `connection` is hyper's HTTP/1 on one socket, until the client leaves or the server stops; `handler` knows which path
-//! leads where and who may ask; `codec` knows JSON and header fields, and no meaning.
+//! `connection` is hyper's HTTP/1 on one socket, until the client leaves or the server stops;
+//! `handler` knows which path leads where and who may ask; `codec` knows JSON and header fields,
+//! and no meaning.
 
 mod codec;
 mod connection;
@@ -27,6 +28,7 @@ impl ConnectionHandler for Http {
         variable: "SLUICE_HTTP",
         flag: "--http",
         default_address: Some("127.0.0.1:8380"),
+        alpn: &[b"http/1.1"],
         too_many_clients: b"",
     };
 
@@ -35,7 +37,8 @@ impl ConnectionHandler for Http {
     }
 }
 
-/// What a request is answered with: what all connections share, and how far this one's request has come.
+/// What a request is answered with: what all connections share, and how far this one's request has
+/// come.
 struct Context {
     service: Service,
     progress: Progress,

@@ -1,12 +1,12 @@
 //! The protocols that clients speak.
 //!
-//! A protocol is a folder such as `resp/` or `http/`, which exports one type that implements [`ConnectionHandler`], and a
-//! line in the table at the end of this file. Listening, configuration, flags, metrics and the log ask [`Protocol`] what
-//! they need to know, and name no protocol themselves.
+//! A protocol is a folder such as `resp/` or `http/`, which exports one type that implements
+//! [`ConnectionHandler`], and a line in the table at the end of this file. Listening,
+//! configuration, flags, metrics and the log ask [`Protocol`] what they need to know, and name no
+//! protocol themselves.
 
 use crate::net::{Listener, Stream};
 use crate::service::Service;
-use crate::{http, resp};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
@@ -24,8 +24,11 @@ pub struct Description {
     pub flag: &'static str,
     /// Where to listen by default. `None`: nowhere.
     pub default_address: Option<&'static str>,
-    /// What a client is sent that is turned away because `connections_max` clients are connected. Without TLS only, as a
-    /// handshake would hold a connection.
+    /// What it is called in a TLS handshake (ALPN). Empty: no name, and clients that ask for any
+    /// are served.
+    pub alpn: &'static [&'static [u8]],
+    /// What a client is sent that is turned away because `connections_max` clients are connected.
+    /// Without TLS only, as a handshake would hold a connection.
     pub too_many_clients: &'static [u8],
 }
 
@@ -92,7 +95,8 @@ macro_rules! protocols {
                 }
             }
 
-            /// Accepts clients in a task, which ends when the server has stopped and all of them are gone.
+            /// Accepts clients in a task, which ends when the server has stopped and all of them
+            /// are gone.
             pub(crate) fn accept(self, listener: Listener, service: Service, tasks: &mut JoinSet<()>) {
                 match self {
                     $(Protocol::$protocol => tasks.spawn(listener.run::<$handler>(service)),)*
@@ -104,7 +108,7 @@ macro_rules! protocols {
 
 protocols! {
     /// The Redis protocol.
-    Resp => resp::Resp,
+    Resp => crate::resp::Resp,
     /// HTTP with JSON.
-    Http => http::Http,
+    Http => crate::http::Http,
 }

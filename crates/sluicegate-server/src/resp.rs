@@ -5,9 +5,9 @@
 //! bytes ◀─ codec ◀─ replies, in the same order ◀────┘
 //! ```
 //!
-//! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler` answers; `session.rs` is what
-//! is remembered of a client, `undelivered.rs` the leases that it does not know of yet; `connection` reads, writes, and keeps
-//! deadlines.
+//! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler`
+//! answers; `session.rs` is what is remembered of a client, `undelivered.rs` the leases that it
+//! does not know of yet; `connection` reads, writes, and keeps deadlines.
 
 pub mod codec;
 
@@ -34,6 +34,7 @@ impl ConnectionHandler for Resp {
         flag: "--resp",
         // Beside a Redis on its usual port.
         default_address: Some("127.0.0.1:6380"),
+        alpn: &[],
         too_many_clients: b"-ERR max number of clients reached\r\n",
     };
 

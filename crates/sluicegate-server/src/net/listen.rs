@@ -1,7 +1,7 @@
 //! Listening: clients are accepted until the server stops, whatever they or the system do.
 //!
-//! The loop only accepts. A handshake and everything after it is a task of its own, so that a slow client delays no
-//! other; and no error of the system ends the loop, as it may be over in a moment.
+//! The loop only accepts. A handshake and everything after it is a task of its own, so that a slow
+//! client delays no other; and no error of the system ends the loop, as it may be over in a moment.
 
 use super::tls::Tls;
 use crate::log::Seldom;
@@ -21,7 +21,8 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
-/// How many clients the system may hold until they are accepted; it may itself hold fewer (`somaxconn`).
+/// How many clients the system may hold until they are accepted; it may itself hold fewer
+/// (`somaxconn`).
 const BACKLOG: u32 = 4096;
 /// A client that has sent nothing for this long is probed.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
@@ -52,7 +53,8 @@ impl Listener {
     ) -> io::Result<Listener> {
         let bind = || {
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            // A server that was just stopped leaves the port waiting for old packets; ours may begin at once.
+            // A server that was just stopped leaves the port waiting for old packets; ours may
+            // begin at once.
             #[cfg(unix)]
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
@@ -107,7 +109,8 @@ impl Listener {
     }
 }
 
-/// The clients that the system holds when the server stops: they have connected, and may have sent commands.
+/// The clients that the system holds when the server stops: they have connected, and may have sent
+/// commands.
 fn backlog(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     // The runtime may not have heard of them yet; the system has, and does not wait for more.
     let accept = |socket: &std::net::TcpListener| {
@@ -147,7 +150,8 @@ impl Acceptor {
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive);
         let guard = ConnectionGuard::new(Arc::clone(&self.service.metrics), self.protocol, permit);
         let service = self.service.clone();
-        // Different tasks with and without TLS, as a task is as large as the largest of what it may have to do.
+        // Different tasks with and without TLS, as a task is as large as the largest of what it may
+        // have to do.
         match self.tls.clone() {
             None => self.connections.spawn(guard.hold_during(H::serve(stream, peer, service))),
             Some(tls) => {
@@ -195,7 +199,7 @@ async fn handshake(
     protocol: Protocol,
 ) -> Option<TlsStream<TcpStream>> {
     let shaken = tokio::select! {
-        shaken = timeout(service.limits.handshake_timeout, tls.accept(stream)) => shaken,
+        shaken = timeout(service.limits.handshake_timeout, tls.accept(protocol, stream)) => shaken,
         // The client cannot have sent a command yet.
         () = service.stopped() => return None,
     };

@@ -37,13 +37,23 @@ fn with(tls: &Arc<Tls>) -> Config {
 }
 
 async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<TlsStream<TcpStream>> {
+    connect_for(address, trusted, &[]).await
+}
+
+/// Connects as a client that would speak one of these (ALPN).
+async fn connect_for(
+    address: SocketAddr,
+    trusted: &CertificateDer<'static>,
+    alpn: &[&str],
+) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
@@ -67,6 +77,22 @@ async fn resp_and_http_are_spoken_in_tls() {
     let mut said = Vec::new();
     http.read_to_end(&mut said).await.unwrap();
     assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_handshake_names_the_protocol_that_is_spoken() {
+    let folder = Folder::new("tls-alpn");
+    let made = made(&folder, "one");
+    let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
+    let agreed = async |protocol, alpn: &[&str]| {
+        let stream = connect_for(server.address(protocol).unwrap(), &made.trusted, alpn).await?;
+        Ok::<_, io::Error>(stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec))
+    };
+    assert_eq!(agreed(Protocol::Http, &["h2", "http/1.1"]).await.unwrap().unwrap(), b"http/1.1");
+    assert!(agreed(Protocol::Http, &["h2"]).await.is_err(), "HTTP/2 is not spoken");
+    assert_eq!(agreed(Protocol::Http, &[]).await.unwrap(), None);
+    assert_eq!(agreed(Protocol::Resp, &["resp"]).await.unwrap(), None);
     server.stop().await;
 }
 
