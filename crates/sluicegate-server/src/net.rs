@@ -1,5 +1,5 @@
-//! The network side of the server, whatever protocol is spoken: `listen.rs` accepts connections, `tls.rs` encrypts them,
-//! `peer_closed.rs` detects that a client has closed one.
+//! The network side of the server, whatever protocol is spoken: `listen.rs` accepts connections,
+//! `tls.rs` encrypts them, `peer_closed.rs` detects that a client has closed one.
 
 mod listen;
 mod peer_closed;

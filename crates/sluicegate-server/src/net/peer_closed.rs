@@ -1,8 +1,8 @@
 //! Detects that a peer closed the connection while some of its input is still unread.
 //!
-//! A read reports the end only after all input before it, and how much input is read ahead is bounded. The system knows
-//! sooner and tells the runtime, which is asked here. A client that shuts down its sending side counts as closed, as it
-//! does when it is read to the end.
+//! A read reports the end only after all input before it, and how much input is read ahead is
+//! bounded. The system knows sooner and tells the runtime, which is asked here. A client that shuts
+//! down its sending side counts as closed, as it does when it is read to the end.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
@@ -48,7 +48,8 @@ impl PeerClosed for tokio::io::DuplexStream {
 pub(crate) struct PeerCloseWatch(Option<Pin<Box<Sleep>>>);
 
 impl PeerCloseWatch {
-    /// Ready when the peer has closed the connection. Each call looks, and has the task woken to look again.
+    /// Ready when the peer has closed the connection. Each call looks, and has the task woken to
+    /// look again.
     pub(crate) fn poll(&mut self, connection: &impl PeerClosed, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if connection.is_peer_closed() {

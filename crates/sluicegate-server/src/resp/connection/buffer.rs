@@ -1,5 +1,5 @@
-//! The memory of a connection: the buffer grows with what has arrived, never with what was announced, and what a burst
-//! needed is given back when the client falls silent.
+//! The memory of a connection: the buffer grows with what has arrived, never with what was
+//! announced, and what a burst needed is given back when the client falls silent.
 
 use super::Connection;
 

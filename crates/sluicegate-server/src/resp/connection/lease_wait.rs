@@ -1,4 +1,5 @@
-//! A client that waits for a lease. Its connection is read ahead meanwhile, so that it is noticed when the client leaves.
+//! A client that waits for a lease. Its connection is read ahead meanwhile, so that it is noticed
+//! when the client leaves.
 
 use super::Connection;
 use super::buffer::READ_LEN_MIN;
@@ -11,8 +12,9 @@ use tokio::io::AsyncReadExt as _;
 pub(super) const READ_AHEAD_MAX: usize = 64 * 1024;
 
 impl<S: Stream> Connection<'_, S> {
-    /// Answers a command that may wait for a lease. The commands behind it wait too, as with Redis's `BLPOP`. When the
-    /// server stops, it is answered at once. Returns whether the client has sent more meanwhile; `None` if it has left.
+    /// Answers a command that may wait for a lease. The commands behind it wait too, as with
+    /// Redis's `BLPOP`. When the server stops, it is answered at once. Returns whether the client
+    /// has sent more meanwhile; `None` if it has left.
     pub(super) async fn wait_for_lease(&mut self, place: usize) -> Option<bool> {
         let Connection { stream, service, session, buffer, parser, replies, .. } = self;
         let mut ahead = Vec::new();
@@ -23,7 +25,8 @@ impl<S: Stream> Connection<'_, S> {
             let is_answered = tokio::select! {
                 biased;
                 () = service.stopped() => false,
-                // Before the lease: a client that has left has no use for one that has just become free.
+                // Before the lease: a client that has left has no use for one that has just become
+                // free.
                 () = closed(stream, &mut ahead, most) => return None,
                 () = acquire => true,
             };
@@ -39,8 +42,8 @@ impl<S: Stream> Connection<'_, S> {
     }
 }
 
-/// Returns when the client has closed the connection. What it sends before is kept; when that is `most`, nothing more is
-/// read, and the runtime is asked from time to time.
+/// Returns when the client has closed the connection. What it sends before is kept; when that is
+/// `most`, nothing more is read, and the runtime is asked from time to time.
 async fn closed(stream: &mut impl Stream, ahead: &mut Vec<u8>, most: usize) {
     while ahead.len() < most {
         let room = READ_LEN_MIN.min(most - ahead.len());

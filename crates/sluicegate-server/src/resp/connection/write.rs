@@ -33,9 +33,10 @@ impl<S: Stream> Connection<'_, S> {
         took_all
     }
 
-    /// Sends the rest of the replies to a client that is slow to take them: it has to take some within `unread_timeout`,
-    /// and all within a few times that. A client that has not sent the password has no longer than for the password; when
-    /// the server stops, every client has `unread_timeout` from then on. `written`: how many bytes the client was sent.
+    /// Sends the rest of the replies to a client that is slow to take them: it has to take some
+    /// within `unread_timeout`, and all within a few times that. A client that has not sent the
+    /// password has no longer than for the password; when the server stops, every client has
+    /// `unread_timeout` from then on. `written`: how many bytes the client was sent.
     async fn flush_slowly(&mut self, written: &mut usize) -> bool {
         let (service, limits) = (self.service, &self.service.limits);
         let patience = limits.unread_timeout;
