@@ -1,6 +1,10 @@
 //! The arguments, with help that teaches by example.
 
+mod listen;
+
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use listen::ListenArgs;
+use sluicegate_server::protocol::Protocol;
 use std::path::PathBuf;
 
 const LIMITS: &str = "\
@@ -193,13 +197,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Where to listen for RESP: HOST:PORT, or off [default: 127.0.0.1:6380]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) resp: Option<String>,
-
-    /// Where to listen for HTTP: HOST:PORT, or off [default: 127.0.0.1:8380]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) http: Option<String>,
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
 
     /// Where the state of keys lives: memory, or the address of a Redis or Valkey that servers share [default: memory]
     #[arg(long, value_name = "URL")]
@@ -258,7 +257,7 @@ pub(crate) struct CheckArgs {
     pub(crate) peek: bool,
 
     /// Where the server listens for RESP
-    #[arg(long, value_name = "ADDR", default_value = sluicegate_server::config::RESP_DEFAULT)]
+    #[arg(long, value_name = "ADDR", default_value = Protocol::Resp.description().default_address)]
     pub(crate) server: String,
 
     /// Speak TLS; the certificate of whoever signed the server's, in PEM

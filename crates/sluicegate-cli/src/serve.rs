@@ -5,9 +5,8 @@ use crate::args::ServeArgs;
 use sluicegate_server::config::Layers;
 
 pub(crate) fn run(args: ServeArgs) -> Result<(), Problem> {
-    let flags = [
-        ("--resp", args.resp),
-        ("--http", args.http),
+    let listen = args.listen.0.iter().map(|(protocol, at)| (protocol.description().flag, at.clone()));
+    let others = [
         ("--store", args.store),
         ("--max-keys", args.max_keys),
         ("--threads", args.threads),
@@ -20,7 +19,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Problem> {
     let layers = Layers {
         file: args.config,
         variables: variables()?,
-        flags: flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        flags: listen.chain(others).filter_map(|(name, value)| Some((name, value?))).collect(),
     };
     sluicegate_server::run(&layers, args.insecure)
 }

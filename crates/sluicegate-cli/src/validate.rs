@@ -6,7 +6,6 @@ use crate::explain::{paragraph, words};
 use sluicegate::Limit;
 use sluicegate_server::config::Configuration;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
-use sluicegate_server::metrics::Protocol;
 use sluicegate_server::safety::{self, Protection};
 use sluicegate_sim::human::{TIE, many, printable};
 
@@ -28,10 +27,9 @@ fn notes(configuration: &Configuration) -> Vec<String> {
         tls: configuration.tls_cert.is_some() && configuration.tls_key.is_some(),
         insecure: false,
     };
-    let listeners = [(Protocol::Resp, &configuration.resp), (Protocol::Http, &configuration.http)];
+    let listen = configuration.listen.iter();
     // A name is not looked up here: it may mean something else where the file will be used.
-    let addresses =
-        listeners.into_iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
+    let addresses = listen.filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
     addresses.filter_map(|(protocol, at)| safety::may_listen(protocol, at, protection).err()).collect()
 }
 

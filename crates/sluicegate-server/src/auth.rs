@@ -3,7 +3,7 @@
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// The longest password in bytes. Both protocols can carry it to us, whatever their other bounds are set to.
+/// The longest password in bytes. Every protocol can carry it, whatever its other bounds are set to.
 pub const PASSWORD_LEN_MAX: usize = 512;
 
 /// A password that clients have to say.

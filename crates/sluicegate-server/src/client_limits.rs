@@ -14,7 +14,7 @@ pub const UNREAD_TIMEOUTS_MAX: u32 = 6;
 /// Bounds on clients, whatever protocol they speak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientLimits {
-    /// How many may be connected at once, to each of RESP and HTTP.
+    /// How many clients may be connected at once, of each protocol.
     pub connections_max: usize,
     /// A connection that has sent nothing for so long is closed. `None`: never.
     pub idle_timeout: Option<Duration>,

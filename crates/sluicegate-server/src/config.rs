@@ -23,15 +23,12 @@ pub use store_url::StoreUrl;
 
 use crate::client_limits::ClientLimits;
 use crate::engine::{KeySpec, RuleSpec, Settings};
+use crate::protocol::ByProtocol;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use value::Given;
 
-/// Where RESP is listened for if nobody says anything: loopback, beside a Redis on its usual port.
-pub const RESP_DEFAULT: &str = "127.0.0.1:6380";
-/// Where HTTP is listened for if nobody says anything.
-pub const HTTP_DEFAULT: &str = "127.0.0.1:8380";
 /// The longest configuration file that is read, in bytes: some hundred thousand exceptions.
 const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 
@@ -45,10 +42,8 @@ const PASSWORD_FILE_VARIABLE: &str = "SLUICE_PASSWORD_FILE";
 /// All that can be set. Files are named here and not yet read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// `HOST:PORT` for RESP. `None`: nowhere.
-    pub resp: Option<String>,
-    /// `HOST:PORT` for HTTP.
-    pub http: Option<String>,
+    /// Where to listen for each protocol, `HOST:PORT`. `None`: nowhere.
+    pub listen: ByProtocol<Option<String>>,
     /// The file with the password that clients have to say.
     pub password_file: Option<PathBuf>,
     /// The certificates, in PEM.
@@ -84,8 +79,6 @@ pub struct Store {
     pub key_prefix: String,
     /// Whether a denial is remembered here until its wait is over, a second at the most.
     pub remember_denials: bool,
-    /// Whether calls that wait for one key at the same time share a trip.
-    pub share_trips: bool,
 }
 
 /// What is written to standard error.
@@ -126,8 +119,7 @@ pub enum LogLevel {
 impl Default for Configuration {
     fn default() -> Configuration {
         Configuration {
-            resp: Some(RESP_DEFAULT.into()),
-            http: Some(HTTP_DEFAULT.into()),
+            listen: ByProtocol::new(|protocol| protocol.description().default_address.map(Into::into)),
             password_file: None,
             tls_cert: None,
             tls_key: None,
@@ -141,7 +133,6 @@ impl Default for Configuration {
                 deadline: sluicegate_redis::DEADLINE_DEFAULT,
                 key_prefix: sluicegate_redis::KEY_PREFIX_DEFAULT.into(),
                 remember_denials: false,
-                share_trips: false,
             },
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             rules: Vec::new(),
@@ -200,7 +191,7 @@ impl Layers {
             Ok(configuration) => (configuration, Vec::new()),
             Err(problems) => (Configuration::default(), problems.0),
         };
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             let flag = setting.flag.and_then(|flag| self.flags.iter().rev().find(|(name, _)| *name == flag));
             let variable = self.variable(setting.variable).map(|value| (setting.variable, value));
             let later = flag.map(|(name, value)| (*name, value.as_str())).or(variable);

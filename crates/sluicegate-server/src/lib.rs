@@ -15,11 +15,11 @@ pub mod auth;
 pub mod client_limits;
 pub mod config;
 pub mod engine;
-mod hang_up;
 mod http;
-mod listen;
 mod log;
 pub mod metrics;
+pub mod net;
+pub mod protocol;
 #[doc(hidden)] // For the tests and the fuzzer.
 pub mod resp;
 mod run;
@@ -27,7 +27,6 @@ pub mod safety;
 pub mod server;
 pub mod service;
 mod signals;
-pub mod tls;
 mod wire;
 
 pub use run::run;

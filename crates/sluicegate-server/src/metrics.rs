@@ -9,9 +9,10 @@ mod latency;
 mod page;
 mod process;
 
-use crate::engine::Engine;
 pub(crate) use latency::{Latency, LatencyView};
 
+use crate::engine::Engine;
+use crate::protocol::{ByProtocol, Protocol};
 use exposition::Snapshot;
 use process::Process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,41 +21,10 @@ use std::time::{Duration, SystemTime};
 /// What [`Metrics::render`] writes, as HTTP names it.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How a client speaks to us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    /// The Redis protocol.
-    Resp,
-    /// HTTP.
-    Http,
-}
-
-impl Protocol {
-    /// All of them, in the order in which they are written.
-    pub const ALL: [Protocol; 2] = [Protocol::Resp, Protocol::Http];
-
-    /// As people call it, and messages do.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::Resp => "RESP",
-            Protocol::Http => "HTTP",
-        }
-    }
-
-    /// As it is written in labels, settings and flags.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Protocol::Resp => "resp",
-            Protocol::Http => "http",
-        }
-    }
-}
-
 /// Counts that the server keeps while it runs.
 #[derive(Debug)]
 pub struct Metrics {
-    resp: Counts,
-    http: Counts,
+    clients: ByProtocol<Counts>,
     config: ConfigLoads,
     started: SystemTime,
 }
@@ -92,40 +62,40 @@ impl Default for Metrics {
             last_succeeded: AtomicBool::new(true),
             last_success_us: AtomicU64::new(since_epoch_us(started)),
         };
-        Metrics { resp: Counts::default(), http: Counts::default(), config, started }
+        Metrics { clients: ByProtocol::default(), config, started }
     }
 }
 
 impl Metrics {
     /// A client has connected and was let in.
     pub fn connected(&self, protocol: Protocol) {
-        add_one(&self.of(protocol).accepted);
+        add_one(&self.clients[protocol].accepted);
     }
 
     /// A client that had connected is gone.
     pub fn disconnected(&self, protocol: Protocol) {
-        add_one(&self.of(protocol).closed);
+        add_one(&self.clients[protocol].closed);
     }
 
     /// A client was turned away because there are too many.
     pub fn refused(&self, protocol: Protocol) {
-        add_one(&self.of(protocol).refused);
+        add_one(&self.clients[protocol].refused);
     }
 
     /// A client sent what is not the protocol, or crossed one of its bounds.
     pub fn protocol_error(&self, protocol: Protocol) {
-        add_one(&self.of(protocol).errors);
+        add_one(&self.clients[protocol].errors);
     }
 
     /// So many questions were answered, each in so long: from being read to having the answer's bytes. Every question
     /// counts that was read, whatever it was and whatever the answer.
     pub fn answered(&self, protocol: Protocol, questions: u64, took: Duration) {
-        self.of(protocol).latency.add(questions, took);
+        self.clients[protocol].latency.add(questions, took);
     }
 
     /// So many questions were answered by an error. They count as answered too.
     pub fn mistaken(&self, protocol: Protocol, questions: u64) {
-        self.of(protocol).mistakes.fetch_add(questions, Ordering::Relaxed);
+        self.clients[protocol].mistakes.fetch_add(questions, Ordering::Relaxed);
     }
 
     /// The configuration was read anew: it was taken up, or refused and the rules before go on.
@@ -143,13 +113,6 @@ impl Metrics {
     /// All counts of now as text, to be sent as [`CONTENT_TYPE`].
     pub fn render(&self, engine: &Engine) -> String {
         Snapshot::take(self, engine, Process::now()).text()
-    }
-
-    fn of(&self, protocol: Protocol) -> &Counts {
-        match protocol {
-            Protocol::Resp => &self.resp,
-            Protocol::Http => &self.http,
-        }
     }
 }
 

@@ -5,29 +5,40 @@
 //! bytes ◀─ codec ◀─ replies, in the same order ◀────┘
 //! ```
 //!
-//! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler` answers; `session.rs` is what
-//! is remembered of a client, `owed.rs` the leases that it does not know of yet; `connection.rs` reads, writes, and looks at the clock.
+//! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler`
+//! answers; `session.rs` is what is remembered of a client, `undelivered.rs` the leases that it
+//! does not know of yet; `connection` reads, writes, and keeps deadlines.
 
 pub mod codec;
 
 mod commands;
 mod connection;
 mod handler;
-mod owed;
 mod session;
+mod undelivered;
 
-use crate::hang_up::HangUp;
+use crate::net::Stream;
+use crate::protocol::{ConnectionHandler, Description};
 use crate::service::Service;
 use std::net::SocketAddr;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use commands::usages;
 
-/// Speaks with one client until it leaves, misbehaves, or the server stops.
-pub(crate) async fn serve(
-    stream: impl AsyncRead + AsyncWrite + HangUp + Unpin + Send,
-    peer: SocketAddr,
-    service: Service,
-) {
-    connection::Connection::new(stream, peer, &service).run().await;
+pub(crate) struct Resp;
+
+impl ConnectionHandler for Resp {
+    const DESCRIPTION: Description = Description {
+        name: "RESP",
+        id: "resp",
+        variable: "SLUICE_RESP",
+        flag: "--resp",
+        // Beside a Redis on its usual port.
+        default_address: Some("127.0.0.1:6380"),
+        alpn: &[],
+        too_many_clients: b"-ERR max number of clients reached\r\n",
+    };
+
+    async fn serve(stream: impl Stream, peer: SocketAddr, service: Service) {
+        connection::Connection::new(stream, peer, &service).run().await;
+    }
 }

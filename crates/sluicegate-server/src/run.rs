@@ -2,13 +2,13 @@
 
 use crate::auth::Password;
 use crate::config::{self, Configuration, Layers, SETTINGS};
-use crate::engine::{Keys, WhoseTime};
+use crate::engine::{Keys, StoreTime};
 use crate::log::{self, Volume};
-use crate::metrics::Protocol;
+use crate::net::tls::{CertFiles, Certs, Tls};
+use crate::protocol::Protocol;
 use crate::safety::{self, Protection};
 use crate::server::{self, Server};
 use crate::signals::{Signal, Signals};
-use crate::tls::{CertFiles, Certs, Tls};
 use sluicegate::SystemClock;
 use sluicegate_redis::RedisStore;
 use std::io;
@@ -34,7 +34,7 @@ pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
         warn!("{name} is set, and is none of our variables; see `sluice serve --help`");
     }
     let parts = Parts::gather(&configuration, layers, insecure)?;
-    look_at_file_limit(&configuration);
+    look_at_file_limit(configuration.limits.connections_max, parts.listen.len());
     let runtime = runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
     let done = runtime.block_on(serve(configuration, parts, layers, &volume));
     // What is still open has had its time.
@@ -56,28 +56,28 @@ fn runtime(threads: Option<usize>) -> io::Result<Runtime> {
 
 /// What the configuration names, found and read.
 struct Parts {
-    resp: Option<SocketAddr>,
-    http: Option<SocketAddr>,
+    listen: Vec<(Protocol, SocketAddr)>,
     password: Option<Password>,
     tls: Option<Arc<Tls>>,
 }
 
 impl Parts {
     fn gather(configuration: &Configuration, layers: &Layers, insecure: bool) -> Result<Parts, String> {
-        let resp = configuration.resp.as_deref().map(resolve).transpose()?;
-        let http = configuration.http.as_deref().map(resolve).transpose()?;
-        if resp.is_none() && http.is_none() {
-            return Err("resp and http are both off, and nobody could ask; turn one on".into());
+        let wanted = configuration.listen.iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?)));
+        let listen = wanted
+            .map(|(protocol, address)| Ok((protocol, resolve(address)?)))
+            .collect::<Result<Vec<_>, String>>()?;
+        if listen.is_empty() {
+            let ids = Protocol::ALL.map(|protocol| protocol.description().id).join(", ");
+            return Err(format!("every protocol is off, and no client could connect; turn one on: {ids}"));
         }
         let password = password(configuration, layers)?;
         let certs = certs(configuration)?;
         let protection = Protection { password: password.is_some(), tls: certs.is_some(), insecure };
-        for (protocol, address) in [(Protocol::Resp, resp), (Protocol::Http, http)] {
-            if let Some(address) = address {
-                safety::may_listen(protocol, address, protection)?;
-            }
+        for (protocol, address) in &listen {
+            safety::may_listen(*protocol, *address, protection)?;
         }
-        Ok(Parts { resp, http, password, tls: certs.map(|certs| Arc::new(Tls::new(certs))) })
+        Ok(Parts { listen, password, tls: certs.map(|certs| Arc::new(Tls::new(certs))) })
     }
 }
 
@@ -113,16 +113,14 @@ fn certs(configuration: &Configuration) -> Result<Option<Certs>, String> {
     }
 }
 
-/// A connection is a file to the system, which gives out so many.
-fn look_at_file_limit(configuration: &Configuration) {
-    let listeners = [&configuration.resp, &configuration.http].into_iter().flatten().count();
-    let wanted = (configuration.limits.connections_max * listeners) as u64 + FILES_RESERVED;
+/// A connection is a file to the system, which limits how many a process may open.
+fn look_at_file_limit(connections_max: usize, listeners: usize) {
+    let wanted = (connections_max * listeners) as u64 + FILES_RESERVED;
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(allowed) if allowed < wanted => warn!(
-            "connections_max is {}, for RESP and HTTP each, which takes {wanted} open files, and the system allows \
-             {allowed}: beyond that new clients wait until others leave. Raise the hard limit (LimitNOFILE of the unit), \
-             or lower connections_max",
-            configuration.limits.connections_max
+            "connections_max is {connections_max}, for each protocol, which takes {wanted} open files, and the system \
+             allows {allowed}: beyond that new clients wait until others leave. Raise the hard limit (LimitNOFILE of \
+             the unit), or lower connections_max"
         ),
         Ok(_) => {}
         Err(error) => warn!("cannot find out how many files may be opened: {error}"),
@@ -138,8 +136,7 @@ async fn serve(
     // Before anything listens: whoever has seen the address may send a signal.
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let config = server::Config {
-        resp: parts.resp,
-        http: parts.http,
+        listen: parts.listen,
         password: parts.password,
         tls: parts.tls.clone(),
         hosts: configuration.hosts.clone(),
@@ -150,11 +147,8 @@ async fn serve(
     };
     let server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
     let with_tls = if parts.tls.is_some() { ", with TLS" } else { "" };
-    for (protocol, address) in [(Protocol::Resp, server.resp()), (Protocol::Http, server.http())] {
-        if let Some(address) = address {
-            let name = protocol.name();
-            info!("listening for {name} on {address}{with_tls}");
-        }
+    for (protocol, address) in server.addresses() {
+        info!("listening for {protocol} on {address}{with_tls}");
     }
     info!("{}", rules_in_words(&configuration));
     let reload =
@@ -176,18 +170,20 @@ async fn serve(
 
 /// Where keys are to live. A shared store that is away is no reason not to start: it may be back before we are.
 async fn keys(configuration: &Configuration) -> Result<Keys, String> {
-    let config::Store { url, tls_ca, deadline, key_prefix, remember_denials, share_trips } =
-        &configuration.store;
+    let config::Store { url, tls_ca, deadline, key_prefix, remember_denials } = &configuration.store;
     let Some(url) = url else { return Ok(Keys::InMemory) };
-    let mut store = RedisStore::builder(url.with_password()).deadline(*deadline).key_prefix(key_prefix);
-    store = store.remember_denials(*remember_denials).share_trips(*share_trips);
+    let mut store = RedisStore::builder(url.with_password())
+        .deadline(*deadline)
+        .key_prefix(key_prefix)
+        .remember_denials(*remember_denials);
     if let Some(path) = tls_ca {
         let pem = std::fs::read(path);
         store = store.tls_ca(pem.map_err(|error| format!("{}: cannot be read: {error}", path.display()))?);
     }
-    let store = store.connect_later().connect().await.map_err(|error| format!("[store] url: {error}"))?;
+    let keys = Keys::connect(store.connect_later(), StoreTime::Store).await;
+    let keys = keys.map_err(|error| format!("[store] url: {error}"))?;
     info!("keys live in the store at {url}");
-    Ok(Keys::Shared { store, time: WhoseTime::TheStores, deadline: *deadline })
+    Ok(keys)
 }
 
 fn rules_in_words(configuration: &Configuration) -> String {

@@ -1,6 +1,6 @@
 //! Who may be reached: an address that others can connect to needs a password and TLS, unless the operator insists.
 
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use std::net::SocketAddr;
 
 /// What protects the server.
@@ -31,9 +31,8 @@ pub fn may_listen(protocol: Protocol, address: SocketAddr, protection: Protectio
         (true, false) => ("TLS", "tls_cert and tls_key"),
     };
     let port = address.port();
-    let name = protocol.name();
     Err(format!(
-        "{name} on {address} could be reached by others, and there is no {missing}: set {set} in [server], \
+        "{protocol} on {address} could be reached by others, and there is no {missing}: set {set} in [server], \
          or listen on 127.0.0.1:{port}, or say --insecure if a network of your own protects it"
     ))
 }

@@ -3,10 +3,11 @@
 use crate::auth::Password;
 use crate::client_limits::ClientLimits;
 use crate::engine::{Engine, Keys, Mistake, RuleSpec, Settings};
-use crate::listen::Listener;
-use crate::metrics::{Metrics, Protocol};
+use crate::metrics::Metrics;
+use crate::net::Listener;
+use crate::net::tls::Tls;
+use crate::protocol::Protocol;
 use crate::service::Service;
-use crate::tls::Tls;
 use sluicegate::Clock;
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +18,8 @@ use tokio::task::JoinSet;
 /// What a server is made of. Without anything said, it listens nowhere.
 #[derive(Clone, Default, Debug)]
 pub struct Config {
-    /// Where to listen for RESP; port 0 for any free one. `None`: nowhere.
-    pub resp: Option<SocketAddr>,
-    /// Where to listen for HTTP.
-    pub http: Option<SocketAddr>,
+    /// Where to listen, and for which protocol; port 0 for any free one.
+    pub listen: Vec<(Protocol, SocketAddr)>,
     /// What clients have to say first.
     pub password: Option<Password>,
     /// Names under which HTTP may ask for us, besides loopback and addresses.
@@ -33,15 +32,14 @@ pub struct Config {
     pub keys: Keys,
     /// The rules.
     pub rules: Vec<RuleSpec>,
-    /// What both are encrypted with.
+    /// What all of them are encrypted with.
     pub tls: Option<Arc<Tls>>,
 }
 
 /// A server that listens.
 pub struct Server {
     service: Service,
-    resp: Option<SocketAddr>,
-    http: Option<SocketAddr>,
+    addresses: Vec<(Protocol, SocketAddr)>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
 }
@@ -65,28 +63,25 @@ impl Server {
             metrics: Arc::new(Metrics::default()),
             stopping,
         };
-        let bind = |protocol, address: Option<SocketAddr>| {
-            address.map(|address| Listener::bind(protocol, address, config.tls.clone())).transpose()
-        };
-        // Both are bound before either serves, so that a server that cannot start has answered nobody.
-        let resp = bind(Protocol::Resp, config.resp)?;
-        let http = bind(Protocol::Http, config.http)?;
-        let [resp_at, http_at] = [&resp, &http].map(|listener| listener.as_ref().map(Listener::address));
+        let bind = |(protocol, address)| Listener::bind(protocol, address, config.tls.clone());
+        // All are bound before any serves, so that a server that cannot start has answered nobody.
+        let bound = config.listen.into_iter().map(bind).collect::<io::Result<Vec<_>>>()?;
+        let addresses = bound.iter().map(|listener| (listener.protocol, listener.address)).collect();
         let mut listeners = JoinSet::new();
-        for listener in [resp, http].into_iter().flatten() {
-            listeners.spawn(listener.run(service.clone()));
+        for listener in bound {
+            listener.protocol.accept(listener, service.clone(), &mut listeners);
         }
-        Ok(Server { service, resp: resp_at, http: http_at, stop, listeners })
+        Ok(Server { service, addresses, stop, listeners })
     }
 
-    /// Where it listens for RESP.
-    pub fn resp(&self) -> Option<SocketAddr> {
-        self.resp
+    /// Where it listens.
+    pub fn addresses(&self) -> &[(Protocol, SocketAddr)] {
+        &self.addresses
     }
 
-    /// Where it listens for HTTP.
-    pub fn http(&self) -> Option<SocketAddr> {
-        self.http
+    /// Where it listens for a protocol.
+    pub fn address(&self, protocol: Protocol) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(known, _)| *known == protocol).map(|(_, address)| *address)
     }
 
     /// What connections share.

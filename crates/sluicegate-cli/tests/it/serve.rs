@@ -23,7 +23,10 @@ fn it_does_not_start_where_others_could_reach_it() {
     for (arguments, missing) in [
         (&["--resp", "0.0.0.0:0", "--http", "off"][..], "RESP on 0.0.0.0:0 could be reached by others"),
         (&["--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"], "HTTP on 0.0.0.0:0 could be reached by others"),
-        (&["--resp", "off", "--http", "off"], "resp and http are both off"),
+        (
+            &["--resp", "off", "--http", "off"],
+            "every protocol is off, and no client could connect; turn one on: resp",
+        ),
     ] {
         let output = sluice(&[&["serve"], arguments].concat(), "");
         let said = stderr(&output);

@@ -3,14 +3,17 @@
 use super::value::Given;
 use super::{Configuration, LogFormat, LogLevel, StoreUrl};
 use crate::engine::OnStoreFailure;
+use crate::protocol::{Description, Protocol};
 use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::grammar::{self, Mistake, quoted};
 use sluicegate::{MAX_KEYS_MAX, MAX_LEASES_MAX, MAX_RECEIPTS_MAX, OnFull};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// One setting.
+#[derive(Clone)]
 pub struct Setting {
     /// Its table in the file.
     pub section: &'static str,
@@ -28,6 +31,7 @@ pub struct Setting {
 type Field<T> = fn(&mut Configuration) -> &mut T;
 
 /// What a setting takes, and where it is kept.
+#[derive(Clone)]
 enum Kind {
     Size(Field<usize>, RangeInclusive<u64>),
     Cost(Field<u32>, RangeInclusive<u64>),
@@ -36,7 +40,7 @@ enum Kind {
     Wait(Field<Duration>),
     WaitOrOff(Field<Option<Duration>>),
     YesNo(Field<bool>),
-    Address(Field<Option<String>>),
+    Address(Protocol),
     File(Field<Option<PathBuf>>),
     Hosts(Field<Vec<String>>),
     StoreUrl(Field<Option<StoreUrl>>),
@@ -78,9 +82,17 @@ pub(super) fn on_failure(word: &str) -> OnStoreFailure {
 }
 
 /// All of them, in the order of the file.
-pub static SETTINGS: &[Setting] = &[
-    setting("server", "resp", "SLUICE_RESP", Kind::Address(|c| &mut c.resp)).with_flag("--resp"),
-    setting("server", "http", "SLUICE_HTTP", Kind::Address(|c| &mut c.http)).with_flag("--http"),
+pub static SETTINGS: LazyLock<Vec<Setting>> =
+    LazyLock::new(|| Protocol::ALL.into_iter().map(address_of).chain(OTHERS.iter().cloned()).collect());
+
+/// Where to listen for a protocol.
+const fn address_of(protocol: Protocol) -> Setting {
+    let Description { id, variable, flag, .. } = *protocol.description();
+    setting("server", id, variable, Kind::Address(protocol)).with_flag(flag)
+}
+
+/// Those that are not of one protocol.
+static OTHERS: &[Setting] = &[
     setting("server", "password_file", "SLUICE_PASSWORD_FILE", Kind::File(|c| &mut c.password_file))
         .with_flag("--password-file"),
     setting("server", "tls_cert", "SLUICE_TLS_CERT", Kind::File(|c| &mut c.tls_cert))
@@ -205,7 +217,6 @@ pub static SETTINGS: &[Setting] = &[
         "SLUICE_STORE_REMEMBER_DENIALS",
         Kind::YesNo(|c| &mut c.store.remember_denials),
     ),
-    setting("store", "share_trips", "SLUICE_STORE_SHARE_TRIPS", Kind::YesNo(|c| &mut c.store.share_trips)),
     setting(
         "memory",
         "max_keys",
@@ -288,7 +299,7 @@ impl Setting {
             Kind::Wait(field) => *field(configuration) = given.wait()?,
             Kind::WaitOrOff(field) => *field(configuration) = given.wait_or_off()?,
             Kind::YesNo(field) => *field(configuration) = given.yes_no()?,
-            Kind::Address(field) => *field(configuration) = address(given.text()?)?,
+            Kind::Address(protocol) => configuration.listen[*protocol] = address(given.text()?)?,
             Kind::File(field) => *field(configuration) = Some(file(given.text()?)?),
             Kind::Hosts(field) => {
                 *field(configuration) = given.texts()?.into_iter().map(host).collect::<Result<_, _>>()?;
@@ -321,7 +332,9 @@ impl Setting {
             Kind::Wait(field) => wait(*field(configuration)),
             Kind::WaitOrOff(field) => field(configuration).map_or_else(|| "\"off\"".into(), wait),
             Kind::YesNo(field) => field(configuration).to_string(),
-            Kind::Address(field) => format!("{:?}", field(configuration).as_deref().unwrap_or("off")),
+            Kind::Address(protocol) => {
+                format!("{:?}", configuration.listen[*protocol].as_deref().unwrap_or("off"))
+            }
             Kind::File(field) => field(configuration)
                 .as_ref()
                 .map_or_else(String::new, |path| format!("{:?}", path.to_string_lossy())),

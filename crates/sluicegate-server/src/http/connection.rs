@@ -7,8 +7,8 @@ pub(super) use patience::Progress;
 use self::patience::Patient;
 use super::{Context, handler};
 use crate::client_limits::ClientLimits;
-use crate::hang_up::HangUp;
-use crate::metrics::Protocol;
+use crate::net::Stream;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,7 +19,6 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::yield_now;
 
 /// The least that hyper accepts as the size of its buffer.
@@ -28,11 +27,7 @@ const BUFFER_MIN: usize = 8 * 1024;
 /// hyper adds its timeout to the time it is, which may not overflow. Nobody waits for longer than a year.
 const BACKSTOP_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// Speaks with one client until it leaves, misbehaves, or the server stops.
-pub(crate) async fn serve(
-    stream: impl AsyncRead + AsyncWrite + HangUp + Unpin + Send + 'static,
-    service: Service,
-) {
+pub(super) async fn serve(stream: impl Stream, service: Service) {
     let limits = service.limits;
     let progress = Progress::default();
     let stream = Patient::new(stream, progress.clone(), limits);

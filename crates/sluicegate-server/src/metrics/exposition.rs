@@ -7,8 +7,9 @@
 use super::latency::LatencyView;
 use super::page::Page;
 use super::process::Process;
-use super::{Metrics, Protocol, since_epoch_us};
+use super::{Counts, Metrics, since_epoch_us};
 use crate::engine::{Engine, INLINE, LeasesView, Rule, StoreView, TallyView};
+use crate::protocol::ByProtocol;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -27,7 +28,7 @@ pub(super) struct Snapshot {
     leases_max: Option<usize>,
     stats: Option<Stats>,
     store: Option<StoreView>,
-    protocols: Vec<(Protocol, ProtocolView)>,
+    protocols: ByProtocol<ProtocolView>,
     reloads_ok: u64,
     reloads_failed: u64,
     last_reload_ok: bool,
@@ -62,7 +63,7 @@ impl Snapshot {
             leases_max: (!engine.is_shared()).then_some(engine.settings().max_leases),
             stats: engine.stats(),
             store: engine.store(),
-            protocols: Protocol::ALL.map(|protocol| (protocol, ProtocolView::take(metrics, protocol))).into(),
+            protocols: ByProtocol::new(|protocol| ProtocolView::take(&metrics.clients[protocol])),
             reloads_ok: metrics.config.succeeded.load(Ordering::Relaxed),
             reloads_failed: metrics.config.failed.load(Ordering::Relaxed),
             last_reload_ok: metrics.config.last_succeeded.load(Ordering::Relaxed),
@@ -83,8 +84,7 @@ impl Snapshot {
 }
 
 impl ProtocolView {
-    fn take(metrics: &Metrics, protocol: Protocol) -> ProtocolView {
-        let counts = metrics.of(protocol);
+    fn take(counts: &Counts) -> ProtocolView {
         let closed = counts.closed.load(Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed);
         ProtocolView {
@@ -173,9 +173,9 @@ impl Snapshot {
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        for (protocol, view) in &self.protocols {
+        for (protocol, view) in self.protocols.iter() {
             let LatencyView { sum_s, count, buckets } = &view.latency;
-            let labels = [("protocol", protocol.as_str())];
+            let labels = [("protocol", protocol.description().id)];
             latency.encode_family(&labels)?.encode_histogram::<NoLabelSet>(*sum_s, *count, buckets, None)?;
         }
         page.gauges(
@@ -206,7 +206,9 @@ impl Snapshot {
     }
 
     fn by_protocol(&self, count: fn(&ProtocolView) -> u64) -> impl Iterator<Item = ([Label<'_>; 1], u64)> {
-        self.protocols.iter().map(move |(protocol, view)| ([("protocol", protocol.as_str())], count(view)))
+        self.protocols
+            .iter()
+            .map(move |(protocol, view)| ([("protocol", protocol.description().id)], count(view)))
     }
 
     fn config(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -307,7 +309,7 @@ fn keys(stats: &Stats, page: &mut Page<'_>) -> fmt::Result {
 fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
     page.gauge(
         "sluice_store_up",
-        "1 while the shared store can be asked, 0 while it is away; of a cluster, any part of it.",
+        "1 if every node of the shared store is reachable, 0 otherwise.",
         None,
         u32::from(store.is_up),
     )?;

@@ -20,7 +20,7 @@ use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
 use crate::engine::{Call, Decided, Engine, Mistake, RuleCache, decide};
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
 

@@ -1,6 +1,6 @@
 //! What is remembered of a client while it is connected.
 
-use super::owed::Owed;
+use super::undelivered::UndeliveredLeases;
 use crate::engine::RuleCache;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(super) struct Session {
     /// The rules that its calls have named lately.
     pub(super) cache: RuleCache,
     /// Leases that are in replies which it has not been sent yet.
-    pub(super) owed: Owed,
+    pub(super) undelivered: UndeliveredLeases,
     /// It said goodbye: what it sent afterwards is not answered.
     pub(super) leaving: bool,
 }
@@ -38,7 +38,7 @@ impl Session {
             library_name: Box::default(),
             library_version: Box::default(),
             cache: RuleCache::default(),
-            owed: Owed::default(),
+            undelivered: UndeliveredLeases::default(),
             leaving: false,
         }
     }

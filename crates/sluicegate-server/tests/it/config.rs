@@ -2,6 +2,7 @@
 
 use sluicegate_server::config::{Configuration, Layers, LogFormat, LogLevel, SETTINGS};
 use sluicegate_server::engine::{KeySpec, OnStoreFailure};
+use sluicegate_server::protocol::Protocol;
 use std::path::Path;
 use std::time::Duration;
 
@@ -65,8 +66,8 @@ fn a_file_says_what_it_says() {
         "#,
     )
     .unwrap();
-    assert_eq!(configuration.resp.as_deref(), Some("[::1]:7000"));
-    assert_eq!(configuration.http, None);
+    assert_eq!(configuration.listen[Protocol::Resp].as_deref(), Some("[::1]:7000"));
+    assert_eq!(configuration.listen[Protocol::Http], None);
     assert_eq!(configuration.hosts, ["limits.example.com"]);
     assert_eq!(configuration.threads, Some(3));
     assert_eq!(configuration.limits.connections_max, 32);
@@ -325,8 +326,8 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
         flags: vec![("--max-keys", "3".into())],
     };
     let configuration = layers.read().unwrap();
-    assert_eq!(configuration.resp.as_deref(), Some("h:1"));
-    assert_eq!(configuration.http.as_deref(), Some("h:2"));
+    assert_eq!(configuration.listen[Protocol::Resp].as_deref(), Some("h:1"));
+    assert_eq!(configuration.listen[Protocol::Http].as_deref(), Some("h:2"));
     assert_eq!(configuration.engine.max_keys, 3);
     assert_eq!(configuration.hosts, ["a.example", "b.example"]);
     assert_eq!(configuration.threads, None);
@@ -394,7 +395,7 @@ fn the_example_shows_every_setting_with_its_default() {
     };
     let uncommented = EXAMPLE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
     assert_eq!(parse(&uncommented).unwrap(), Configuration::default());
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let default = setting.shown(&Configuration::default());
         let line = match default.as_str() {
             "" => format!("# {} = ", setting.name),
@@ -407,7 +408,7 @@ fn the_example_shows_every_setting_with_its_default() {
 #[test]
 fn the_documentation_knows_every_setting_its_variable_flag_and_default() {
     let page = include_str!("../../../../docs/configuration.md");
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let default = match setting.shown(&Configuration::default()).as_str() {
             "" => "none".to_owned(),
             default => format!("`{default}`"),
@@ -420,7 +421,7 @@ fn the_documentation_knows_every_setting_its_variable_flag_and_default() {
 
 #[test]
 fn what_a_setting_shows_is_what_it_reads() {
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let shown = setting.shown(&Configuration::default());
         if !shown.is_empty() {
             let text = format!("[{}]\n{} = {shown}\n", setting.section, setting.name);

@@ -5,6 +5,7 @@ use crate::running;
 use serde_json::Value;
 use sluicegate::ManualClock;
 use sluicegate_server::engine::Keys;
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -77,7 +78,7 @@ impl Serving {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.server.http().unwrap()
+        self.server.address(Protocol::Http).unwrap()
     }
 
     fn url(&self, path: &str) -> String {

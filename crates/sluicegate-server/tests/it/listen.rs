@@ -2,6 +2,7 @@
 
 use crate::running::{config, start};
 use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::future::poll_fn;
 use std::io::{self, Read as _, Write as _};
@@ -36,7 +37,7 @@ fn read_to_end(mut stream: TcpStream) -> String {
 async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
     let limits = ClientLimits { connections_max: 2, ..ClientLimits::default() };
     let server = start(Config { limits, ..config() }).await;
-    let address = server.resp().unwrap();
+    let address = server.address(Protocol::Resp).unwrap();
     let in_threads = tokio::task::spawn_blocking(move || {
         let (mut first, mut second) = (connect(address), connect(address));
         assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
@@ -62,7 +63,7 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
 async fn each_protocol_counts_its_own_clients() {
     let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
     let server = start(Config { limits, ..config() }).await;
-    let (resp, http) = (server.resp().unwrap(), server.http().unwrap());
+    let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
     let in_threads = tokio::task::spawn_blocking(move || {
         let _http = connect(http);
         assert_eq!(ping(&mut connect(resp)).unwrap(), "+PONG\r\n");
@@ -79,7 +80,7 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
     let (mut clients, mut stops) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let server = start(config()).await;
-        let mut client = connect(server.resp().unwrap());
+        let mut client = connect(server.address(Protocol::Resp).unwrap());
         client.write_all(b"PING\r\nPING\r\n").unwrap();
         clients.push(client);
         stops.push(Box::pin(server.stop()));
@@ -98,20 +99,21 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
 #[tokio::test]
 async fn after_a_stop_nobody_listens_and_another_can() {
     let server = start(config()).await;
-    let (resp, http) = (server.resp().unwrap(), server.http().unwrap());
+    let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
     server.stop().await;
     assert!(TcpStream::connect(resp).is_err());
-    let again = start(Config { resp: Some(resp), http: Some(http), ..config() }).await;
-    assert_eq!((again.resp(), again.http()), (Some(resp), Some(http)));
+    let again =
+        start(Config { listen: vec![(Protocol::Resp, resp), (Protocol::Http, http)], ..config() }).await;
+    assert_eq!((again.address(Protocol::Resp), again.address(Protocol::Http)), (Some(resp), Some(http)));
     again.stop().await;
 }
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
     let server = start(config()).await;
-    let taken = server.http().unwrap();
+    let taken = server.address(Protocol::Http).unwrap();
     let clock = std::sync::Arc::new(sluicegate::SystemClock);
-    let config = Config { http: Some(taken), ..config() };
+    let config = Config { listen: vec![(Protocol::Http, taken)], ..config() };
     let error = Server::start(config, clock).await.map(|_| ()).unwrap_err().to_string();
     assert!(
         error.starts_with(&format!("cannot listen for HTTP on {taken}: Address already in use")),

@@ -5,7 +5,8 @@ use crate::redis_store::Redis;
 use crate::running::{Seen, at_once, config, rule, start};
 use sluicegate::{ManualClock, Span, Time};
 use sluicegate_server::engine::{Engine, KeySpec, RuleCache, RuleSpec, Settings, Target, Throttle};
-use sluicegate_server::metrics::{Metrics, Protocol};
+use sluicegate_server::metrics::Metrics;
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -293,7 +294,7 @@ async fn until(server: &Server, series: &str, wanted: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_on_a_socket_is_counted_while_it_is_there() {
     let server = start(config()).await;
-    let mut client = TcpStream::connect(server.resp().unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(server.address(Protocol::Resp).unwrap()).await.unwrap();
     until(&server, "sluice_connections{protocol=\"resp\"}", 1).await;
 
     client.write_all(b"PING\r\nPING\r\n").await.unwrap();

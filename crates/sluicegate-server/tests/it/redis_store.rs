@@ -5,7 +5,7 @@ use crate::resp_client::Place;
 use sluicegate::{ManualClock, SystemClock, Time};
 use sluicegate_conformance::{Answer, Subject};
 use sluicegate_redis::RedisStore;
-use sluicegate_server::engine::{Keys, WhoseTime};
+use sluicegate_server::engine::{Keys, StoreTime};
 use sluicegate_server::server::Config;
 use sluicegate_servers::{Options, Server};
 use std::time::Duration;
@@ -45,28 +45,28 @@ impl Redis {
     }
 
     /// Keys here, at times that a test sets.
-    async fn keys(&self, time: WhoseTime, deadline: Duration) -> Keys {
+    async fn keys(&self, time: StoreTime, deadline: Duration) -> Keys {
         let store = RedisStore::builder(&self.0.url()).deadline(deadline);
-        Keys::Shared { store: store.connect().await.unwrap(), time, deadline }
+        Keys::connect(store, time).await.unwrap()
     }
 
     /// A server for RESP, at times that the test sets.
     pub(crate) fn place_at(&self, config: Config, clock: &ManualClock) -> Place {
-        Place::with_keys(config, clock.clone(), async || self.keys(WhoseTime::TheEngines, DEADLINE).await)
+        Place::with_keys(config, clock.clone(), async || self.keys(StoreTime::Engine, DEADLINE).await)
     }
 
     /// A server for RESP, at the time that it is, which does not wait for long.
     pub(crate) fn place(&self, config: Config, deadline: Duration) -> Place {
-        Place::with_keys(config, SystemClock, async || self.keys(WhoseTime::TheStores, deadline).await)
+        Place::with_keys(config, SystemClock, async || self.keys(StoreTime::Store, deadline).await)
     }
 
     /// A server for HTTP, at times that the test sets.
     pub(crate) fn serving(&self, config: Config) -> Serving {
-        Serving::with_keys(config, async || self.keys(WhoseTime::TheEngines, DEADLINE).await)
+        Serving::with_keys(config, async || self.keys(StoreTime::Engine, DEADLINE).await)
     }
 
     /// One that does not wait for long.
     pub(crate) fn impatient(&self, config: Config, deadline: Duration) -> Serving {
-        Serving::with_keys(config, async || self.keys(WhoseTime::TheEngines, deadline).await)
+        Serving::with_keys(config, async || self.keys(StoreTime::Engine, deadline).await)
     }
 }

@@ -3,6 +3,7 @@
 use crate::running;
 use sluicegate::{Clock, ManualClock};
 use sluicegate_server::engine::{Engine, Keys};
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -47,7 +48,8 @@ impl Place {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = start(&runtime);
-        let (address, engine) = (server.resp().unwrap(), Arc::clone(&server.service().engine));
+        let (address, engine) =
+            (server.address(Protocol::Resp).unwrap(), Arc::clone(&server.service().engine));
         Place { runtime, server: Some(server), address, engine }
     }
 

@@ -2,6 +2,7 @@
 
 use sluicegate::{Clock, Limit, ManualClock, RetryAfter, SystemClock, Time};
 use sluicegate_server::engine::{Call, Decided, Mistake, Reason, RuleSpec, Settings, decide};
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -12,8 +13,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) fn config() -> Config {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     Config {
-        resp: Some(any_port),
-        http: Some(any_port),
+        listen: Protocol::ALL.map(|protocol| (protocol, any_port)).into(),
         settings: Settings { max_keys: 10_000, ..Settings::default() },
         ..Config::default()
     }

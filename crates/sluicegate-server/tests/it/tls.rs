@@ -3,8 +3,9 @@
 use crate::config::Folder;
 use crate::running::{config, start};
 use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::net::tls::{CertFiles, Tls};
+use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::Config;
-use sluicegate_server::tls::{CertFiles, Tls};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,13 +37,23 @@ fn with(tls: &Arc<Tls>) -> Config {
 }
 
 async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<TlsStream<TcpStream>> {
+    connect_for(address, trusted, &[]).await
+}
+
+/// Connects as a client that would speak one of these (ALPN).
+async fn connect_for(
+    address: SocketAddr,
+    trusted: &CertificateDer<'static>,
+    alpn: &[&str],
+) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
@@ -60,12 +71,28 @@ async fn resp_and_http_are_spoken_in_tls() {
     let folder = Folder::new("tls-both");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
-    assert_eq!(ping(server.resp().unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
-    let mut http = connect(server.http().unwrap(), &made.trusted).await.unwrap();
+    assert_eq!(ping(server.address(Protocol::Resp).unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
+    let mut http = connect(server.address(Protocol::Http).unwrap(), &made.trusted).await.unwrap();
     http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
     http.read_to_end(&mut said).await.unwrap();
     assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_handshake_names_the_protocol_that_is_spoken() {
+    let folder = Folder::new("tls-alpn");
+    let made = made(&folder, "one");
+    let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
+    let agreed = async |protocol, alpn: &[&str]| {
+        let stream = connect_for(server.address(protocol).unwrap(), &made.trusted, alpn).await?;
+        Ok::<_, io::Error>(stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec))
+    };
+    assert_eq!(agreed(Protocol::Http, &["h2", "http/1.1"]).await.unwrap().unwrap(), b"http/1.1");
+    assert!(agreed(Protocol::Http, &["h2"]).await.is_err(), "HTTP/2 is not spoken");
+    assert_eq!(agreed(Protocol::Http, &[]).await.unwrap(), None);
+    assert_eq!(agreed(Protocol::Resp, &["resp"]).await.unwrap(), None);
     server.stop().await;
 }
 
@@ -75,7 +102,7 @@ async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
     let (old, new) = (made(&folder, "old"), made(&folder, "new"));
     let tls = Arc::new(Tls::new(old.files.read().unwrap()));
     let server = start(with(&tls)).await;
-    let address = server.resp().unwrap();
+    let address = server.address(Protocol::Resp).unwrap();
     let mut before = connect(address, &old.trusted).await.unwrap();
     tls.renew(new.files.read().unwrap());
     assert_eq!(ping(address, &new.trusted).await.unwrap(), "+PONG\r\n");
@@ -93,7 +120,7 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
     let folder = Folder::new("tls-garbage");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
-    for address in [server.resp().unwrap(), server.http().unwrap()] {
+    for address in [server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap()] {
         for garbage in
             [&b"PING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 600], &[0x16, 3, 1, 0xff, 0xff], b""]
         {
@@ -106,7 +133,7 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
             assert!(!said.starts_with(b"+") && !said.starts_with(b"HTTP"), "answered in the clear: {said:?}");
         }
     }
-    assert_eq!(ping(server.resp().unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
+    assert_eq!(ping(server.address(Protocol::Resp).unwrap(), &made.trusted).await.unwrap(), "+PONG\r\n");
     server.stop().await;
 }
 
@@ -116,7 +143,7 @@ async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() 
     let made = made(&folder, "one");
     let limits = ClientLimits { handshake_timeout: Duration::from_millis(300), ..ClientLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
-    let address = server.resp().unwrap();
+    let address = server.address(Protocol::Resp).unwrap();
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
     // It returns at all: the server has closed.
@@ -132,7 +159,7 @@ async fn a_stop_does_not_wait_for_a_handshake() {
     let made = made(&folder, "one");
     let limits = ClientLimits { handshake_timeout: Duration::from_secs(3600), ..ClientLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
-    let address = server.resp().unwrap();
+    let address = server.address(Protocol::Resp).unwrap();
     let _silent = TcpStream::connect(address).await.unwrap();
     // The silent one was accepted before this one, which was answered.
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");

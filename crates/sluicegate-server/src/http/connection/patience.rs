@@ -8,7 +8,7 @@
 
 use crate::client_limits::ClientLimits;
 use crate::engine::UndeliveredLease;
-use crate::hang_up::{HangUp, Lookout};
+use crate::net::{PeerCloseWatch, PeerClosed};
 use std::future::Future as _;
 use std::io;
 use std::mem;
@@ -131,7 +131,7 @@ pub(in crate::http) struct Patient<S> {
     /// Since when the client has not taken all of what is to be sent.
     behind_since: Option<Instant>,
     lingering: Option<Lingering>,
-    lookout: Lookout,
+    peer_close: PeerCloseWatch,
 }
 
 struct Lingering {
@@ -139,26 +139,36 @@ struct Lingering {
     discarded: usize,
 }
 
-impl<S: HangUp> Patient<S> {
+impl<S: PeerClosed> Patient<S> {
     pub(in crate::http) fn new(stream: S, progress: Progress, limits: ClientLimits) -> Patient<S> {
         let (reading, writing) = (Alarm::default(), Alarm::default());
         let (unread_since, behind_since, lingering) = (None, None, None);
-        let lookout = Lookout::default();
-        Patient { stream, progress, limits, reading, writing, unread_since, behind_since, lingering, lookout }
+        let peer_close = PeerCloseWatch::default();
+        Patient {
+            stream,
+            progress,
+            limits,
+            reading,
+            writing,
+            unread_since,
+            behind_since,
+            lingering,
+            peer_close,
+        }
     }
 
     /// An error if the client has left that waits in line. If not, it is looked again in a while. (hyper writes or flushes each
     /// time that it is woken.)
     fn sees_who_waits(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Patient { stream, progress, lookout, .. } = self;
-        let has_left = progress.is_in_line() && lookout.poll(stream, cx).is_ready();
+        let Patient { stream, progress, peer_close, .. } = self;
+        let has_left = progress.is_in_line() && peer_close.poll(stream, cx).is_ready();
         if has_left { Err(gone()) } else { Ok(()) }
     }
 
     /// The same before something is written: a client that has left since its turn came is not told of its lease. When all is
     /// written it is too late to look: the client may know it, and close because it does.
     fn sees_who_is_told(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.progress.owes_one_who_waited() && self.stream.is_hung_up() {
+        if self.progress.owes_one_who_waited() && self.stream.is_peer_closed() {
             return Err(gone());
         }
         self.sees_who_waits(cx)
@@ -217,7 +227,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + HangUp + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + PeerClosed + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.sees_who_is_told(cx)?;
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);

@@ -42,7 +42,7 @@ pub(super) async fn acquire(command: Command<'_>, turn: Turn<'_>, patience: Pati
     match leased.lease.take() {
         Some(lease) => {
             replies.bulk(lease.text().as_bytes());
-            session.owed.add(lease, replies.bytes().len());
+            session.undelivered.add(lease, replies.bytes().len());
         }
         None => replies.nil(),
     }

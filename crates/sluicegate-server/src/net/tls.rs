@@ -1,5 +1,6 @@
 //! TLS: certificates from files, which can be read again while connections run.
 
+use crate::protocol::{ByProtocol, Protocol};
 use arc_swap::ArcSwap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,10 +24,10 @@ pub struct CertFiles {
 
 /// Certificates that have been read and fit their key.
 #[derive(Clone)]
-pub struct Certs(Arc<ServerConfig>);
+pub struct Certs(ServerConfig);
 
-/// What new connections are greeted with.
-pub struct Tls(ArcSwap<ServerConfig>);
+/// What new connections of each protocol are greeted with.
+pub struct Tls(ByProtocol<ArcSwap<ServerConfig>>);
 
 impl CertFiles {
     /// Reads them.
@@ -54,24 +55,36 @@ impl CertFiles {
             .with_safe_default_protocol_versions()
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
             .map_err(|error| format!("{} and {}: {error}", shown(&self.cert), shown(&self.key)))?;
-        Ok(Certs(Arc::new(config)))
+        Ok(Certs(config))
+    }
+}
+
+impl Certs {
+    fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
+        let mut config = self.0.clone();
+        config.alpn_protocols = protocol.description().alpn.iter().map(|name| name.to_vec()).collect();
+        Arc::new(config)
     }
 }
 
 impl Tls {
     /// Greets with these.
     pub fn new(certs: Certs) -> Tls {
-        Tls(ArcSwap::new(certs.0))
+        Tls(ByProtocol::new(move |protocol| ArcSwap::new(certs.config(protocol))))
     }
 
     /// From now on greets with others. Connections that are open go on with what they have.
     pub fn renew(&self, certs: Certs) {
-        self.0.store(certs.0);
+        self.0.iter().for_each(move |(protocol, config)| config.store(certs.config(protocol)));
     }
 
     /// The handshake with one client.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        TlsAcceptor::from(self.0.load_full()).accept(stream).await
+    pub(crate) async fn accept(
+        &self,
+        protocol: Protocol,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.0[protocol].load_full()).accept(stream).await
     }
 }
 

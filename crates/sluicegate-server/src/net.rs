@@ -1,0 +1,16 @@
+//! The network side of the server, whatever protocol is spoken: `listen.rs` accepts connections,
+//! `tls.rs` encrypts them, `peer_closed.rs` detects that a client has closed one.
+
+mod listen;
+mod peer_closed;
+pub mod tls;
+
+pub(crate) use listen::Listener;
+pub(crate) use peer_closed::{PeerCloseWatch, PeerClosed};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A connection to a client, plain or encrypted.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + Sync + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + PeerClosed + Unpin + Send + Sync + 'static> Stream for S {}

@@ -1,0 +1,114 @@
+//! The protocols that clients speak.
+//!
+//! A protocol is a folder such as `resp/` or `http/`, which exports one type that implements
+//! [`ConnectionHandler`], and a line in the table at the end of this file. Listening,
+//! configuration, flags, metrics and the log ask [`Protocol`] what they need to know, and name no
+//! protocol themselves.
+
+use crate::net::{Listener, Stream};
+use crate::service::Service;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::{Index, IndexMut};
+use tokio::task::JoinSet;
+
+/// What the server knows about a protocol.
+pub struct Description {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// Its name in metrics, and the setting in `[server]` that says where to listen for it.
+    pub id: &'static str,
+    /// The variable that overrides the setting.
+    pub variable: &'static str,
+    /// The flag that overrides both.
+    pub flag: &'static str,
+    /// Where to listen by default. `None`: nowhere.
+    pub default_address: Option<&'static str>,
+    /// What it is called in a TLS handshake (ALPN). Empty: no name, and clients that ask for any
+    /// are served.
+    pub alpn: &'static [&'static [u8]],
+    /// What a client is sent that is turned away because `connections_max` clients are connected.
+    /// Without TLS only, as a handshake would hold a connection.
+    pub too_many_clients: &'static [u8],
+}
+
+/// The server's side of a protocol.
+pub(crate) trait ConnectionHandler: 'static {
+    const DESCRIPTION: Description;
+
+    /// Serves one client until it leaves, breaks the protocol, or the server stops.
+    fn serve(stream: impl Stream, peer: SocketAddr, service: Service) -> impl Future<Output = ()> + Send;
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.description().name)
+    }
+}
+
+/// A value for each protocol.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ByProtocol<T>([T; Protocol::ALL.len()]);
+
+impl<T> ByProtocol<T> {
+    /// Makes the value of each protocol.
+    pub fn new(value: impl FnMut(Protocol) -> T) -> ByProtocol<T> {
+        ByProtocol(Protocol::ALL.map(value))
+    }
+
+    /// Each protocol with its value, in the order of [`Protocol::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Protocol, &T)> {
+        Protocol::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl<T> Index<Protocol> for ByProtocol<T> {
+    type Output = T;
+
+    fn index(&self, protocol: Protocol) -> &T {
+        &self.0[protocol as usize]
+    }
+}
+
+impl<T> IndexMut<Protocol> for ByProtocol<T> {
+    fn index_mut(&mut self, protocol: Protocol) -> &mut T {
+        &mut self.0[protocol as usize]
+    }
+}
+
+macro_rules! protocols {
+    ($($(#[$doc:meta])* $protocol:ident => $handler:ty,)*) => {
+        /// A protocol that clients speak.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Protocol {
+            $($(#[$doc])* $protocol,)*
+        }
+
+        impl Protocol {
+            /// All protocols, in the order in which they are listed everywhere.
+            pub const ALL: [Protocol; [$(stringify!($protocol)),*].len()] = [$(Protocol::$protocol),*];
+
+            /// What is known about it.
+            pub const fn description(self) -> &'static Description {
+                match self {
+                    $(Protocol::$protocol => &<$handler as ConnectionHandler>::DESCRIPTION,)*
+                }
+            }
+
+            /// Accepts clients in a task, which ends when the server has stopped and all of them
+            /// are gone.
+            pub(crate) fn accept(self, listener: Listener, service: Service, tasks: &mut JoinSet<()>) {
+                match self {
+                    $(Protocol::$protocol => tasks.spawn(listener.run::<$handler>(service)),)*
+                };
+            }
+        }
+    };
+}
+
+protocols! {
+    /// The Redis protocol.
+    Resp => crate::resp::Resp,
+    /// HTTP with JSON.
+    Http => crate::http::Http,
+}
