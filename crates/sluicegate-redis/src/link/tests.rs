@@ -11,7 +11,7 @@ use crate::failure::{ConnectError, StoreFailure};
 use crate::script::{Script, Trip};
 use crate::store::Settings;
 use redis::Value;
-use sluicegate_servers::Server;
+use redis_testkit::Server;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;

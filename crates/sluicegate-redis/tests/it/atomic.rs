@@ -4,8 +4,8 @@
 //! writes down each call that was allowed: when it was made, when it was answered, and what remained.
 
 use crate::support::{LONG, alone, every_key_expires};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisLimiter, RedisStore};
-use sluicegate_servers::{Options, Server};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

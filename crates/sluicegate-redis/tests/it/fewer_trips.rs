@@ -1,10 +1,10 @@
 //! Denials that are remembered, and trips that are shared: fewer of them, and the same answers.
 
+use redis_testkit::{Options, Server};
 use sluicegate::{Limiter, RetryAfter, Span, Time};
 use sluicegate_redis::{
     Answer, OnStoreFailure, REMEMBERED_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, Source, check_each,
 };
-use sluicegate_servers::{Options, Server};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::yield_now;

@@ -1,8 +1,8 @@
 //! The manual's list of permissions is enough for everything.
 
+use redis_testkit::{Options, Server};
 use sluicegate::{Limit, Span};
 use sluicegate_redis::{AskError, RedisLimiter, RedisSemaphore, RedisStore, check_all, check_each};
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 
 const MANUAL: &str = include_str!("../../../../docs/shared.md");

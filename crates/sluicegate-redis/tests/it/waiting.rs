@@ -2,8 +2,8 @@
 
 use crate::damaged::state;
 use crate::support::LONG;
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Refusal, Source, Turn};
-use sluicegate_servers::{Options, Server};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -482,8 +482,8 @@ fn granted(grant: SharedGrant) -> (Told, Option<Held>) {
 mod tests {
     use super::super::turns::{AT_FIRST, LEAST};
     use super::*;
+    use redis_testkit::{Options, Server};
     use sluicegate_redis::{OnStoreFailure, RedisStoreBuilder};
-    use sluicegate_servers::{Options, Server};
     use std::net::TcpListener;
 
     /// Longer than any answer takes.

@@ -2,12 +2,12 @@
 
 use crate::http_client::Serving;
 use crate::resp_client::Place;
+use redis_testkit::{Options, Server};
 use sluicegate::{ManualClock, SystemClock, Time};
 use sluicegate_conformance::{Answer, Subject};
 use sluicegate_redis::RedisStore;
 use sluicegate_server::engine::{Keys, WhoseTime};
 use sluicegate_server::server::Config;
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 
 /// Longer than any answer takes, also on a busy machine.

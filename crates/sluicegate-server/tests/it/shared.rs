@@ -3,10 +3,10 @@
 use crate::redis_store::Redis;
 use crate::resp_client::{Client, Place};
 use crate::running::{config, rule};
+use redis_testkit::until;
 use sluicegate::{ManualClock, Time};
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
 use sluicegate_server::server::Config;
-use sluicegate_servers::until;
 use std::time::{Duration, Instant};
 
 /// Longer than Redis takes, and short enough to wait for.

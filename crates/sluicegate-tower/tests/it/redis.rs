@@ -2,9 +2,9 @@
 
 use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
 use http::Response;
+use redis_testkit::{Options, Server};
 use sluicegate::Span;
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore, SharedLease};
-use sluicegate_servers::{Options, Server};
 use sluicegate_tower::{ConcurrencyLayer, HeldBody, RateLimitLayer};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};

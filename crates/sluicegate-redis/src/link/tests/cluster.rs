@@ -1,7 +1,7 @@
 //! Clusters: the right node, slots that move, nodes that die.
 
 use super::*;
-use sluicegate_servers::{Cluster, Options};
+use redis_testkit::{Cluster, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! What operators read.
 
 use super::*;
-use sluicegate_servers::Options;
+use redis_testkit::Options;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};

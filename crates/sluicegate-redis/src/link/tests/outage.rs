@@ -1,7 +1,7 @@
 //! Servers that die, freeze, come late or lose what they were about to say.
 
 use super::*;
-use sluicegate_servers::{Options, Proxy};
+use redis_testkit::{Options, Proxy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_costs_nothing_and_is_used_again_when_it_is_back() {

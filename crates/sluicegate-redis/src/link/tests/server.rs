@@ -1,7 +1,7 @@
 //! One server: scripts, logins, TLS, refusals.
 
 use super::*;
-use sluicegate_servers::{Options, Replicated};
+use redis_testkit::{Options, Replicated};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_answered_one_by_one_and_together() {

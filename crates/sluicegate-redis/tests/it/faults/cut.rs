@@ -1,9 +1,9 @@
 //! Connections that break in the middle of a reply, and replies that never come.
 
 use crate::support::{LONG, alone, connect, limiter, panics, until_answered, watch_for_panics};
+use redis_testkit::{Options, Proxy, Server};
 use sluicegate::Time;
 use sluicegate_redis::{RedisStore, StoreFailure, check_each};
-use sluicegate_servers::{Options, Proxy, Server};
 use std::time::{Duration, Instant};
 
 /// A time of our own: replies tell it, and those of the store's time have not all the same length.

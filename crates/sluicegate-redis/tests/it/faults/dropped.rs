@@ -1,8 +1,8 @@
 //! Callers who do not wait for their answer.
 
 use crate::support::{LONG, alone, panics, watch_for_panics};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{Answer, RedisLimiter, RedisStore, StoreFailure, check_each};
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 use tokio::time::sleep;
 

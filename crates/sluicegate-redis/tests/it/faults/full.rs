@@ -1,9 +1,9 @@
 //! A store without memory for more, which evicts nothing.
 
 use crate::support::{LONG, Load, alone, connect, every_key_expires, limiter};
+use redis_testkit::{Options, Server};
 use sluicegate::Span;
 use sluicegate_redis::{AskError, RedisLimiter, StoreFailure, TogetherError, check_all};
-use sluicegate_servers::{Options, Server};
 
 #[tokio::test]
 async fn a_full_store_refuses_and_writes_nothing() {

@@ -1,8 +1,8 @@
 //! One server that goes away and comes back, under load.
 
 use crate::support::{Load, alone, connect, every_key_expires};
+use redis_testkit::{Options, Proxy, Replicated, Server};
 use sluicegate_redis::RedisStore;
-use sluicegate_servers::{Options, Proxy, Replicated, Server};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 

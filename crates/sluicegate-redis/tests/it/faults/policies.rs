@@ -1,8 +1,8 @@
 //! What callers are told for each fault, under each `on_store_failure`.
 
 use crate::support::{LONG, alone, connect, until_answered};
+use redis_testkit::{Options, Proxy, Server};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Source};
-use sluicegate_servers::{Options, Proxy, Server};
 use std::collections::BTreeMap;
 
 /// Eight calls under a limit of 10, of which this process may give out 3 by itself.

@@ -1,8 +1,8 @@
 //! Failovers and moves, under load.
 
 use crate::support::{Load, alone, connect, every_key_expires};
+use redis_testkit::{Cluster, Options, Sentinels};
 use sluicegate_redis::StoreFailure;
-use sluicegate_servers::{Cluster, Options, Sentinels};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -104,7 +104,7 @@ async fn in_a_cluster_a_replica_takes_over_for_a_dead_master() {
     load.makes(1500).await;
     cluster.nodes()[home].kill();
     let replica = &cluster.nodes()[3 + home];
-    sluicegate_servers::until("the replica is the master", || replica.info("role") == "master");
+    redis_testkit::until("the replica is the master", || replica.info("role") == "master");
     // The others may still answer CLUSTERDOWN for a moment, so the load itself says when all is well.
     load.makes(3000).await;
     let report = load.end("a cluster's master killed").await;

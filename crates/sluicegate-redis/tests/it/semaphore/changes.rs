@@ -1,8 +1,8 @@
 //! Other numbers for a scope while places are held and waited for, as when a service reads its settings again.
 
 use super::{KEY, PATIENCE, connect, leases, line, number, semaphore, until};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, SharedLease};
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -2,8 +2,8 @@
 
 use super::{PATIENCE, connect, number, semaphore, until};
 use crate::support::alone;
+use redis_testkit::{Options, Server};
 use sluicegate_redis::ASKS_A_SECOND_MAX;
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};

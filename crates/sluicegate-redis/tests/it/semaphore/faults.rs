@@ -2,10 +2,10 @@
 
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{alone, panics, watch_for_panics};
+use redis_testkit::{Options, Proxy, Server};
 use sluicegate_redis::{
     OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
 };
-use sluicegate_servers::{Options, Proxy, Server};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

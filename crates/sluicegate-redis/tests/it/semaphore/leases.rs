@@ -2,10 +2,10 @@
 
 use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
+use redis_testkit::{Options, Server};
 use sluicegate::core::RetryAfter;
 use sluicegate::{Span, Time};
 use sluicegate_redis::{BuildError, LeaseLost, RedisLimiter, RedisSemaphore, Refusal, Source, StoreFailure};
-use sluicegate_servers::{Options, Server};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -10,8 +10,8 @@ mod parity;
 mod processes;
 mod waiting;
 
+use redis_testkit::Server;
 use sluicegate_redis::{RedisSemaphore, RedisStore};
-use sluicegate_servers::Server;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

@@ -6,8 +6,8 @@ use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until
 use crate::support::{alone, every_key_expires};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, RedisStore, SharedGrant, StoreFailure, TICKET_LIFE};
-use sluicegate_servers::{Options, Server};
 use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};

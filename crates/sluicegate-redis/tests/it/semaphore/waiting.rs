@@ -1,8 +1,8 @@
 //! Waiting for a place: in order, within bounds, and leaving nothing behind.
 
 use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, TICKET_LIFE};
-use sluicegate_servers::{Options, Server};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};

@@ -9,8 +9,8 @@ pub(crate) use alone::alone;
 pub(crate) use load::Load;
 pub(crate) use panics::{panics, watch_for_panics};
 
+use redis_testkit::Server;
 use sluicegate_redis::{RedisLimiter, RedisStore, Source};
-use sluicegate_servers::Server;
 use std::time::{Duration, Instant};
 
 /// So long a period that nothing comes back while a test runs.
