@@ -60,7 +60,8 @@ pub(crate) struct Tests {
     failed: u64,
 }
 
-fn command(arguments: &[&str]) -> Command {
+/// Cargo with these arguments, at the root of the workspace.
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "--deny warnings");
     command

@@ -4,6 +4,7 @@
 
 mod ci;
 mod examples;
+mod stress;
 mod tools;
 mod vectors;
 
@@ -13,6 +14,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 cargo xtask ci        every check and test, as CI runs them
 cargo xtask loom      the store under a model checker, which `ci` includes
+cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask plots     draw the pictures of the documentation anew
 cargo xtask vectors   write the conformance vectors anew from the model's answers";
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let done = match chore.as_deref() {
         Some("ci") => ci::run(),
         Some("loom") => ci::loom().map(drop),
+        Some("stress") => stress::run(std::env::args().nth(2).as_deref()),
         Some("bench") => bench(),
         Some("plots") => plots(),
         Some("vectors") => vectors::write(),

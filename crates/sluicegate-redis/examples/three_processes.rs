@@ -1,8 +1,8 @@
 //! "Three copies of our service may make 100 calls an hour to a partner, all of them together."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisLimiter, RedisStore};
-use sluicegate_servers::{Options, Server};
 use std::process::{Command, Stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

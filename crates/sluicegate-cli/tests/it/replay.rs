@@ -1,8 +1,8 @@
 //! `sluice replay`.
 
 use crate::{sluice, stderr, stdout};
+use redis_testkit::{Options, Server};
 use sluicegate::Limit;
-use sluicegate_servers::{Options, Server};
 
 const TRACE: &str = "at_us,key,cost\n0,Harry,1\n0,Harry,1\n1000000,Harry,1\n";
 

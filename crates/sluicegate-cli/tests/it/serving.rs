@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Long enough that only a server that has stopped answering takes it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Serving {
     child: Child,
@@ -70,7 +70,7 @@ impl Serving {
                 return status;
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.log.join("\n"));
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -188,7 +188,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use crate::{RedisLimiter, RedisStore};
-    use sluicegate_servers::{Options, Server};
+    use redis_testkit::{Options, Server};
     use std::time::Duration;
     use tokio::time::timeout;
 

@@ -221,8 +221,8 @@ impl Inner {
 mod tests {
     use super::*;
     use crate::{RedisLimiter, RedisStore};
+    use redis_testkit::{Options, Server};
     use sluicegate::core::several::peek_list;
-    use sluicegate_servers::{Options, Server};
     use std::time::Duration;
 
     async fn standing(inner: &Inner, key: &[u8], now: Time) -> Decision {

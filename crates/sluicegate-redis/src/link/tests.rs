@@ -10,8 +10,9 @@ use super::Link;
 use crate::failure::{ConnectError, StoreFailure};
 use crate::script::{Script, Trip};
 use crate::store::Settings;
+use futures_util::FutureExt as _;
 use redis::Value;
-use sluicegate_servers::Server;
+use redis_testkit::Server;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -26,17 +27,25 @@ static ADD: LazyLock<Script> = LazyLock::new(|| {
 /// Tells what it was told: whose reply is another's is seen.
 static ECHO: LazyLock<Script> = LazyLock::new(|| Script::new("#!lua\nreturn ARGV[1]".to_owned()));
 
-/// A deadline that no busy machine misses.
-const GENEROUS: Duration = Duration::from_secs(5);
-/// The deadline of those who want to see it missed.
-const SHORT: Duration = Duration::from_millis(50);
+/// A deadline that no busy machine misses, and the limit on every wait.
+const GENEROUS: Duration = Duration::from_secs(60);
+/// The deadline of those who want to see it missed. Five of them are shorter than `CONNECT_TIMEOUT`.
+const SHORT: Duration = Duration::from_millis(150);
 
 fn settings(url: &str, deadline: Duration) -> Settings {
     Settings { deadline, key_prefix: String::new(), ..Settings::new(url) }
 }
 
 async fn link_with(url: &str, deadline: Duration) -> Link {
-    Link::connect(&settings(url, deadline)).await.expect("a store that answers")
+    let began = Instant::now();
+    loop {
+        match Link::connect(&settings(url, deadline)).await {
+            Ok(link) => return link,
+            // A busy machine can take longer than `CONNECT_WAIT`.
+            Err(ConnectError::Unreachable(_)) if began.elapsed() < GENEROUS => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 async fn link(url: &str) -> Link {
@@ -89,7 +98,7 @@ fn loads(server: &Server) -> u32 {
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        assert!(began.elapsed() < GENEROUS, "waited in vain until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -113,11 +122,9 @@ async fn away(link: &Link) -> String {
     last
 }
 
-/// A store that is away costs nothing: many calls in less time than one deadline.
-async fn assert_free_of_cost(link: &Link) {
-    let began = Instant::now();
+/// A store that is away costs nothing: calls wait for nothing at all.
+fn assert_free_of_cost(link: &Link) {
     for _ in 0..100 {
-        assert!(matches!(link.add_soon("free").await, Err(StoreFailure::Away(_))));
+        assert!(matches!(link.add_soon("free").now_or_never(), Some(Err(StoreFailure::Away(_)))));
     }
-    assert!(began.elapsed() < SHORT, "100 calls took {:?}", began.elapsed());
 }

@@ -1,34 +1,42 @@
 //! Eight processes on one key of one server: exactly what the limit allows is allowed, by all of them together.
 //!
-//! Each process is this test once more, told so by a variable. Each calls every limit below without a pause, until a moment that all were told, and
-//! writes down each call that was allowed: when it was made, when it was answered, and what remained.
+//! Each process is this test once more, told so by a variable. Each calls every limit below without a pause, until its input ends, and writes
+//! down each call that was allowed, and some of those that were denied: when it was made, when it was answered, and what remained.
+//!
+//! How many calls there are depends on the machine, and so nothing here does: no more is allowed than the limit, and whoever is denied
+//! finds it used up.
 
-use crate::support::{LONG, alone, every_key_expires};
-use sluicegate_redis::{RedisLimiter, RedisStore};
-use sluicegate_servers::{Options, Server};
-use std::collections::BTreeMap;
+use crate::support::{LONG, alone, connect, every_key_expires, until};
+use redis_testkit::{Options, Server};
+use sluicegate_redis::RedisLimiter;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
-use std::{env, fs};
+use std::{env, fs, io, thread};
 
 const PROCESSES: usize = 8;
 const TEST: &str = "atomic::eight_processes_are_allowed_exactly_the_limit";
-/// What a process is told: the store's address, the moments at which to begin and to end, and the file for what was allowed.
-const TOLD: [&str; 4] = ["SLUICE_TEST_URL", "SLUICE_TEST_BEGIN", "SLUICE_TEST_END", "SLUICE_TEST_FILE"];
+/// What a process is told: the store's address, and the file for its calls.
+const TOLD: [&str; 2] = ["SLUICE_TEST_URL", "SLUICE_TEST_FILE"];
 
 const SECOND: u64 = 1_000_000;
-/// Begins and ends in the middle of a second, so that each window is used up before its end.
-const RUNS: u64 = 4 * SECOND;
+/// How long all of them call.
+const RUNS: Duration = Duration::from_secs(4);
+/// Of the calls under one limit that a process sees denied, one for each such time is written down.
+const DENIALS_EVERY: u64 = SECOND / 20;
 
-/// What has to be true of the calls that were allowed.
+/// What has to be true of the calls.
 #[derive(Clone, Copy)]
 enum Exactly {
     /// So many in all: nothing comes back meanwhile.
     InAll(usize),
     /// So many in each second of the clock.
     InEachSecond(u32),
-    /// Never more than so many within a second, and at least so many for each.
+    /// Never more than so many within a second.
     InAnySecond(usize),
     /// A burst, and then so many a second.
     BurstAndRate(u64, u64),
@@ -53,56 +61,77 @@ fn limits() -> Vec<(String, Exactly)> {
     ]
 }
 
-/// A call that was allowed, in microseconds of the clock that all processes share, the store's too.
+/// A call, in microseconds of the clock that all processes share, the store's too. The store decided somewhere between the two times.
 #[derive(Clone, Copy)]
-struct Allowed {
+struct Call {
     made: u64,
     answered: u64,
-    remaining: u32,
+    /// What remained for others, or nothing if it was denied.
+    remaining: Option<u32>,
+}
+
+/// The calls under one limit.
+#[derive(Default)]
+struct Calls {
+    allowed: Vec<Call>,
+    denied: Vec<Call>,
 }
 
 #[tokio::test]
 async fn eight_processes_are_allowed_exactly_the_limit() {
-    if let [Ok(url), Ok(begin), Ok(end), Ok(file)] = TOLD.map(env::var) {
-        return one_of_eight(&url, begin.parse().unwrap(), end.parse().unwrap(), Path::new(&file)).await;
+    if let [Ok(url), Ok(file)] = TOLD.map(env::var) {
+        return one_of_eight(&url, Path::new(&file)).await;
     }
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    // In the middle of a second, when all of them have started.
-    let begin = (now() / SECOND + 2) * SECOND + SECOND / 2;
     let mut processes = Vec::new();
     for number in 0..PROCESSES {
         let file = env::temp_dir().join(format!("sluicegate-atomic-{}-{number}", std::process::id()));
-        let told = [server.url(), begin.to_string(), (begin + RUNS).to_string(), file.display().to_string()];
+        let told = [server.url(), file.display().to_string()];
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", TEST]).envs(TOLD.into_iter().zip(told)).stdout(Stdio::null());
-        processes.push((command.spawn().unwrap(), file));
+        command.args(["--exact", TEST]).envs(TOLD.into_iter().zip(told));
+        processes.push((command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap(), file));
     }
-    let mut allowed: BTreeMap<usize, Vec<Allowed>> = BTreeMap::new();
+    until("all of them call", || processes.iter().all(|(_, file)| file.exists())).await;
+    tokio::time::sleep(RUNS).await;
+    for (process, _) in &mut processes {
+        drop(process.stdin.take());
+    }
+    let mut calls: BTreeMap<usize, Calls> = BTreeMap::new();
     for (mut process, file) in processes {
         assert!(process.wait().unwrap().success());
-        read(file, &mut allowed);
+        read(file, &mut calls);
     }
     for (place, (limit, exactly)) in limits().into_iter().enumerate() {
-        judge(&limit, exactly, allowed.get(&place).map(Vec::as_slice).unwrap_or_default());
+        calls[&place].judge(&limit, exactly);
     }
     every_key_expires(&server);
 }
 
-async fn one_of_eight(url: &str, begin: u64, end: u64, file: &Path) {
-    // The deadline is not what is tested: a call that fails may have been charged, and then nothing is exact.
-    let store = RedisStore::builder(url).deadline(Duration::from_secs(10)).connect().await.unwrap();
-    assert!(now() < begin, "too slow a start");
+async fn one_of_eight(url: &str, file: &Path) {
+    let ending = Arc::new(AtomicBool::new(false));
+    let is_told = Arc::clone(&ending);
+    thread::spawn(move || {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        is_told.store(true, Relaxed);
+    });
+    let store = connect(url).await;
+    // That it is there says that this process calls.
+    fs::write(file, "").unwrap();
     let caller = |(place, (limit, _)): (usize, (String, Exactly))| {
         let limiter = RedisLimiter::builder(&limit).in_store(&store, &limit).build().unwrap();
+        let ending = Arc::clone(&ending);
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_micros(begin.saturating_sub(now()))).await;
-            let mut lines = String::new();
-            while now() < end {
+            let (mut lines, mut denied_at) = (String::new(), 0);
+            while !ending.load(Relaxed) {
                 let made = now();
                 let answer = limiter.check("one key").await.unwrap();
+                let answered = now();
                 if answer.allowed() {
-                    lines += &format!("{place} {made} {} {}\n", now(), answer.remaining());
+                    lines += &format!("{place} {made} {answered} {}\n", answer.remaining());
+                } else if made >= denied_at + DENIALS_EVERY {
+                    lines += &format!("{place} {made} {answered} -\n");
+                    denied_at = made;
                 }
             }
             lines
@@ -116,50 +145,85 @@ async fn one_of_eight(url: &str, begin: u64, end: u64, file: &Path) {
     fs::write(file, text).unwrap();
 }
 
-fn read(file: PathBuf, allowed: &mut BTreeMap<usize, Vec<Allowed>>) {
+fn read(file: PathBuf, calls: &mut BTreeMap<usize, Calls>) {
     for line in fs::read_to_string(&file).unwrap().lines() {
-        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [place, made, answered, remaining] = numbers.try_into().unwrap();
-        let call = Allowed { made, answered, remaining: remaining.try_into().unwrap() };
-        allowed.entry(place.try_into().unwrap()).or_default().push(call);
+        let words: Vec<&str> = line.split(' ').collect();
+        let [place, made, answered, remaining] = words.try_into().unwrap();
+        let call = Call {
+            made: made.parse().unwrap(),
+            answered: answered.parse().unwrap(),
+            remaining: remaining.parse().ok(),
+        };
+        let calls = calls.entry(place.parse().unwrap()).or_default();
+        if call.remaining.is_some() { calls.allowed.push(call) } else { calls.denied.push(call) }
     }
     fs::remove_file(file).unwrap();
 }
 
-fn judge(limit: &str, exactly: Exactly, allowed: &[Allowed]) {
-    let first = allowed.iter().map(|call| call.made).min().expect("somebody was allowed");
-    let last = allowed.iter().map(|call| call.answered).max().expect("somebody was allowed");
-    let count = u64::try_from(allowed.len()).unwrap();
-    match exactly {
-        Exactly::InAll(all) => assert_eq!(allowed.len(), all, "{limit}"),
-        Exactly::InEachSecond(each) => {
-            // From the middle of one second to the middle of another. In each second every number remains once.
-            let seconds = RUNS / SECOND + 1;
-            let mut remaining: BTreeMap<u32, u64> = BTreeMap::new();
-            for call in allowed {
-                *remaining.entry(call.remaining).or_default() += 1;
-            }
-            let expected: BTreeMap<u32, u64> = (0..each).map(|number| (number, seconds)).collect();
-            assert_eq!(remaining, expected, "{limit}");
+impl Calls {
+    fn judge(&self, limit: &str, exactly: Exactly) {
+        assert!(!self.denied.is_empty(), "{limit}: nobody was denied, so nothing was shown");
+        match exactly {
+            Exactly::InAll(all) => assert_eq!(self.allowed.len(), all, "{limit}"),
+            Exactly::InEachSecond(each) => self.judge_windows(limit, each),
+            Exactly::InAnySecond(most) => self.judge_log(limit, most),
+            Exactly::BurstAndRate(burst, rate) => self.judge_bucket(limit, burst, rate),
         }
-        Exactly::InAnySecond(most) => {
-            // The store decided somewhere between `made` and `answered`: whoever is within a second with both surely was.
-            for call in allowed {
-                let from = call.made;
-                let within = |other: &&Allowed| other.made >= from && other.answered < from + SECOND;
-                let together = allowed.iter().filter(within).count();
-                assert!(together <= most, "{limit}: {together} within a second");
-            }
-            let fewest = most * usize::try_from(RUNS / SECOND).unwrap();
-            assert!(allowed.len() >= fewest, "{limit}: {} in all", allowed.len());
+    }
+
+    /// When the first was made and the last answered.
+    fn lasted(&self) -> (u64, u64) {
+        let first = self.allowed.iter().map(|call| call.made).min().expect("somebody was allowed");
+        (first, self.allowed.iter().map(|call| call.answered).max().expect("somebody was allowed"))
+    }
+
+    fn judge_windows(&self, limit: &str, each: u32) {
+        let (first, last) = self.lasted();
+        let windows = usize::try_from(last / SECOND - first / SECOND + 1).unwrap();
+        // In each window each number remains once, and none is left out.
+        let left = |number| self.allowed.iter().filter(|call| call.remaining == Some(number)).count();
+        let counts: Vec<usize> = (0..each).map(left).collect();
+        assert!(
+            counts.is_sorted() && counts[counts.len() - 1] <= windows,
+            "{limit}: {counts:?} of {windows}"
+        );
+        assert_eq!(counts.iter().sum::<usize>(), self.allowed.len(), "{limit}");
+        // A window in which somebody was denied was used up.
+        let second_of =
+            |call: &Call| (call.made / SECOND == call.answered / SECOND).then_some(call.made / SECOND);
+        let used_up: BTreeSet<u64> = self.denied.iter().filter_map(second_of).collect();
+        assert!(counts[0] >= used_up.len(), "{limit}: {counts:?}, used up {used_up:?}");
+    }
+
+    fn judge_log(&self, limit: &str, most: usize) {
+        for call in &self.allowed {
+            // Whoever is within a second with both times surely was.
+            let within = |other: &&Call| other.made >= call.made && other.answered < call.made + SECOND;
+            let together = self.allowed.iter().filter(within).count();
+            assert!(together <= most, "{limit}: {together} within a second");
         }
-        Exactly::BurstAndRate(burst, rate) => {
-            let most = burst + (last - first) * rate / SECOND;
-            assert!(count <= most, "{limit}: {count} allowed, {most} at most");
-            // Nothing is lost as long as the bucket is not full, which that of one unit is all the time.
-            let all = burst + RUNS * rate / SECOND;
-            let fewest = if burst == 1 { all / 2 } else { all - rate / 5 };
-            assert!(count >= fewest, "{limit}: {count} allowed, {fewest} at least");
+        for denied in &self.denied {
+            let perhaps =
+                |other: &&Call| other.answered + SECOND >= denied.made && other.made <= denied.answered;
+            let together = self.allowed.iter().filter(perhaps).count();
+            assert!(together >= most, "{limit}: denied after {together} within a second");
+        }
+    }
+
+    fn judge_bucket(&self, limit: &str, burst: u64, rate: u64) {
+        let (first, last) = self.lasted();
+        let (count, most) =
+            (u64::try_from(self.allowed.len()).unwrap(), burst + (last - first) * rate / SECOND);
+        assert!(count <= most, "{limit}: {count} allowed, {most} at most");
+        for denied in &self.denied {
+            // Since some moment when the bucket was full, all of it was taken, and all that came in meanwhile.
+            let is_used_up_since = |begin: &Call| {
+                let perhaps = |other: &&Call| other.answered >= begin.made && other.made <= denied.answered;
+                let taken = u64::try_from(self.allowed.iter().filter(perhaps).count()).unwrap();
+                let came_in = denied.made.saturating_sub(begin.answered) * rate / SECOND;
+                begin.made <= denied.answered && taken + 1 > burst + came_in
+            };
+            assert!(self.allowed.iter().any(is_used_up_since), "{limit}: denied with something left");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Limits whose numbers change, calendars by the store's clock, and how long keys stay.
 
 use crate::in_redis::Connected;
+use redis_testkit::{Cluster, Options, Server};
 use sluicegate::core::time::SECOND;
 use sluicegate::{Limiter, SharedStore, Span, Time};
 use sluicegate_redis::{AskError, RedisLimiter, TogetherError, check_all};
-use sluicegate_servers::{Cluster, Options, Server};
 
 const KEY: &str = "Harry";
 /// A second after `at(0)`.

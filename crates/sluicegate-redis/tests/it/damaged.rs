@@ -2,9 +2,9 @@
 
 use crate::in_redis::Connected;
 use fastrand::Rng;
+use redis_testkit::{Options, Server};
 use sluicegate::Span;
 use sluicegate_redis::{AskError, RedisLimiter, StoreFailure};
-use sluicegate_servers::{Options, Server};
 
 const KEY: &str = "Harry";
 const LIMITS: [(&str, char); 7] = [

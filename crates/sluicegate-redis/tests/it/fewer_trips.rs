@@ -1,20 +1,18 @@
 //! Denials that are remembered, and trips that are shared: fewer of them, and the same answers.
 
+use crate::support::PATIENCE;
+use redis_testkit::{Options, Server};
 use sluicegate::{Limiter, RetryAfter, Span, Time};
 use sluicegate_redis::{
     Answer, OnStoreFailure, REMEMBERED_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, Source, check_each,
 };
-use sluicegate_servers::{Options, Server};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Long enough for a machine that is busy.
-const LONG: Duration = Duration::from_secs(10);
-
 fn store_of(server: &Server) -> RedisStoreBuilder {
-    RedisStore::builder(&server.url()).deadline(LONG)
+    RedisStore::builder(&server.url()).deadline(PATIENCE)
 }
 
 fn limiter_in(store: &RedisStore, limit: &str) -> RedisLimiter {
@@ -52,7 +50,7 @@ async fn use_up(limiter: &RedisLimiter, key: &str, limit: u32) {
 #[tokio::test]
 async fn who_does_not_stop_calling_costs_one_trip_until_it_is_time() {
     let server = Server::start(&Options::redis());
-    let limiter = remembering(&server, "token-bucket 2/s burst=1").await;
+    let limiter = remembering(&server, "token-bucket 1/2s burst=1").await;
     assert!(limiter.check("Harry").await.unwrap().allowed());
     let before = script_calls(&server);
     let denied = limiter.check("Harry").await.unwrap();
@@ -60,12 +58,13 @@ async fn who_does_not_stop_calling_costs_one_trip_until_it_is_time() {
     assert_eq!((denied.allowed(), denied.source()), (false, Source::Store));
     let (mut remembered, mut last) = (0, denied);
     let allowed = loop {
+        let asked = Instant::now();
         let answer = limiter.check("Harry").await.unwrap();
         if answer.allowed() {
             break answer;
         }
         if answer.source() == Source::Remembered {
-            assert!(Instant::now() <= ends + Duration::from_millis(100), "it is denied for too long");
+            assert!(asked <= ends, "it is denied for too long");
             assert!(answer.retry_after() <= last.retry_after());
             remembered += 1;
         }
@@ -81,7 +80,7 @@ async fn who_does_not_stop_calling_costs_one_trip_until_it_is_time() {
 #[tokio::test]
 async fn who_waits_as_told_is_allowed() {
     let server = Server::start(&Options::redis());
-    let limiter = remembering(&server, "token-bucket 2/s burst=1").await;
+    let limiter = remembering(&server, "token-bucket 1/s burst=1").await;
     assert!(limiter.check("Harry").await.unwrap().allowed());
     for _ in 0..3 {
         let denied = limiter.check("Harry").await.unwrap();
@@ -299,9 +298,9 @@ async fn a_check_that_is_dropped_takes_nobody_along() {
     assert!(first.await.unwrap_err().is_cancelled() && third.await.unwrap_err().is_cancelled());
     server.cont();
     let (second, fourth) =
-        timeout(LONG, async { (second.await.unwrap(), fourth.await.unwrap()) }).await.unwrap();
+        timeout(PATIENCE, async { (second.await.unwrap(), fourth.await.unwrap()) }).await.unwrap();
     assert!(second.allowed() && fourth.allowed() && second.remaining() > fourth.remaining());
-    assert!(timeout(LONG, limiter.check("Harry")).await.unwrap().unwrap().allowed());
+    assert!(timeout(PATIENCE, limiter.check("Harry")).await.unwrap().unwrap().allowed());
 }
 
 #[tokio::test]
@@ -340,7 +339,7 @@ async fn a_shared_trip_that_fails_is_each_ones_own_failure_in_its_own_time() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(LONG, is_back).await.unwrap();
+    timeout(PATIENCE, is_back).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

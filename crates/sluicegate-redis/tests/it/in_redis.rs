@@ -1,12 +1,12 @@
 //! The library on a shared store as a subject of the suite.
 
+use crate::support::connect;
 use sluicegate::core::verbs::NotOffered;
 use sluicegate::{Decision, Limit, Span, Time};
 use sluicegate_conformance::{Answer, OneKey, Subject};
 use sluicegate_redis::{AskError, Receipt, RedisLimiter, RedisStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// A store, and what runs its calls one at a time.
@@ -20,8 +20,7 @@ impl Connected {
     /// To a server that may be slow, as others run tests too.
     pub(crate) fn to(url: &str) -> Connected {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let store = RedisStore::builder(url).deadline(Duration::from_secs(10));
-        let store = runtime.block_on(store.connect()).unwrap();
+        let store = runtime.block_on(connect(url));
         Connected { runtime: Arc::new(runtime), store }
     }
 }

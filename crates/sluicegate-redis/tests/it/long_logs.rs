@@ -2,9 +2,9 @@
 
 use crate::in_redis::Connected;
 use fastrand::Rng;
+use redis_testkit::{Options, Server};
 use sluicegate::{Limiter, ManualClock, Span, Time};
 use sluicegate_redis::RedisLimiter;
-use sluicegate_servers::{Options, Server};
 use std::collections::VecDeque;
 
 const KEY: &str = "Harry";

@@ -2,9 +2,9 @@
 
 use crate::in_redis::Connected;
 use fastrand::Rng;
+use redis_testkit::{Options, Server};
 use sluicegate::{Limiter, ManualClock, SharedStore, Span, Time};
 use sluicegate_redis::{RedisLimiter, check_each};
-use sluicegate_servers::{Options, Server};
 
 #[test]
 fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {

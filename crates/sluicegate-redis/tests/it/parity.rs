@@ -1,9 +1,9 @@
 //! The shared store gives the model's answers, in every field.
 
 use crate::in_redis::{Connected, InRedis};
+use redis_testkit::{Cluster, Options, Server};
 use sluicegate::Limit;
 use sluicegate_conformance::{Report, random_traces, random_verbs, suite};
-use sluicegate_servers::{Cluster, Options, Server};
 
 fn passes_the_suite(url: &str) {
     let connected = Connected::to(url);

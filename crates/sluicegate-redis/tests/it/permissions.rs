@@ -1,8 +1,9 @@
 //! The manual's list of permissions is enough for everything.
 
+use crate::support::connect;
+use redis_testkit::{Options, Server};
 use sluicegate::{Limit, Span};
 use sluicegate_redis::{AskError, RedisLimiter, RedisSemaphore, RedisStore, check_all, check_each};
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 
 const MANUAL: &str = include_str!("../../../../docs/shared.md");
@@ -35,7 +36,7 @@ async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
         let server = Server::start(&options);
         assert_eq!(server.cli(&words), "OK");
         let url = format!("redis://{user}:geheim@127.0.0.1:{}", server.port());
-        let store = RedisStore::builder(&url).deadline(Duration::from_secs(10)).connect().await.unwrap();
+        let store = connect(&url).await;
         for algorithm in Limit::CHECKS {
             assert!(LIMITS.iter().any(|limit| limit.starts_with(algorithm)), "no {algorithm} is tried");
         }

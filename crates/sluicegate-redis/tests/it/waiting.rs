@@ -1,21 +1,15 @@
 //! Waiting for a turn over a shared store: in order, without loss, and never above the limit.
 
 use crate::damaged::state;
-use crate::support::LONG;
+use crate::support::{LONG, PATIENCE, connect, until};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Refusal, Source, Turn};
-use sluicegate_servers::{Options, Server};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 const KEY: &str = "Harry";
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A store that may be slow, as others run tests too.
-async fn connect(server: &Server) -> RedisStore {
-    RedisStore::builder(&server.url()).deadline(PATIENCE).connect().await.unwrap()
-}
 
 fn limiter(store: &RedisStore, limit: &str) -> RedisLimiter {
     RedisLimiter::builder(limit).in_store(store, &limit.replace(' ', "-")).build().unwrap()
@@ -27,30 +21,24 @@ fn full_at(server: &Server, limit: &str, letter: char) -> Vec<u8> {
     [&state[..8], &state[16..20]].concat()
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
-        sleep(Duration::from_millis(2)).await;
-    }
-}
-
 #[tokio::test]
 async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_cost() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
-    for limit in [
-        "token-bucket 100/s burst=5",
-        "leaky-bucket 100/s capacity=5",
-        "pacer 100/s queue=100",
-        "smooth 100/s",
-        "smooth 100/s warmup=100ms",
+    let store = connect(&server.url()).await;
+    // Each is told its time by the store, and times that are far apart stay in order on a busy machine too.
+    let lines = [
+        "token-bucket 10/s burst=5",
+        "leaky-bucket 10/s capacity=5",
+        "pacer 10/s queue=100",
+        "smooth 10/s",
+        "smooth 10/s warmup=100ms",
         "fixed-window 5/100ms",
         "fixed-window 5/100ms start=first",
         "sliding-window 5/100ms",
         "sliding-log 5/100ms",
         "sliding-log 5/100ms count=all",
-    ] {
+    ]
+    .map(|limit| {
         let limiter = limiter(&store, limit);
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
@@ -63,6 +51,9 @@ async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_c
                 order.lock().unwrap().push(caller);
             });
         }
+        (limit, tasks, order)
+    });
+    for (limit, tasks, order) in lines {
         timeout(PATIENCE, tasks.join_all()).await.unwrap_or_else(|_| panic!("{limit}: still waiting"));
         let order = order.lock().unwrap();
         assert!(order.is_sorted() && order.len() == 20, "{limit}: {order:?}");
@@ -72,7 +63,7 @@ async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_c
 #[tokio::test]
 async fn a_dropped_waiter_gives_back_exactly_what_it_held() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     for (limit, letter) in [
         (format!("token-bucket 7/{LONG} burst=3"), 't'),
         (format!("leaky-bucket 7/{LONG} capacity=3"), 'l'),
@@ -98,7 +89,7 @@ async fn a_dropped_waiter_gives_back_exactly_what_it_held() {
 #[tokio::test]
 async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     let limit = format!("token-bucket 7/{LONG} burst=1");
     let limiter = limiter(&store, &limit);
     assert!(limiter.check(KEY).await.unwrap().allowed());
@@ -121,7 +112,7 @@ async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
 #[tokio::test]
 async fn a_waiter_with_a_later_one_behind_it_gives_nothing_back() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     let limit = format!("token-bucket 7/{LONG} burst=1");
     let limiter = limiter(&store, &limit);
     assert!(limiter.check(KEY).await.unwrap().allowed());
@@ -148,7 +139,7 @@ async fn a_waiter_with_a_later_one_behind_it_gives_nothing_back() {
 #[tokio::test]
 async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     for limit in ["token-bucket", "leaky-bucket", "pacer", "fixed-window", "sliding-window", "sliding-log"]
         .map(|algorithm| {
             let option = if algorithm == "fixed-window" { " start=first" } else { "" };
@@ -157,13 +148,12 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         })
     {
         let limiter = limiter(&store, &limit);
-        let second = Duration::from_secs(1);
-        let turn = limiter.acquire_within(KEY, 1, second).await.unwrap();
-        assert!(turn.allowed() && turn.waited() < second, "{limit}: {turn:?}");
+        let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
+        assert!(turn.allowed() && turn.waited() < PATIENCE, "{limit}: {turn:?}");
         let before = limiter.next_window(KEY, None).await.unwrap();
-        let turn = limiter.acquire_within(KEY, 1, second).await.unwrap();
+        let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{limit}: {turn:?}");
-        assert!(turn.waited() < second && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
+        assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
         assert_eq!(never.refusal(), Some(Refusal::Never), "{limit}: {never:?}");
         assert!(limiter.acquire(KEY, 0).await.unwrap().allowed(), "{limit}");
@@ -174,7 +164,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
 #[tokio::test]
 async fn who_finds_a_pacers_queue_full_is_told_so() {
     let server = Server::start(&Options::redis());
-    let limiter = limiter(&connect(&server).await, "pacer 1/1h queue=0");
+    let limiter = limiter(&connect(&server.url()).await, "pacer 1/1h queue=0");
     assert!(limiter.acquire(KEY, 1).await.unwrap().allowed());
     let turn = limiter.acquire(KEY, 1).await.unwrap();
     assert_eq!(turn.refusal(), Some(Refusal::LineFull), "{turn:?}");
@@ -183,7 +173,7 @@ async fn who_finds_a_pacers_queue_full_is_told_so() {
 #[tokio::test]
 async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_met() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").max_line(2);
     let limiter = limiter.build().unwrap();
     assert!(limiter.check(KEY).await.unwrap().allowed());
@@ -215,8 +205,8 @@ async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_
     long.abort();
 }
 
-/// Who acted when, since before the first one asked.
-async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration) -> Vec<Duration> {
+/// Who acted when, since before the first one asked. For so long, and for longer if by then only so few have acted.
+async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewest: usize) -> Vec<Duration> {
     let began = Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
     let mut callers = JoinSet::new();
@@ -224,7 +214,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration) -> Ve
         let (limiter, times) = (limiters[caller % limiters.len()].clone(), Arc::clone(&times));
         callers.spawn(async move {
             let mut random = fastrand::Rng::with_seed(caller as u64);
-            while began.elapsed() < lasting {
+            while began.elapsed() < lasting || times.lock().unwrap().len() < fewest {
                 let cost = random.u32(1..4);
                 let patience = Duration::from_millis(random.u64(1..200));
                 let turn = match random.u8(..3) {
@@ -246,7 +236,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration) -> Ve
             }
         });
     }
-    timeout(3 * PATIENCE, callers.join_all()).await.unwrap();
+    timeout(PATIENCE, callers.join_all()).await.expect("enough acted");
     let mut times = times.lock().unwrap().clone();
     times.sort();
     times
@@ -255,7 +245,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration) -> Ve
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dropped() {
     let server = Server::start(&Options::redis());
-    let stores = [connect(&server).await, connect(&server).await];
+    let stores = [connect(&server.url()).await, connect(&server.url()).await];
     let lasting = Duration::from_millis(1500);
     for (limit, burst, each, units) in [
         ("token-bucket 100/s burst=5", 5, Duration::from_millis(10), 1),
@@ -267,12 +257,11 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
         ("fixed-window 10/100ms", 20, Duration::from_millis(100), 10),
     ] {
         let limiters = stores.each_ref().map(|store| limiter(store, limit));
-        let times = acted(&limiters, 8, lasting).await;
+        let times = acted(&limiters, 8, lasting, 60).await;
         for (acted, at) in (1..).zip(&times) {
             let most = burst + units * (at.as_nanos() / each.as_nanos());
             assert!(acted <= most, "{limit}: {acted} by {at:?}, at most {most}");
         }
-        assert!(times.len() > 60, "{limit}: {} acted", times.len());
         let receipts = format!("sluice:{}:r|{{{KEY}}}", limit.replace(' ', "-"));
         let left = || server.cli(&["HLEN", &receipts]).trim().parse::<u32>().unwrap() <= 1;
         until("receipts are forgotten or cancelled", left).await;
@@ -282,7 +271,7 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
 #[tokio::test]
 async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
     let server = Server::start(&Options::redis());
-    let store = connect(&server).await;
+    let store = connect(&server.url()).await;
     let limiter = limiter(&store, "token-bucket 2/s burst=1");
     assert!(limiter.check(KEY).await.unwrap().allowed());
     let waiting = tokio::spawn(async move { limiter.acquire(KEY, 1).await });
@@ -295,17 +284,18 @@ async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
 #[tokio::test]
 async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
     let server = Server::start(&Options::redis());
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(&server.url()).await;
     let wait = |policy: OnStoreFailure, max_wait: Duration| {
+        // So long that the store is dead before anybody asks it again.
         let builder =
-            RedisLimiter::builder("sliding-log 1/300ms").in_store(&store, &format!("{policy:?}{max_wait:?}"));
+            RedisLimiter::builder("sliding-log 1/2s").in_store(&store, &format!("{policy:?}{max_wait:?}"));
         let limiter = builder.on_store_failure(policy).build().unwrap();
         tokio::spawn(async move {
             assert!(limiter.check(KEY).await.unwrap().allowed());
             limiter.acquire_within(KEY, 1, max_wait).await
         })
     };
-    let short = Duration::from_millis(900);
+    let short = Duration::from_secs(4);
     let error = wait(OnStoreFailure::Error, PATIENCE);
     let allow = wait(OnStoreFailure::Allow, PATIENCE);
     let local = wait(OnStoreFailure::Local, PATIENCE);

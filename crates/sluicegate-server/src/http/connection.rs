@@ -95,7 +95,7 @@ mod tests {
     use tokio::time::timeout;
 
     /// Longer than anything here takes.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn acquire(key: &str) -> String {
         let body = format!(r#"{{"rule":"exports","key":"{key}"}}"#);
@@ -103,7 +103,7 @@ mod tests {
         format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
         let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
         let (_stop, service) = service(short, None);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(leases(&service), (2, 2, 0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_lease_whose_answer_was_sent_is_its_clients_though_the_next_could_not_be() {
         let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
         let (_stop, service) = service(short, None);

@@ -1,7 +1,8 @@
 //! A server that speaks HTTP in the background of a test, and what asks it: `ureq` for what clients do, plain bytes for what
 //! they should not do.
 
-use crate::running;
+use crate::running::{self, PATIENCE};
+use redis_testkit::until;
 use serde_json::Value;
 use sluicegate::ManualClock;
 use sluicegate_server::engine::Keys;
@@ -9,13 +10,9 @@ use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use ureq::Agent;
 use ureq::http::HeaderMap;
-
-/// Long enough that only a server that hangs lets a test wait for it.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server, and a client that keeps its connection.
 pub(crate) struct Serving {
@@ -111,10 +108,7 @@ impl Serving {
     /// Waits until so many clients were counted that broke the protocol: a connection is counted when it has ended, which
     /// may be a little after its client saw it close.
     pub(crate) fn counts_protocol_errors(&self, expected: u64) {
-        let began = Instant::now();
-        while self.protocol_errors() < expected && began.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
+        until("they are counted", || self.protocol_errors() >= expected);
         assert_eq!(self.protocol_errors(), expected);
     }
 

@@ -1,7 +1,7 @@
 //! Every bound on HTTP clients, crossed.
 
 use crate::http_client::{Serving, posted};
-use crate::running;
+use crate::running::{self, PATIENCE};
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::engine::Settings;
 use sluicegate_server::server::Config;
@@ -14,8 +14,8 @@ fn with_limits(limits: ClientLimits) -> Serving {
     Serving::start(Config { limits, rules, ..running::config() })
 }
 
-/// Short, for those who wait; the other timeouts stay long.
-const SOON: Duration = Duration::from_millis(200);
+/// Short, for those who wait, and longer than a busy machine lets a client wait; the other timeouts stay long.
+const SOON: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_head_that_is_too_long_is_431() {
@@ -159,11 +159,11 @@ fn an_idle_connection_is_closed_after_its_own_time() {
     assert_eq!(serving.connect().until_closed(), "");
     assert!(began.elapsed() >= SOON);
     let mut used = serving.connect();
+    let began = Instant::now();
     used.send(posted("/v1/check", HARRY));
     assert_eq!(used.answer().0, 200);
-    let began = Instant::now();
     assert_eq!(used.until_closed(), "");
-    assert!(began.elapsed() >= SOON / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= SOON, "{:?}", began.elapsed());
     // To be idle is nothing wrong.
     serving.counts_protocol_errors(0);
 }
@@ -187,7 +187,7 @@ fn a_client_that_does_not_read_is_closed() {
     // Until the buffers of both sides are full, and the server has given up.
     let began = Instant::now();
     while raw.try_send(many.as_bytes()) {
-        assert!(began.elapsed() < Duration::from_secs(20), "the server reads on and on");
+        assert!(began.elapsed() < PATIENCE, "the server reads on and on");
     }
     serving.counts_protocol_errors(1);
 }

@@ -1,27 +1,16 @@
 //! What tests of leases do again and again, under a rule that is called exports.
 
 use crate::resp_client::Client;
+use redis_testkit::until;
 use sluicegate_server::engine::Engine;
-use std::thread;
-use std::time::{Duration, Instant};
 
-/// Longer than anything takes. A test that waits for so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// As many milliseconds as nobody waits for.
-pub(crate) const LONG_MS: u64 = 30_000;
-
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        thread::yield_now();
-    }
-}
+pub(crate) const LONG_MS: u64 = 60_000;
 
 /// Waits until so many stand in line.
 pub(crate) fn wait_for_line(engine: &Engine, len: usize) {
     let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().waiting;
-    wait_until(&format!("{len} in line"), || waiting() == len);
+    until(&format!("{len} are in line"), || waiting() == len);
 }
 
 /// The lease in a reply of RESP that is shown.

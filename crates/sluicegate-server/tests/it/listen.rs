@@ -1,17 +1,16 @@
 //! Listening: how many may come, and what happens to those who have come when the server stops.
 
-use crate::running::{config, start};
+use crate::running::{PATIENCE, config, start};
+use redis_testkit::until;
+use sluicegate::SystemClock;
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::future::poll_fn;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
-
-/// Long enough that only a server that has stopped answering takes it.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -49,10 +48,7 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
         assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
         drop(first);
         // The server sees in its own time that one has left.
-        let begun = std::time::Instant::now();
-        while ping(&mut connect(address)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "the place of a client that left stays taken");
-        }
+        until("there is a place again", || ping(&mut connect(address)).is_ok());
         assert_eq!(ping(&mut second).unwrap(), "+PONG\r\n");
     });
     in_threads.await.unwrap();
@@ -98,23 +94,28 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
 
 #[tokio::test]
 async fn after_a_stop_nobody_listens_and_another_can() {
-    let server = start(config()).await;
-    let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
-    server.stop().await;
-    assert!(TcpStream::connect(resp).is_err());
-    let again =
-        start(Config { listen: vec![(Protocol::Resp, resp), (Protocol::Http, http)], ..config() }).await;
-    assert_eq!((again.address(Protocol::Resp), again.address(Protocol::Http)), (Some(resp), Some(http)));
-    again.stop().await;
+    // A port that was given up may be another process's before it is asked for again; not each time.
+    for _ in 0..10 {
+        let server = start(config()).await;
+        let [resp, http] = Protocol::ALL.map(|protocol| server.address(protocol).unwrap());
+        server.stop().await;
+        let nobody_listens = TcpStream::connect(resp).is_err();
+        let config = Config { listen: vec![(Protocol::Resp, resp), (Protocol::Http, http)], ..config() };
+        if let Ok(again) = Server::start(config, Arc::new(SystemClock)).await {
+            assert!(nobody_listens);
+            assert_eq!(Protocol::ALL.map(|protocol| again.address(protocol)), [Some(resp), Some(http)]);
+            return again.stop().await;
+        }
+    }
+    panic!("nobody can listen again");
 }
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
     let server = start(config()).await;
     let taken = server.address(Protocol::Http).unwrap();
-    let clock = std::sync::Arc::new(sluicegate::SystemClock);
     let config = Config { listen: vec![(Protocol::Http, taken)], ..config() };
-    let error = Server::start(config, clock).await.map(|_| ()).unwrap_err().to_string();
+    let error = Server::start(config, Arc::new(SystemClock)).await.map(|_| ()).unwrap_err().to_string();
     assert!(
         error.starts_with(&format!("cannot listen for HTTP on {taken}: Address already in use")),
         "{error}"

@@ -2,7 +2,7 @@
 
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
-use crate::running::{Seen, at_once, config, rule, start};
+use crate::running::{PATIENCE, Seen, at_once, config, rule, start};
 use sluicegate::{ManualClock, Span, Time};
 use sluicegate_server::engine::{Engine, KeySpec, RuleCache, RuleSpec, Settings, Target, Throttle};
 use sluicegate_server::metrics::Metrics;
@@ -286,7 +286,7 @@ async fn until(server: &Server, series: &str, wanted: u64) {
         if count == wanted {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "{series} stays {count}, not {wanted}");
+        assert!(began.elapsed() < PATIENCE, "{series} stays {count}, not {wanted}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -361,6 +361,7 @@ fn every_question_that_was_read_is_timed_and_mistakes_are_counted() {
     // The head came, and the body never will: it was not read, and is not timed.
     let answer = serving.say(&posted("/v1/check", &" ".repeat(1_000_000)).as_bytes()[..200]);
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    serving.counts_protocol_errors(1);
     let service = serving.server().service();
     let page = Page::read(&service.metrics.render(&service.engine));
     assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"http\"}"), 5);

@@ -1,6 +1,6 @@
 //! A client that sends and compares bytes, for tests of RESP; and the server it speaks to.
 
-use crate::running;
+use crate::running::{self, PATIENCE};
 use sluicegate::{Clock, ManualClock};
 use sluicegate_server::engine::{Engine, Keys};
 use sluicegate_server::protocol::Protocol;
@@ -8,11 +8,7 @@ use sluicegate_server::server::{Config, Server};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Runtime;
-
-/// Longer than any answer takes. A test that waits for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server that runs beside the test, which itself is an ordinary blocking client.
 pub(crate) struct Place {

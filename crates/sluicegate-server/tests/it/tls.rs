@@ -1,7 +1,7 @@
 //! TLS, for both protocols: handshakes that work, that never end and that are none, and certificates that change.
 
 use crate::config::Folder;
-use crate::running::{config, start};
+use crate::running::{PATIENCE, config, start};
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::net::tls::{CertFiles, Tls};
 use sluicegate_server::protocol::Protocol;
@@ -141,14 +141,14 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
 async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() {
     let folder = Folder::new("tls-slow");
     let made = made(&folder, "one");
-    let limits = ClientLimits { handshake_timeout: Duration::from_millis(300), ..ClientLimits::default() };
+    let limits = ClientLimits { handshake_timeout: Duration::from_secs(2), ..ClientLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
     // It returns at all: the server has closed.
     let mut said = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut said)).await.unwrap();
+    let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await.unwrap();
     assert_eq!(said, b"");
     server.stop().await;
 }
@@ -163,7 +163,7 @@ async fn a_stop_does_not_wait_for_a_handshake() {
     let _silent = TcpStream::connect(address).await.unwrap();
     // The silent one was accepted before this one, which was answered.
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
-    tokio::time::timeout(Duration::from_secs(20), server.stop()).await.unwrap();
+    tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
 }
 
 #[test]

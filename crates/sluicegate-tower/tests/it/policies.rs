@@ -101,7 +101,7 @@ async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
     assert_eq!(ask(&layer.shadow(), get()).await.status(), 200, "a shadow is not felt");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_charge_is_settled_before_the_response_goes_out_and_kept_if_nobody_waits() {
     let slow = slow("sliding-log 10/60s", true);
     let layer = RateLimitLayer::new(slow.clone()).after(|outcome| match outcome {

@@ -60,5 +60,5 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
 }

@@ -1,9 +1,10 @@
 //! Clusters: the right node, slots that move, nodes that die.
 
 use super::*;
-use sluicegate_servers::{Cluster, Options};
+use redis_testkit::{Cluster, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::time::timeout_at;
 
 /// Keys of all masters, and several of each.
 fn keys() -> Vec<String> {
@@ -61,10 +62,10 @@ async fn a_slot_moves_and_each_call_is_charged_once() {
     assert_eq!(link.add("{tag}new").await, Ok(Value::Int(1)));
     let mixed = [add("{tag}new", 1), add("{tag}old", 1), add("elsewhere", 1)];
     assert_eq!(link.each(&mixed).await, [Ok(Value::Int(2)), Ok(Value::Int(3)), Ok(Value::Int(1))]);
-    // Two keys on the two sides of the move: not now, in the server's words, and within the deadline.
+    // Two keys on the two sides of the move: not now, in the server's words, and long before the deadline.
     let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
-    let refused = link.go(&split, Instant::now() + SHORT).await;
+    let refused = link.go(&split, Instant::now() + GENEROUS).await;
     assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")), "{refused:?}");
     cluster.move_keys(slot, from, to);
     cluster.end_move(slot, from, to);
@@ -163,25 +164,29 @@ async fn the_replica_of_a_frozen_node_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_against_nobody() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
-    let link = link_with(&cluster.url(), SHORT).await;
+    let link = link(&cluster.url()).await;
     let slot = super::super::slot(b"{tag}");
     let from = cluster.owner_of(slot);
     link.add("{tag}old").await.unwrap();
     cluster.begin_move(slot, from, (from + 1) % 3);
     let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
-    for _ in 0..10 {
-        let until = Instant::now() + SHORT;
-        let refused = link.go(&split, until).await;
-        assert!(
-            matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")),
-            "{refused:?}"
-        );
-        assert!(Instant::now() < until, "it was given up too late");
+    // So short that it ends before the tries do.
+    let short = Duration::from_millis(50);
+    let (mut refusals, mut late, mut unsent) = (0, 0, 0);
+    while refusals < 10 {
+        let until = Instant::now() + short;
+        match timeout_at(until, link.go(&split, until)).await.expect("given up in time") {
+            Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN") => refusals += 1,
+            // A busy machine can be late with any reply, and with sending.
+            Err(StoreFailure::Late { .. }) if late < 10 => late += 1,
+            Err(StoreFailure::Away(why)) if why.contains("no time was left") && unsent < 10 => unsent += 1,
+            other => panic!("{other:?}"),
+        }
     }
-    for node in link.health() {
-        assert!(node.failures == 0 && !node.breaker_open, "{node:?}");
-    }
+    let health = link.health();
+    assert!(health.iter().all(|node| !node.breaker_open), "{health:?}");
+    assert_eq!(health.iter().map(|node| node.failures).sum::<u64>(), late);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,11 @@
 //! Servers that die, freeze, come late or lose what they were about to say.
 
 use super::*;
-use sluicegate_servers::{Options, Proxy};
+use crate::link::CONNECT_WAIT;
+use redis_testkit::{Options, Proxy};
+
+/// By which a timer may be late.
+const TIMER_STEP: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_costs_nothing_and_is_used_again_when_it_is_back() {
@@ -12,21 +16,26 @@ async fn a_killed_server_costs_nothing_and_is_used_again_when_it_is_back() {
         link.add("k").await.unwrap();
         server.kill();
         away(&link).await;
-        assert_free_of_cost(&link).await;
-        let health = link.health().remove(0);
-        assert!(!health.connected && health.breaker_open, "{health:?}");
-        assert_eq!(health.address, format!("127.0.0.1:{}", server.port()));
+        assert_free_of_cost(&link);
+        eventually("its health says so", async || {
+            let health = link.health().remove(0);
+            !health.connected && health.breaker_open
+        })
+        .await;
+        assert_eq!(link.health()[0].address, format!("127.0.0.1:{}", server.port()));
         server.restart();
         back(&link).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_frozen_server_is_noticed_and_no_call_is_later_than_its_deadline() {
     let server = Server::start(&Options::redis());
     let link = link_with(&server.url(), SHORT).await;
     link.add("k").await.unwrap();
     server.stop();
+    // Nothing that is waited for now comes from outside, so that time can go by in a moment, and exactly.
+    tokio::time::pause();
     let mut late = 0;
     for _ in 0..10 {
         let began = Instant::now();
@@ -38,12 +47,13 @@ async fn a_frozen_server_is_noticed_and_no_call_is_later_than_its_deadline() {
             Err(StoreFailure::Away(_)) => {}
             other => panic!("{other:?} from a frozen server"),
         }
-        assert!(began.elapsed() < SHORT + Duration::from_millis(100), "{:?}", began.elapsed());
+        assert!(began.elapsed() <= SHORT + TIMER_STEP, "{:?}", began.elapsed());
     }
     assert_eq!(late, 5, "the breaker opens after five failures");
-    assert_free_of_cost(&link).await;
+    assert_free_of_cost(&link);
     // The probe fails as well, and the connection is given up.
     eventually("the connection is dropped", async || !link.health()[0].connected).await;
+    tokio::time::resume();
     server.cont();
     back(&link).await;
     let Ok(Value::Int(count)) = link.add("k").await else { panic!("no answer") };
@@ -58,9 +68,10 @@ async fn a_break_of_the_connection_alone_hurts_no_later_call() {
     let link = link(&proxy.url()).await;
     for count in 1..=20 {
         assert_eq!(link.add("k").await, Ok(Value::Int(count)));
+        let before = proxy.accepted();
         proxy.cut();
         // Until then a call could still be sent over the old one, and be lost.
-        eventually("there is a new connection", async || proxy.accepted() > count.unsigned_abs()).await;
+        eventually("there is a new connection", async || proxy.accepted() > before).await;
     }
     assert_eq!(link.health()[0].failures, 0);
 }
@@ -107,7 +118,7 @@ async fn a_busy_server_counts_as_failing_until_it_is_done() {
     let mut busy = server.client().unwrap();
     let busy = std::thread::spawn(move || busy.ask(&["EVAL", "while true do end", "0"]));
     away(&link).await;
-    assert_free_of_cost(&link).await;
+    assert_free_of_cost(&link);
     eventually("the script is killed", async || server.cli(&["SCRIPT", "KILL"]) == "OK").await;
     busy.join().unwrap().unwrap();
     back(&link).await;
@@ -120,12 +131,12 @@ async fn a_link_may_start_before_its_server() {
     let later = Settings { connect_later: true, ..settings(&server.url(), SHORT) };
     let link = Link::connect(&later).await.expect("a link that waits");
     away(&link).await;
-    assert_free_of_cost(&link).await;
+    assert_free_of_cost(&link);
     server.restart();
     back(&link).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_accepts_and_says_nothing_is_soon_left_alone() {
     let server = Server::start(&Options::redis());
     server.stop();
@@ -135,14 +146,15 @@ async fn a_server_that_accepts_and_says_nothing_is_soon_left_alone() {
     for _ in 0..5 {
         let began = Instant::now();
         assert!(matches!(link.add_soon("k").await, Err(StoreFailure::Away(_))));
-        assert!(began.elapsed() < SHORT + Duration::from_millis(100), "{:?}", began.elapsed());
+        assert!(began.elapsed() <= SHORT + TIMER_STEP, "{:?}", began.elapsed());
     }
-    assert_free_of_cost(&link).await;
+    assert_free_of_cost(&link);
+    tokio::time::resume();
     server.cont();
     back(&link).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn where_nobody_listens_there_is_no_store() {
     let server = Server::start(&Options::redis());
     server.kill();
@@ -150,5 +162,5 @@ async fn where_nobody_listens_there_is_no_store() {
     let error = refusal(&server.url().replace("redis://", "redis://:geheim@")).await;
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains(&server.port().to_string()) && !error.to_string().contains("geheim"));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() <= CONNECT_WAIT + TIMER_STEP, "{:?}", began.elapsed());
 }

@@ -1,7 +1,7 @@
 //! A master under sentinels.
 
 use super::*;
-use sluicegate_servers::{Options, Sentinels};
+use redis_testkit::{Options, Sentinels};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_replica_is_used_once_it_is_the_master() {

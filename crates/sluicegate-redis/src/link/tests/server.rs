@@ -1,7 +1,7 @@
 //! One server: scripts, logins, TLS, refusals.
 
 use super::*;
-use sluicegate_servers::{Options, Replicated};
+use redis_testkit::{Options, Replicated};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_answered_one_by_one_and_together() {
@@ -136,7 +136,7 @@ async fn a_replica_is_no_store_and_a_master_that_becomes_one_is_left() {
     assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("READONLY")), "{refused:?}");
     let why = away(&link).await;
     assert!(why.contains("replica"), "{why}");
-    assert_free_of_cost(&link).await;
+    assert_free_of_cost(&link);
     both.master().cli(&["REPLICAOF", "NO", "ONE"]);
     back(&link).await;
 }

@@ -1,9 +1,9 @@
 //! A store without memory for more, which evicts nothing.
 
-use crate::support::{LONG, Load, alone, connect, every_key_expires, limiter};
+use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
+use redis_testkit::{Options, Server};
 use sluicegate::Span;
 use sluicegate_redis::{AskError, RedisLimiter, StoreFailure, TogetherError, check_all};
-use sluicegate_servers::{Options, Server};
 
 #[tokio::test]
 async fn a_full_store_refuses_and_writes_nothing() {
@@ -50,7 +50,7 @@ fn is_no_memory(failure: &StoreFailure) -> bool {
 async fn a_store_that_is_full_again_and_again_under_load_admits_no_more() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    let store = connect(&server.url()).await;
+    let store = connect_by_default(&server.url()).await;
     let load = Load::on(&store, "");
     for _ in 0..20 {
         assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");

@@ -1,8 +1,7 @@
 //! One server that goes away and comes back, under load.
 
-use crate::support::{Load, alone, connect, every_key_expires};
-use sluicegate_redis::RedisStore;
-use sluicegate_servers::{Options, Proxy, Replicated, Server};
+use crate::support::{Load, alone, connect, connect_by_default, every_key_expires};
+use redis_testkit::{Options, Proxy, Replicated, Server};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,7 +22,7 @@ async fn a_server_that_comes_back_empty_has_forgotten_and_nothing_else() {
 const KILLS: u64 = 3;
 
 async fn killed_and_back(server: &Server, times_forgotten: u64, what: &str) {
-    let store = connect(&server.url()).await;
+    let store = connect_by_default(&server.url()).await;
     let load = Load::on(&store, "");
     for _ in 0..KILLS {
         load.makes(1500).await;
@@ -45,7 +44,7 @@ async fn nobody_notices_that_scripts_are_flushed_every_10_ms() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
     // The deadline is not what is tested: no call may fail, however slow the machine is.
-    let store = RedisStore::builder(&server.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let store = connect(&server.url()).await;
     let load = Load::on(&store, "");
     let mut client = server.client().unwrap();
     for _ in 0..150 {
@@ -73,7 +72,7 @@ async fn a_server_that_stands_still_for_10_s_costs_no_more_than_the_deadline() {
 async fn stands_still(long: Duration) {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    let store = connect(&server.url()).await;
+    let store = connect_by_default(&server.url()).await;
     let load = Load::on(&store, "");
     load.makes(1500).await;
     let until = Instant::now() + long;
@@ -95,7 +94,7 @@ async fn a_promoted_replica_takes_over_and_a_master_that_became_a_replica_decide
     let _alone = alone().await;
     let both = Replicated::start(&Options::redis());
     let proxy = Proxy::start(both.master().port());
-    let store = connect(&proxy.url()).await;
+    let store = connect_by_default(&proxy.url()).await;
     let load = Load::on(&store, "");
     load.makes(1500).await;
     both.promote();

@@ -1,8 +1,8 @@
 //! Failovers and moves, under load.
 
-use crate::support::{Load, alone, connect, every_key_expires};
-use sluicegate_redis::StoreFailure;
-use sluicegate_servers::{Cluster, Options, Sentinels};
+use crate::support::{Load, Report, alone, connect, connect_by_default, every_key_expires};
+use redis_testkit::{Cluster, Options, Sentinels};
+use sluicegate_redis::{RedisStore, StoreFailure};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 async fn after_a_sentinel_failover_the_new_master_decides() {
     let _alone = alone().await;
     let all = Sentinels::start(&Options::redis());
-    let store = connect(&all.url()).await;
+    let store = connect_by_default(&all.url()).await;
     let load = Load::on(&store, "");
     load.makes(1500).await;
     all.failover();
@@ -40,10 +40,19 @@ async fn slots_move_during_load_on_valkey() {
 }
 
 async fn slots_move(cluster: &Cluster) {
+    // A server stands still while it hands a key over, on a busy machine for longer than the default deadline.
+    let report = slots_move_under(connect_by_default(&cluster.url()).await, cluster, "{hot}once").await;
+    report.is_in_time();
+    let report = slots_move_under(connect(&cluster.url()).await, cluster, "{hot}again").await;
+    // `ASK` and `MOVED` are followed. Several limits are several keys, and while a slot moves a server answers TRYAGAIN to those
+    // who ask for several of which one is not there.
+    assert_eq!(report.failures_under_one_limit(), Vec::<&StoreFailure>::new());
+}
+
+async fn slots_move_under(store: RedisStore, cluster: &Cluster, keys: &'static str) -> Report {
     let slot = cluster.slot_of("hot");
     let home = cluster.owner_of(slot);
-    let store = connect(&cluster.url()).await;
-    let load = Load::on(&store, "{hot}");
+    let load = Load::on(&store, keys);
     for step in 0..4 {
         load.makes(500).await;
         let (from, to) = ((home + step) % 3, (home + step + 1) % 3);
@@ -57,26 +66,16 @@ async fn slots_move(cluster: &Cluster) {
     load.until_answered().await;
     load.makes(500).await;
     let report = load.end("a slot moved four times").await;
-    report.is_in_time();
     report.admits_no_more(0);
-    // `ASK` and `MOVED` are followed within the deadline. Several limits are several keys, and while a slot moves a server answers
-    // TRYAGAIN to those who ask for several of which one is not there.
-    let failures = report.failures_under_one_limit();
-    let refused: Vec<_> =
-        failures.iter().filter(|failure| matches!(failure, StoreFailure::Refused(_))).collect();
-    assert!(refused.is_empty(), "{refused:?}");
-    // A server stands still while it hands a key over, on a busy machine for longer than the deadline. Who did not follow would fail
-    // half of the time.
-    let (failed, all) = (failures.len(), report.calls());
-    assert!(failed <= all / 20, "{failed} of {all} calls failed");
     every_key_expires(&cluster.nodes()[(home + 4) % 3]);
+    report
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_a_cluster_that_stands_still_costs_no_more_than_the_deadline() {
     let _alone = alone().await;
     let cluster = Cluster::start(&Options::redis(), 3, 0);
-    let store = connect(&cluster.url()).await;
+    let store = connect_by_default(&cluster.url()).await;
     let load = Load::on(&store, "");
     load.makes(1500).await;
     // Not so long that the others would take it for dead.
@@ -99,12 +98,12 @@ async fn in_a_cluster_a_replica_takes_over_for_a_dead_master() {
     let _alone = alone().await;
     let cluster = Cluster::start(&Options::redis(), 3, 1);
     let home = cluster.owner_of(cluster.slot_of("hot"));
-    let store = connect(&cluster.url()).await;
+    let store = connect_by_default(&cluster.url()).await;
     let load = Load::on(&store, "{hot}");
     load.makes(1500).await;
     cluster.nodes()[home].kill();
     let replica = &cluster.nodes()[3 + home];
-    sluicegate_servers::until("the replica is the master", || replica.info("role") == "master");
+    redis_testkit::until("the replica is the master", || replica.info("role") == "master");
     // The others may still answer CLUSTERDOWN for a moment, so the load itself says when all is well.
     load.makes(3000).await;
     let report = load.end("a cluster's master killed").await;

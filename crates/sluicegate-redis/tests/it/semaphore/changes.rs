@@ -1,11 +1,10 @@
 //! Other numbers for a scope while places are held and waited for, as when a service reads its settings again.
 
-use super::{KEY, PATIENCE, connect, leases, line, number, semaphore, until};
+use super::{KEY, PATIENCE, calls, connect, leases, line, number, semaphore, until};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, SharedLease};
-use sluicegate_servers::{Options, Server};
-use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<SharedGrant> {
     let (jobs, key) = (jobs.clone(), key.to_owned());
@@ -24,9 +23,10 @@ async fn take(jobs: &RedisSemaphore, times: u32) -> Vec<SharedLease> {
     leases
 }
 
-/// Long enough for whoever is first in line to have asked many times.
-async fn a_while() {
-    sleep(Duration::from_millis(200)).await;
+/// Until whoever is first in line has asked many times.
+async fn a_while(server: &Server) {
+    let before = calls(server);
+    until("it asks again and again", || calls(server) >= before + 10).await;
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn who_waits_goes_on_by_more_places_as_soon_as_there_are() {
     until("both are in line", || line(&server) == 2).await;
     // One that is dropped again, as something else was wrong, changes nothing.
     drop(semaphore(&store, "concurrency 3 ttl=1h"));
-    a_while().await;
+    a_while(&server).await;
     assert_eq!((leases(&server), line(&server)), (1, 2));
     let _new = semaphore(&store, "concurrency 3 ttl=10s");
     let mut grants = Vec::new();
@@ -48,13 +48,13 @@ async fn who_waits_goes_on_by_more_places_as_soon_as_there_are() {
     }
     assert!(grants.iter().all(SharedGrant::allowed));
     assert_eq!(grants.iter().map(|grant| grant.decision().limit()).collect::<Vec<_>>(), [3, 3]);
-    // They have the new ttl, and so has whoever renews.
+    // They have the new ttl, and so has whoever renews. (A busy machine may take a minute for this.)
     let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();
     let lapses_within =
         |lease: &SharedLease, most: u64| lease.until().as_micros() <= (seconds + most) * 1_000_000;
     assert!(!lapses_within(&held[0], 3_000) && held[0].renew().await.unwrap());
-    assert!(lapses_within(&held[0], 12));
-    assert!(grants.into_iter().all(|grant| lapses_within(&grant.lease().unwrap(), 12)));
+    assert!(lapses_within(&held[0], 70));
+    assert!(grants.into_iter().all(|grant| lapses_within(&grant.lease().unwrap(), 70)));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn who_waits_goes_on_by_fewer_places_as_soon_as_there_are() {
     while let Some(lease) = held.pop() {
         assert!(lease.release().await.unwrap());
         if !held.is_empty() {
-            a_while().await;
+            a_while(&server).await;
             assert!(!small.is_finished(), "by the old numbers there would be a place");
         }
     }
@@ -95,7 +95,7 @@ async fn an_exception_is_for_its_key_alone_and_others_go_by_their_own_numbers() 
     // Made in the same order once more, with more for Sally.
     let _new = (of_sally("concurrency 4 ttl=1h"), semaphore(&store, "concurrency 1 ttl=1h"));
     assert_eq!(ended(sally).await.decision().limit(), 4);
-    a_while().await;
+    a_while(&server).await;
     assert!(!harry.is_finished());
     harry.abort();
 }

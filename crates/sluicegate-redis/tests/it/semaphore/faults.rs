@@ -1,11 +1,11 @@
 //! The store is killed, stands still, forgets, or its answers are lost, while places are held and waited for.
 
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
-use crate::support::{alone, panics, watch_for_panics};
+use crate::support::{connect_with, panics, watch_for_panics};
+use redis_testkit::{Options, Proxy, Server};
 use sluicegate_redis::{
     OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
 };
-use sluicegate_servers::{Options, Proxy, Server};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -33,6 +33,11 @@ async fn until_answered(jobs: &RedisSemaphore) {
     timeout(PATIENCE, answered).await.expect("the store does not come back");
 }
 
+/// A store that is waited for until an answer is late, and no longer.
+async fn hasty(url: &str) -> RedisStore {
+    connect_with(RedisStore::builder(url).deadline(Duration::from_secs(1))).await
+}
+
 fn with(store: &RedisStore, policy: OnStoreFailure) -> RedisSemaphore {
     RedisSemaphore::builder(LIMIT).in_store(store, "jobs").on_store_failure(policy).build().unwrap()
 }
@@ -40,7 +45,7 @@ fn with(store: &RedisStore, policy: OnStoreFailure) -> RedisSemaphore {
 #[tokio::test]
 async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() {
     let server = Server::start(&Options::redis());
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(&server.url()).await;
     let [error, allow, deny] = [OnStoreFailure::Error, OnStoreFailure::Allow, OnStoreFailure::Deny]
         .map(|policy| with(&store, policy));
     let local = RedisSemaphore::builder(LIMIT).in_store(&store, "jobs").local_share(50);
@@ -91,16 +96,15 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
 
 #[tokio::test]
 async fn who_waits_outlasts_a_store_that_stands_still_for_a_moment() {
-    let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = hasty(&server.url()).await;
     let jobs = semaphore(&store, LIMIT);
     let held = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
     let waiting = wait(&jobs);
     until("it is in line", || line(&server) == 1).await;
     // Longer than the deadline of one asking, and shorter than five.
     server.stop();
-    sleep(Duration::from_millis(120)).await;
+    until("one asking is late", || store.health()[0].failures > 0).await;
     server.cont();
     until_answered(&jobs).await;
     assert!(held.release().await.unwrap());
@@ -130,7 +134,7 @@ async fn a_lease_whose_answer_was_cut_at_any_byte_is_given_back() {
     watch_for_panics();
     let server = Server::start(&Options::redis());
     let proxy = Proxy::start(server.port());
-    let store = RedisStore::builder(&proxy.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let store = connect(&proxy.url()).await;
     let jobs = semaphore(&store, LIMIT);
     let now = sluicegate::Time::from_micros(1_780_000_000_000_000).unwrap();
     // The scripts are there already when bytes are counted.
@@ -155,10 +159,9 @@ async fn a_lease_whose_answer_was_cut_at_any_byte_is_given_back() {
 
 #[tokio::test]
 async fn a_lease_whose_answer_came_too_late_is_given_back() {
-    let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let proxy = Proxy::start(server.port());
-    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let store = hasty(&proxy.url()).await;
     let jobs = semaphore(&store, LIMIT);
     until_answered(&jobs).await;
     assert!(jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap().release().await.unwrap());
@@ -174,11 +177,9 @@ async fn a_lease_whose_answer_came_too_late_is_given_back() {
 
 #[tokio::test]
 async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
-    let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let proxy = Proxy::start(server.port());
-    let store =
-        RedisStore::builder(&proxy.url()).deadline(Duration::from_millis(300)).connect().await.unwrap();
+    let store = hasty(&proxy.url()).await;
     let jobs = semaphore(&store, LIMIT);
     // Held by somebody whose connection is fine.
     let other = semaphore(&connect(&server.url()).await, LIMIT);
@@ -212,10 +213,9 @@ async fn a_waiter_whose_grant_was_lost_finds_its_place_and_not_a_second_one() {
 
 #[tokio::test]
 async fn work_whose_store_hangs_is_told_that_no_answer_came() {
-    let _alone = alone().await;
     let server = Server::start(&Options::redis());
     // A deadline longer than the ttl: the lease may have lapsed before the store counts as late.
-    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=300ms");
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=2s");
     let lease = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
     server.stop();
     let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();

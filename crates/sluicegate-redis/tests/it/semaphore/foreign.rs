@@ -1,8 +1,8 @@
 //! What is there under the names of a semaphore's keys is not ours, or is damaged: an error that says so, and the store goes on.
 
 use super::{KEY, connect, name, semaphore};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, SharedGrant, StoreFailure};
-use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 
 /// Returns what was given, before anybody else asks.

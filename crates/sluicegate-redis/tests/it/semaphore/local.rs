@@ -1,8 +1,8 @@
 //! Leases in this process's memory, while the store is away.
 
 use super::KEY;
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{BuildError, OnStoreFailure, RedisSemaphore, RedisStore, Source};
-use sluicegate_servers::{Options, Server};
 
 async fn store_that_is_away(leases: usize) -> (RedisStore, Server) {
     let server = Server::start(&Options::redis());

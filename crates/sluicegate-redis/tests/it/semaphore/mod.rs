@@ -10,18 +10,12 @@ mod parity;
 mod processes;
 mod waiting;
 
+use crate::support::{PATIENCE, connect, until};
+use redis_testkit::Server;
 use sluicegate_redis::{RedisSemaphore, RedisStore};
-use sluicegate_servers::Server;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 const KEY: &str = "Harry";
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A store that may be slow, as others run tests too.
-async fn connect(url: &str) -> RedisStore {
-    RedisStore::builder(url).deadline(Duration::from_secs(10)).connect().await.unwrap()
-}
 
 fn semaphore(store: &RedisStore, limit: &str) -> RedisSemaphore {
     RedisSemaphore::builder(limit).in_store(store, "jobs").build().unwrap()
@@ -47,10 +41,19 @@ fn line(server: &Server) -> u64 {
     number(server, &["ZCARD", &name('w')])
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
-        sleep(Duration::from_millis(2)).await;
-    }
+/// By the store's own clock, how long it is until the last of a key's leases (`c`) or tickets (`u`) is good no more.
+fn lasts(server: &Server, letter: char) -> Duration {
+    let last = server.cli(&["ZRANGE", &name(letter), "-1", "-1", "WITHSCORES"]);
+    let micros = |text: &str| text.trim().parse::<u64>().unwrap();
+    let now: Vec<u64> = server.cli(&["TIME"]).lines().map(micros).collect();
+    let until = last.lines().last().map_or(0, micros);
+    Duration::from_micros(until.saturating_sub(now[0] * 1_000_000 + now[1]))
+}
+
+/// How often scripts were called.
+fn calls(server: &Server) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let of_scripts =
+        stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0,");
+    of_scripts.split(',').next().unwrap().parse().unwrap()
 }

@@ -2,11 +2,11 @@
 
 use super::connect;
 use fastrand::Rng;
+use redis_testkit::{Cluster, Options, Server};
 use sluicegate::core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
 use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
 use sluicegate_model as model;
 use sluicegate_redis::{LeaseId, RedisSemaphore, RedisStore, SharedLease};
-use sluicegate_servers::{Cluster, Options, Server};
 
 const START: u64 = 1_780_000_000_000_000;
 

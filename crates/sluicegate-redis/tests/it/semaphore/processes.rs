@@ -2,12 +2,12 @@
 //!
 //! Each process is the test itself once more, told by a variable what to do.
 
-use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until};
-use crate::support::{alone, every_key_expires};
-use redis::AsyncCommands as _;
+use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
+use crate::support::{alone, connect_with, every_key_expires};
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, AsyncConnectionConfig};
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, RedisStore, SharedGrant, StoreFailure, TICKET_LIFE};
-use sluicegate_servers::{Options, Server};
 use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -46,7 +46,7 @@ impl Process {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return assert!(status.success(), "{status}");
             }
-            assert!(began.elapsed() < 15 * PATIENCE, "a process hangs");
+            assert!(began.elapsed() < 5 * PATIENCE, "a process hangs");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -57,6 +57,15 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A connection for what a test itself asks.
+async fn plain(url: &str) -> MultiplexedConnection {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 /// A place held by a process that renews its lease until it is told that it is lost.
@@ -75,8 +84,8 @@ async fn hold_until_refused(jobs: &RedisSemaphore, every: Duration) {
 
 #[tokio::test]
 async fn a_holder_killed_with_9_frees_its_place_within_ttl() {
-    const TTL: Duration = Duration::from_secs(1);
-    let limit = "concurrency 1 ttl=1s";
+    const TTL: Duration = Duration::from_secs(2);
+    let limit = "concurrency 1 ttl=2s";
     if let Some((_, url)) = told() {
         return hold_until_refused(&semaphore(&connect(&url).await, limit), TTL / 4).await;
     }
@@ -92,13 +101,10 @@ async fn a_holder_killed_with_9_frees_its_place_within_ttl() {
         sleep(TTL / 20).await;
     }
     process.0.kill().unwrap();
-    let killed = Instant::now();
     process.0.wait().unwrap();
+    assert!(lasts(&server, 'c') <= TTL);
     let grant = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
-    let took = killed.elapsed();
     assert!(grant.allowed());
-    // The first in line asks every 20 ms; the rest is for a machine that others use as well.
-    assert!(took < TTL + Duration::from_millis(500), "{took:?}");
 }
 
 #[tokio::test]
@@ -138,11 +144,11 @@ async fn a_lease_renewed_by_a_paused_process_after_it_lapsed_is_refused() {
 
 #[tokio::test]
 async fn work_in_a_process_that_was_stopped_until_its_lease_lapsed_does_not_go_on() {
-    const TTL: Duration = Duration::from_millis(500);
-    let limit = "concurrency 1 ttl=500ms";
+    const TTL: Duration = Duration::from_secs(1);
+    let limit = "concurrency 1 ttl=1s";
     if let Some((_, url)) = told() {
         let jobs = semaphore(&connect(&url).await, limit);
-        let mut redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let mut redis = plain(&url).await;
         let lease = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
         // The longest time from one of its steps to the next.
         let longest = Cell::new(Duration::ZERO);
@@ -217,7 +223,7 @@ async fn never_more_than_n_live(test: &str, acquisitions: u64) {
     let limit = format!("concurrency {PLACES} ttl=1h");
     if let Some((number, url)) = told() {
         let store = connect(&url).await;
-        let counter = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let counter = plain(&url).await;
         let jobs = semaphore(&store, &limit);
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
@@ -268,7 +274,7 @@ async fn four_processes_stand_in_one_line_and_go_in_the_order_in_which_they_came
     let limit = "concurrency 1 ttl=1h";
     if let Some((number, url)) = told() {
         let jobs = semaphore(&connect(&url).await, limit);
-        let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let redis = plain(&url).await;
         let mut waiters = JoinSet::new();
         for waiter in (number..WAITERS).step_by(usize::try_from(PROCESSES).unwrap()) {
             let (jobs, mut redis) = (jobs.clone(), redis.clone());
@@ -358,8 +364,8 @@ async fn never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_ki
     // So short that tickets of those who were killed hold up the others for no longer than they must.
     let deadline = Duration::from_millis(150);
     if let Some((number, url)) = told() {
-        let store = RedisStore::builder(&url).deadline(deadline).connect().await.unwrap();
-        let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let store = connect_with(RedisStore::builder(&url).deadline(deadline)).await;
+        let redis = plain(&url).await;
         let jobs = semaphore(&store, &limit);
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
@@ -388,11 +394,10 @@ async fn never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_ki
     let (before, jobs) = (entered(), semaphore(&connect(&server.url()).await, &limit));
     until("they are still at work", || entered() >= before + 40).await;
     drop(processes);
-    let killed = Instant::now();
     // All who held or waited are dead: what they held lapses, and what they waited with is good no more.
+    assert!(lasts(&server, 'c') <= TTL && lasts(&server, 'u') <= TICKET_LIFE);
     let all = timeout(PATIENCE, jobs.acquire(KEY, u32::try_from(PLACES).unwrap())).await.unwrap().unwrap();
-    let took = killed.elapsed();
-    assert!(all.allowed() && took < TICKET_LIFE.max(TTL) + Duration::from_millis(700), "{took:?}");
+    assert!(all.allowed());
     assert!(all.lease().unwrap().release().await.unwrap());
     assert_eq!(number(&server, &["ZSCORE", "most", "most"]), u64::try_from(PLACES).unwrap());
     until("nothing is left", || leases(&server) == 0 && line(&server) == 0).await;

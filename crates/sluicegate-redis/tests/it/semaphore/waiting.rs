@@ -1,12 +1,13 @@
 //! Waiting for a place: in order, within bounds, and leaving nothing behind.
 
-use super::{KEY, PATIENCE, connect, leases, line, name, number, semaphore, until};
+use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
+use crate::support::connect_with;
+use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, TICKET_LIFE};
-use sluicegate_servers::{Options, Server};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<SharedGrant> {
     let jobs = jobs.clone();
@@ -79,7 +80,7 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
     let held = jobs.try_acquire(KEY, 1).await.unwrap();
-    let patience = Duration::from_millis(100);
+    let patience = Duration::from_millis(300);
     let grant = jobs.acquire_within(KEY, 1, patience).await.unwrap();
     assert_eq!((grant.refusal(), grant.source()), (Some(Refusal::TooLong), Source::Store));
     assert!(grant.waited() >= patience && grant.decision().retry_after().is_some(), "{grant:?}");
@@ -154,8 +155,11 @@ async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
         let mut callers = JoinSet::new();
         for _ in 0..random.usize(1..12) {
             let (jobs, cost) = (jobs.clone(), random.u32(1..=3));
-            let (patience, holds) = (random.u64(..20_000), random.u64(..3_000));
-            let waits = random.bool();
+            let (hurried, holds) = (Duration::from_micros(random.u64(..20_000)), random.u64(..3_000));
+            // On a busy machine few others would come to their turn.
+            let is_patient = random.u8(..4) == 0;
+            let patience = if is_patient { PATIENCE } else { hurried };
+            let waits = is_patient || random.bool();
             callers.spawn(async move {
                 let work = async {
                     let tried =
@@ -166,7 +170,7 @@ async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
                     sleep(Duration::from_micros(holds)).await;
                     allowed
                 };
-                timeout(Duration::from_micros(patience), work).await.unwrap_or(false)
+                timeout(patience, work).await.unwrap_or(false)
             });
         }
         came += callers.join_all().await.into_iter().filter(|came| *came).count();
@@ -197,25 +201,25 @@ async fn the_ticket_of_a_waiter_that_died_holds_the_line_up_for_its_life_at_most
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
     let held = jobs.try_acquire(KEY, 1).await.unwrap();
     // One whose runtime ends before it can leave the line.
-    let url = server.url();
-    std::thread::spawn(move || {
+    let dies = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             // A ticket outlasts three deadlines, and so this one is short.
-            let store = RedisStore::builder(&url).deadline(Duration::from_millis(100)).connect().await;
-            let jobs = semaphore(&store.unwrap(), "concurrency 1 ttl=1h");
-            assert!(timeout(Duration::from_millis(50), jobs.acquire(KEY, 1)).await.is_err());
+            let store = RedisStore::builder(&server.url()).deadline(Duration::from_millis(150));
+            let jobs = semaphore(&connect_with(store).await, "concurrency 1 ttl=1h");
+            tokio::select! {
+                grant = jobs.acquire(KEY, 1) => panic!("there is no place: {grant:?}"),
+                () = until("it is in line", || line(&server) == 1) => {}
+            }
         });
         runtime.shutdown_background();
-    })
-    .join()
-    .unwrap();
+    };
+    std::thread::scope(|scope| scope.spawn(dies).join()).unwrap();
     assert_eq!(line(&server), 1, "its ticket is still there");
-    let began = Instant::now();
+    assert!(lasts(&server, 'u') <= TICKET_LIFE);
     drop(held);
     let next = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
     assert!(next.allowed());
-    assert!(began.elapsed() < TICKET_LIFE + Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_an_answer_too_slowly_is_given_up() {
         let unread_timeout = Duration::from_millis(300);
         let limits = ClientLimits { unread_timeout, ..ClientLimits::default() };

@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 fn until_nobody_is_in(guard: &Guard) {
     let began = Instant::now();
     while guard.bulkhead().unwrap().stats().in_use > 0 {
-        assert!(began.elapsed() < Duration::from_secs(30), "a thread keeps its place");
+        assert!(began.elapsed() < Duration::from_secs(60), "a thread keeps its place");
         std::thread::yield_now();
     }
 }
@@ -158,7 +158,7 @@ fn a_panic_after_the_call_goes_on_in_the_caller_too() {
         let said = catch_unwind(AssertUnwindSafe(|| caller.call_in_thread(call)));
         let _ = tell.send(said.map_err(|panic| panic.downcast_ref::<&str>().copied()));
     });
-    assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(Err(Some("dropped"))));
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Err(Some("dropped"))));
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 

@@ -4,7 +4,7 @@ use super::line_up::Caller;
 use sluicegate::{Semaphore, TokioClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Counts who is at work, and the most there ever were.
 #[derive(Default)]
@@ -94,9 +94,10 @@ fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
 #[test]
 fn a_lease_lapses_in_real_time_and_wakes_who_waits_for_it() {
     let semaphore = Semaphore::new("concurrency 1 ttl=20ms").unwrap();
+    let began = Instant::now();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let grant = semaphore.acquire("k", 1).blocking();
-    assert!(grant.allowed() && grant.waited() >= Duration::from_millis(15), "{:?}", grant.waited());
+    assert!(grant.allowed() && began.elapsed() >= Duration::from_millis(15), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +111,7 @@ async fn a_paused_runtime_holds_leases_too() {
 #[test]
 fn when_a_runtime_ends_those_who_wait_go_on_in_another() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let semaphore = Semaphore::builder("concurrency 1 ttl=50ms").clock(TokioClock::new()).build().unwrap();
+    let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(TokioClock::new()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let first = runtime();
     let mut waiting = first.block_on(async { Caller::new(semaphore.acquire("k", 1)) });

@@ -25,8 +25,9 @@ impl Sentinels {
             .clone()
             .sentinel()
             .with(&format!("sentinel monitor {name} 127.0.0.1 {} 2", servers.master().plain_port()))
-            .with(&format!("sentinel down-after-milliseconds {name} 500"))
-            .with(&format!("sentinel failover-timeout {name} 3000"));
+            // On a busy machine a master may say nothing for a second, and must not be taken for dead.
+            .with(&format!("sentinel down-after-milliseconds {name} 2000"))
+            .with(&format!("sentinel failover-timeout {name} 6000"));
         if let Some(password) = sentinel.password.take() {
             sentinel = sentinel.with(&format!("sentinel auth-pass {name} {password}"));
         }

@@ -15,14 +15,20 @@ static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
 /// A port that nobody listens on and that this process has not handed out before.
 pub(crate) fn free() -> u16 {
+    listen().0
+}
+
+/// Likewise, with a listener on it already, so that no other process can take it.
+pub(crate) fn listen() -> (u16, TcpListener) {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let random = RandomState::new();
     let tries = (0..u32::from(COUNT)).map(|number| random.hash_one(number) % u64::from(COUNT));
     let port = tries
         .filter_map(|offset| u16::try_from(offset).ok())
         .map(|offset| FIRST + offset)
-        .find(|&port| !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
-    let port = port.expect("a free port on this machine");
+        .filter(|port| !taken.contains(port))
+        .find_map(|port| Some((port, TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?)));
+    let (port, listener) = port.expect("a free port on this machine");
     taken.insert(port);
-    port
+    (port, listener)
 }

@@ -48,9 +48,7 @@ enum Way {
 impl Proxy {
     /// A proxy in front of a port of this machine, which does nothing to connections yet.
     pub fn start(target: u16) -> Proxy {
-        let port = ports::free();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        let listener = listener.unwrap_or_else(|error| panic!("a proxy on port {port}: {error}"));
+        let (port, listener) = ports::listen();
         let state = Mutex::new(State { target, ..State::default() });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);

@@ -1,6 +1,6 @@
 //! A master with its replica, and the same under sentinels.
 
-use sluicegate_servers::{Options, Replicated, Sentinels, until};
+use redis_testkit::{Options, Replicated, Sentinels, until};
 
 #[test]
 fn a_replica_has_the_masters_data_and_can_take_its_place() {

@@ -89,13 +89,16 @@ impl Server {
     }
 
     /// Asks the server something, as with `redis-cli`, as a user who may do everything. An error is its text.
+    ///
+    /// A sentinel that promotes or demotes a server breaks all connections to it, ours too. A command whose connection
+    /// breaks is sent again on a new one and may then run twice; send those that must not by a [`Client`].
     pub fn cli(&self, words: &[&str]) -> String {
         self.ask(words).to_string()
     }
 
     /// The same with the answer in its parts.
     pub fn ask(&self, words: &[&str]) -> Reply {
-        let asked = self.client().and_then(|mut client| client.ask(words));
+        let asked = again_if_broken(|| self.client()?.ask(words));
         asked.unwrap_or_else(|error| panic!("{} of the server at {}: {error}", words.join(" "), self.port()))
     }
 
@@ -113,7 +116,7 @@ impl Server {
 
     /// A field of `INFO`, as in `info("role")`.
     pub fn info(&self, field: &str) -> String {
-        let found = self.client().and_then(|mut client| info(&mut client, field));
+        let found = again_if_broken(|| info(&mut self.client()?, field));
         found.unwrap_or_else(|error| panic!("INFO {field} of the server at {}: {error}", self.port()))
     }
 
@@ -240,6 +243,21 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Asks, and asks again while connections break. A server that nobody can connect to is an error at once.
+fn again_if_broken<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    const TRIES: u32 = 10;
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error)
+                if [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof]
+                    .contains(&error.kind()) => {}
+            asked => return asked,
+        }
+    }
+    ask()
 }
 
 fn info(client: &mut Client, field: &str) -> io::Result<String> {

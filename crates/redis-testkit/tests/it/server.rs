@@ -1,6 +1,6 @@
 //! One server.
 
-use sluicegate_servers::{Client, Options, Reply, Server, until};
+use redis_testkit::{Client, Options, Reply, Server, until};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, path::Path, thread};
@@ -81,7 +81,7 @@ fn passwords_and_users_are_asked_for() {
 fn a_server_with_tls_speaks_it_on_its_port() {
     let server = Server::start(&Options::redis().tls());
     assert!(server.url().starts_with("rediss://"));
-    let certificate = env::temp_dir().join(format!("sluicegate-servers-{}.pem", server.port()));
+    let certificate = env::temp_dir().join(format!("redis-testkit-{}.pem", server.port()));
     fs::write(&certificate, server.certificate()).expect("a file");
     let port = server.port().to_string();
     let mut command = Command::new("redis-cli");
@@ -106,7 +106,7 @@ fn processor_time_grows_with_work() {
 }
 
 /// Set in the process that is killed below, which is this test once more.
-const DIES: &str = "SLUICE_SERVERS_TEST_DIES";
+const DIES: &str = "REDIS_TESTKIT_TEST_DIES";
 
 #[test]
 fn a_server_does_not_outlive_a_test_process_that_is_killed() {
@@ -118,7 +118,7 @@ fn a_server_does_not_outlive_a_test_process_that_is_killed() {
             thread::park();
         }
     }
-    let note = env::temp_dir().join(format!("sluicegate-servers-note-{}", std::process::id()));
+    let note = env::temp_dir().join(format!("redis-testkit-note-{}", std::process::id()));
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "server::a_server_does_not_outlive_a_test_process_that_is_killed"]);
     command.env(DIES, &note).stdout(Stdio::null()).stderr(Stdio::null());

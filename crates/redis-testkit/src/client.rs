@@ -1,12 +1,9 @@
 //! The smallest client that can ask a server something.
 
+use crate::wait::PATIENCE;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
-
-/// So long a server may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection to a server, one question at a time.
 #[derive(Debug)]

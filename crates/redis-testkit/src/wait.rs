@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So long is waited for anything: twice what the slowest took on a busy machine with two cores.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit on every wait: far longer than anything takes on a busy machine, so that it ends only what hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something is so. Panics with its name if it does not become so within half a minute.
+/// Waits until something is so. Panics with its name if it does not become so within a minute.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();

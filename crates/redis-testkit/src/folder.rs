@@ -12,7 +12,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: only has to be another number each time.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluicegate-servers-{}-{number}", std::process::id());
+        let name = format!("redis-testkit-{}-{number}", std::process::id());
         let path = place().join(name);
         // A process with the same id may have left one behind.
         let _ = fs::remove_dir_all(&path);

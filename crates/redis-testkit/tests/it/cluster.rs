@@ -1,6 +1,6 @@
 //! Several masters that share the slots.
 
-use sluicegate_servers::{Cluster, Options};
+use redis_testkit::{Cluster, Options};
 
 #[test]
 fn a_slot_moves_step_by_step() {

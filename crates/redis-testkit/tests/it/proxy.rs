@@ -1,6 +1,6 @@
 //! A connection that can be broken in many ways.
 
-use sluicegate_servers::{Client, Options, Proxy, Server, until};
+use redis_testkit::{Client, Options, Proxy, Server, until};
 use std::thread;
 use std::time::{Duration, Instant};
 
