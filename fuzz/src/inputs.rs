@@ -2,12 +2,13 @@
 
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
-use sluicegate::breaker::BreakerRules;
-use sluicegate::bulkhead::BulkheadSpec;
+use sluicegate::Limit;
 use sluicegate::core::concurrency::Leases;
 use sluicegate::core::{Account, Algorithm as _, Time};
-use sluicegate::guard::RetryRules;
-use sluicegate::{AdaptiveLimit, Limit};
+use sluicegate_guard::AdaptiveLimit;
+use sluicegate_guard::breaker::BreakerRules;
+use sluicegate_guard::bulkhead::BulkheadSpec;
+use sluicegate_guard::retry::RetryRules;
 use sluicegate_sim::overload::{Callers, Dependency, Protection};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};

@@ -36,14 +36,14 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The store's synchronisation under a model checker, in every order in which threads can meet. The locks are
-/// replaced when it is compiled, so it has a target folder of its own.
+/// The synchronisation of the store, of leases, breakers and bulkheads under a model checker, in every order in which
+/// threads can meet. The locks are replaced when it is compiled, so it has a target folder of its own.
 pub(crate) fn loom() -> Result<Tests, String> {
-    const ARGUMENTS: [&str; 7] =
-        ["test", "--locked", "--package", "sluicegate", "--test", "loom", "--target-dir=target/loom"];
-    println!("==> loom: RUSTFLAGS='--cfg loom' cargo {}", ARGUMENTS.join(" "));
+    const ARGUMENTS: &str = "test --locked --package sluicegate --package sluicegate-guard --test loom \
+                             --target-dir=target/loom";
+    println!("==> loom: RUSTFLAGS='--cfg loom' cargo {ARGUMENTS}");
     let began = Instant::now();
-    let mut command = command(&ARGUMENTS);
+    let mut command = command(&ARGUMENTS.split_ascii_whitespace().collect::<Vec<_>>());
     command.env("RUSTFLAGS", "--cfg loom");
     let tests = run_counting(command).map_err(|problem| format!("loom: {problem}"))?;
     if tests.passed == 0 {

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 cargo xtask ci        every check and test, as CI runs them
-cargo xtask loom      the store under a model checker, which `ci` includes
+cargo xtask loom      locks and lock-free code under a model checker, which `ci` includes
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask plots     draw the pictures of the documentation anew

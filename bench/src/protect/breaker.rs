@@ -9,7 +9,7 @@ use failsafe::backoff::constant;
 use failsafe::failure_policy::{consecutive_failures, success_rate_over_time_window};
 use failsafe::{CircuitBreaker as _, Config};
 use recloser::Recloser;
-use sluicegate::Breaker;
+use sluicegate_guard::Breaker;
 use std::hint::black_box;
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
-use sluicegate::{Bulkhead, Semaphore};
+use sluicegate::Semaphore;
+use sluicegate_guard::Bulkhead;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;

@@ -2,7 +2,7 @@
 
 use super::{cpu_nanos, cpu_nanos_of_two, table};
 use crate::measure::{Contender, interleaved};
-use sluicegate::Bulkhead;
+use sluicegate_guard::Bulkhead;
 use std::hint::black_box;
 use std::sync::Arc;
 use tokio::runtime::Builder;

@@ -101,8 +101,11 @@ pub fn checked_count(what: &'static str, value: u64, least: u32) -> Result<u32, 
     checked_number(what, value, (least, COUNT_MAX), advice)
 }
 
-/// Checks a number; the advice is for those below and those above.
-pub(crate) fn checked_number(
+/// Checks a number; the advice is for a value below and for one above.
+///
+/// # Errors
+/// When it is out of bounds.
+pub fn checked_number(
     what: &'static str,
     value: u64,
     (least, most): (u32, u32),
@@ -117,8 +120,11 @@ pub(crate) fn checked_number(
     }
 }
 
-/// The same for a length of time.
-pub(crate) fn checked_span(
+/// Checks a length of time; the advice is for a value below and for one above.
+///
+/// # Errors
+/// When it is out of bounds.
+pub fn checked_span(
     what: &'static str,
     span: Span,
     (least, most): (Span, Span),
@@ -163,7 +169,10 @@ impl Rate {
 }
 
 /// Checks a period or an interval.
-pub(crate) fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
+///
+/// # Errors
+/// When it is 0 or above [`PERIOD_MAX`].
+pub fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
     let bounds = (Span::from_micros(1), PERIOD_MAX);
     checked_span(what, period, bounds, ["use at least 1us", "use at most 3650d"])
 }

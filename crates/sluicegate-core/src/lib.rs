@@ -58,8 +58,7 @@
 //! [`account`] is one key with both; [`line`](mod@line) is those who wait for their turn; [`cell_limit`] and [`any`] hold a limit whose kind is
 //! known only at run time.
 //!
-//! Beside rates: [`concurrency`] is leases, so many at once; [`adaptive`] finds out how many that should be; [`breaker`] stops calls to what
-//! keeps failing; [`retry`] says how often and when to try again, within a budget.
+//! Beside rates: [`concurrency`] is leases, so many at once.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
@@ -70,11 +69,9 @@ extern crate alloc;
 extern crate std;
 
 pub mod account;
-pub mod adaptive;
 pub mod algorithm;
 pub mod any;
 pub mod bounds;
-pub mod breaker;
 pub mod cell;
 pub mod cell_limit;
 pub mod concurrency;
@@ -88,7 +85,6 @@ pub mod min_interval;
 pub mod pacer;
 pub mod pile;
 pub mod receipts;
-pub mod retry;
 pub mod several;
 pub mod sliding_log;
 pub mod sliding_window;

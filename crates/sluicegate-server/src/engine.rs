@@ -322,7 +322,7 @@ impl Engine {
         // The rule or inline limit that gave it, perhaps on another server. If it is gone, its charge no longer counts.
         let (scope, key) = sluicegate_redis::scope_and_key(&receipt)?;
         let Some(rule) = Scope::named_in(&scope).and_then(|name| self.find(name).ok()) else { return Ok(false) };
-        let policy = sluicegate::raw_key(&key).map(|key| rule.policy_id(key));
+        let policy = sluicegate::internal::raw_key(&key).map(|key| rule.policy_id(key));
         let Some(AnyBackend::Redis { limiter, time }) = policy.map(|policy| &rule.limits_of(policy).backend)
         else {
             return Ok(false);

@@ -38,7 +38,7 @@ use crate::simulate::Timeline;
 use crate::traffic::{Clock, Traffic};
 use sluicegate::BuildError;
 use sluicegate::core::{Span, Time};
-use sluicegate::grammar::{Mistake, quoted};
+use sluicegate::internal::grammar::{Mistake, quoted};
 use std::fmt;
 
 /// How finely time is cut for curves: at most so many pieces.

@@ -2,8 +2,8 @@
 
 use crate::future::again;
 use pin_project_lite::pin_project;
-use sluicegate::bulkhead::{Enter, Place};
-use sluicegate::{Bulkhead, Outcome, Refusal};
+use sluicegate_guard::bulkhead::{Enter, Place};
+use sluicegate_guard::{Bulkhead, Outcome, Refusal};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -23,7 +23,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// fails with [`NoPlace`].
 ///
 /// ```
-/// use sluicegate::Bulkhead;
+/// use sluicegate_guard::Bulkhead;
 /// use sluicegate_tower::{BulkheadLayer, NoPlace};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///

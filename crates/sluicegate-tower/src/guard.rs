@@ -15,7 +15,7 @@ pub use tries::{CopyRequest, Once, RetryWith};
 use crate::refusal::{GrpcStatus, Problem, Refusal, RespondWith};
 use http::{HeaderMap, Request, Response, StatusCode};
 use judge::ByHead;
-use sluicegate::{Guard, Outcome};
+use sluicegate_guard::{Guard, Outcome};
 use std::fmt;
 use std::sync::Arc;
 use tower_layer::Layer;
@@ -23,7 +23,7 @@ use tower_layer::Layer;
 /// Stands between requests and a service that may fail: for clients, and for servers in front of what is slow.
 ///
 /// ```
-/// use sluicegate::Guard;
+/// use sluicegate_guard::Guard;
 /// use sluicegate_tower::GuardLayer;
 /// use std::time::Duration;
 ///
@@ -33,7 +33,7 @@ use tower_layer::Layer;
 ///     .timeout(Duration::from_secs(2))
 ///     .build()?;
 /// let layer = GuardLayer::new(guard);
-/// # Ok::<(), sluicegate::BuildError>(())
+/// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 ///
 /// A request that is refused or takes too long gets an answer: 503 with `Retry-After` from the breaker and the bulkhead, 504 when the time
@@ -47,7 +47,7 @@ use tower_layer::Layer;
 /// Requests are not tried again unless [`GuardLayer::retry_with`] says how to make a copy of one.
 ///
 /// It is for HTTP, gRPC included: a service of something else has no response that could say no, and its errors are its own. Around such
-/// a one put [`Guard::call`] itself, which gives a [`sluicegate::guard::Failure`].
+/// a one put [`Guard::call`] itself, which gives a [`sluicegate_guard::guard::Failure`].
 pub struct GuardLayer<R = Problem, C = Once, F = NoFallback> {
     /// All there is, as axum has a layer make its service anew with every request.
     shared: Arc<Shared<R, C, F>>,
@@ -89,13 +89,13 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     ///
     /// ```
     /// use http::{Method, Request};
-    /// use sluicegate::Guard;
+    /// use sluicegate_guard::Guard;
     /// use sluicegate_tower::GuardLayer;
     ///
     /// let guard = Guard::builder("search").retry("retry 2 budget=10%").build()?;
     /// let layer = GuardLayer::new(guard)
     ///     .retry_with(|request: &Request<String>| (request.method() == Method::GET).then(|| request.clone()));
-    /// # Ok::<(), sluicegate::BuildError>(())
+    /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// ```
     ///
     /// It is asked for a copy before each try, as a request is gone once it was sent. Each further try asks the service whether it is ready.
@@ -123,16 +123,16 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     ///
     /// ```
     /// use http::Response;
-    /// use sluicegate::Guard;
+    /// use sluicegate_guard::Guard;
     /// use sluicegate_tower::GuardLayer;
     ///
     /// let guard = Guard::builder("recommendations").breaker("breaker 50%/10s").build()?;
     /// let layer = GuardLayer::new(guard).fallback(|_why| Response::new(String::from("[]")));
-    /// # Ok::<(), sluicegate::BuildError>(())
+    /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// ```
     ///
     /// The guard counts and tells of it as of its own fallbacks, and at most
-    /// [`max_fallbacks`](sluicegate::guard::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
+    /// [`max_fallbacks`](sluicegate_guard::guard::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
     /// a fallback. What it has to look up elsewhere and wait for is better a service of its own.
     #[must_use]
     pub fn fallback<B, K>(self, respond: K) -> GuardLayer<R, C, RespondWith<K>>

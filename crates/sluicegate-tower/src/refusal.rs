@@ -11,9 +11,9 @@ use crate::backend::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use sluicegate::core::concurrency::UNKNOWN;
-use sluicegate::guard::Refused;
 use sluicegate::http_fields::{STORE_RETRY_S, retry_after_s};
 use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate_guard::guard::Refused;
 use std::sync::Arc;
 use std::time::Duration;
 

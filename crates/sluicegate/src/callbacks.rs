@@ -8,20 +8,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// What there is to run, one after another.
 #[derive(Default)]
 #[must_use = "a panic goes on at the `end`"]
-pub(crate) struct Callbacks {
+pub struct Callbacks {
     panicked: Option<Box<dyn Any + Send>>,
 }
 
 impl Callbacks {
     /// Runs one, whatever it does.
-    pub(crate) fn run(&mut self, callback: impl FnOnce()) {
+    pub fn run(&mut self, callback: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(callback)) {
             self.panicked.get_or_insert(panic);
         }
     }
 
     /// All have run. The first panic goes on, unless another does already: two at once would end the process.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         if let Some(panic) = self.panicked.filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
         }

@@ -5,9 +5,7 @@
 
 mod alarm;
 mod alarms;
-mod countdown;
 mod delay;
-mod due;
 mod manual;
 mod stretch;
 mod system;
@@ -17,17 +15,12 @@ mod tokio;
 
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use self::tokio::TokioClock;
-pub use alarm::Alarm;
-pub(crate) use alarm::Rings;
-pub(crate) use alarms::Alarms;
-pub(crate) use countdown::{Countdown, Countdowns};
+pub use alarm::{Alarm, Rings};
+pub use alarms::Alarms;
 pub use delay::Delay;
-pub(crate) use due::Due;
 pub use manual::ManualClock;
-pub(crate) use stretch::Stretch;
+pub use stretch::Stretch;
 pub use system::SystemClock;
-#[cfg(all(test, not(loom)))]
-pub(crate) use timer::alarms_set;
 
 use sluicegate_core::Time;
 use std::fmt::Debug;
@@ -61,21 +54,25 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// A limiter's clock. The usual one is not behind a pointer, so that reading it can be compiled in place.
 #[derive(Clone, Debug)]
-pub(crate) enum AnyClock {
+pub enum AnyClock {
+    /// [`SystemClock`].
     System,
+    /// Any other.
     Other(Arc<dyn Clock>),
 }
 
 impl AnyClock {
     #[inline]
-    pub(crate) fn now(&self) -> Time {
+    /// The time it is.
+    pub fn now(&self) -> Time {
         match self {
             AnyClock::System => SystemClock.now(),
             AnyClock::Other(clock) => clock.now(),
         }
     }
 
-    pub(crate) fn ring_at(&self, time: Time, alarm: Alarm) {
+    /// Has the clock ring the alarm at this time.
+    pub fn ring_at(&self, time: Time, alarm: Alarm) {
         match self {
             AnyClock::System => SystemClock.ring_at(time, alarm),
             AnyClock::Other(clock) => clock.ring_at(time, alarm),

@@ -1,10 +1,11 @@
 //! How a line of text is read, a limit's or any other that is written in the same way: a name, a measure, options.
 //!
-//! Not for users of the library: workloads of the simulator are read by it too.
+//! Not for users of the library: lines of text of this workspace's other crates are read by it too.
 //!
 //! Every refusal is a [`Mistake`]: what is wrong with which word, and what to write instead.
 
 use crate::calendar::CalendarUnit;
+use crate::limit::LimitError;
 use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_count};
 use sluicegate_core::time::{DAY, SECOND};
 use sluicegate_core::{Rate, Span};
@@ -28,6 +29,11 @@ impl Mistake {
     /// A problem and its advice.
     pub fn new(problem: impl Into<String>, advice: impl Into<String>) -> Mistake {
         Mistake { problem: problem.into(), advice: advice.into() }
+    }
+
+    /// The error for the whole line in which the mistake is.
+    pub fn in_line(self, text: &str) -> LimitError {
+        LimitError::new(text, self.problem, self.advice)
     }
 }
 

@@ -213,7 +213,7 @@ pub(crate) const TAG_BITS: u64 = 0xffff;
 /// The name under which a store keeps a key. In a store that many limiters share it also carries the tag of the limits that
 /// are to judge the key; elsewhere the tag is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Fingerprint {
+pub struct Fingerprint {
     pub(crate) high: u64,
     pub(crate) low: u64,
 }
@@ -236,6 +236,12 @@ impl Fingerprint {
         tag_of(self.low)
     }
 
+    /// Which of so many shards the key belongs to: other bits than a map within the shard uses.
+    #[inline]
+    pub fn shard(self, shards: usize) -> usize {
+        usize::try_from(self.low >> 32).unwrap_or(0) % shards
+    }
+
     /// Whether this is the same key, whichever limits are to judge it.
     #[inline]
     pub(crate) fn is(self, other: Fingerprint) -> bool {
@@ -244,11 +250,11 @@ impl Fingerprint {
 }
 
 /// Fingerprints are random bits already, so a map needs no hash of its own.
-pub(crate) type ByFingerprint = BuildHasherDefault<FirstWord>;
+pub type ByFingerprint = BuildHasherDefault<FirstWord>;
 
 /// Takes the first word of a fingerprint as it is.
 #[derive(Default)]
-pub(crate) struct FirstWord(Option<u64>);
+pub struct FirstWord(Option<u64>);
 
 impl Hasher for FirstWord {
     fn write(&mut self, _bytes: &[u8]) {
@@ -274,14 +280,14 @@ pub(crate) fn tag_of(word: u64) -> u16 {
 }
 
 /// What a limiter hashes its keys with. Every limiter, or store that limiters share, has its own.
-pub(crate) struct Seeds {
+pub struct Seeds {
     first: (u64, SharedSeed),
     second: (u64, SharedSeed),
 }
 
 impl Seeds {
     /// Seeds that nobody can foresee.
-    pub(crate) fn random() -> Seeds {
+    pub fn random() -> Seeds {
         // The keys of a `RandomState` come from the operating system, and each one's differ. (The model checker has to
         // see the same each time.)
         let random = || if cfg!(loom) { 7 } else { RandomState::new().build_hasher().finish() };
@@ -289,8 +295,9 @@ impl Seeds {
         Seeds { first: seed(), second: seed() }
     }
 
+    /// The name of a key.
     #[inline]
-    pub(crate) fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
+    pub fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
         self.hashers().fingerprint(key)
     }
 

@@ -15,9 +15,8 @@
 //! - [`Limiter`] is keyed and bounded in memory, [`Gate`] the same without keys, [`check_all`] charges several of them all or
 //!   nothing.
 //! - [`Semaphore`] limits how many are at work at once, by leases that lapse: [`guide::concurrency`].
-//! - [`Guard`] keeps one failure from becoming many: fallback, retries, breaker, bulkhead and timeout around a call: [`guide::guard`]. [`Breaker`] stops calls
-//!   to what keeps failing ([`guide::breaker`]; [`Breakers`] is one for each key), [`Bulkhead`] lets so many in at once, and can find out how many
-//!   itself: [`guide::adaptive`].
+//! - Circuit breakers, bulkheads, timeouts, retries and adaptive limits around what a service calls are
+//!   the crate `sluicegate-guard`.
 //! - [`Limit`] is the line of text as data. A mistake in it gets one line that points at the word:
 //!
 //! ```
@@ -37,19 +36,14 @@
 
 pub use sluicegate_core as core;
 
-mod adaptive;
 mod answer;
 pub mod backend;
-pub mod breaker;
-pub mod bulkhead;
 mod calendar;
 mod callbacks;
 mod clock;
 mod event;
 mod gate;
-#[doc(hidden)]
-pub mod grammar;
-pub mod guard;
+mod grammar;
 pub mod http_fields;
 mod ids;
 mod key;
@@ -61,14 +55,10 @@ mod shared;
 mod store;
 mod store_failure;
 mod sync;
-mod timeout;
 mod wait;
 
-pub use adaptive::AdaptiveLimit;
 pub use answer::{Answer, Source};
 pub use backend::{Backend, BackendError, LeaseBackend, Pending};
-pub use breaker::{Breaker, Breakers, Outcome};
-pub use bulkhead::Bulkhead;
 pub use calendar::{CalendarUnit, Zone};
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use clock::TokioClock;
@@ -77,10 +67,7 @@ pub use core::verbs::NotOffered;
 pub use core::{Decision, RetryAfter, Span, Time};
 pub use event::Event;
 pub use gate::Gate;
-pub use guard::Guard;
 pub use ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
-#[doc(hidden)]
-pub use key::raw as raw_key;
 pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
@@ -96,8 +83,36 @@ pub use semaphore::{
 pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
 pub use store_failure::StoreFailure;
-pub use timeout::{TimedOut, timeout, timeout_on};
 pub use wait::{Acquire, Acquired, Priority, Refusal};
+
+/// For the other crates of this workspace, which are released together with this one: no promise of stability.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::callbacks::Callbacks;
+    pub use crate::clock::{Alarms, AnyClock, Rings, Stretch};
+    pub use crate::key::{ByFingerprint, Fingerprint, Seeds, raw as raw_key};
+    pub use crate::limit::unit;
+    pub use crate::limiter::within;
+    pub use crate::wait::{Patience, wait_here, wake_all};
+
+    /// How lines of text are read.
+    pub mod grammar {
+        pub use crate::grammar::*;
+    }
+
+    /// Locks and atomics, which are loom's under the model checker.
+    pub mod sync {
+        pub use crate::sync::*;
+    }
+
+    use crate::{Alarm, Time};
+    use std::sync::Weak;
+
+    /// An alarm that was set for a time, and whom it wakes.
+    pub fn alarm(wakes: Weak<dyn Rings>, at: Time) -> Alarm {
+        Alarm::new(wakes, at)
+    }
+}
 
 /// From the problem to the line of code.
 #[doc = include_str!("../docs/guide.md")]
@@ -105,26 +120,12 @@ pub mod guide {
     #[doc = include_str!("../docs/waiting.md")]
     pub mod waiting {}
 
-    #[doc = include_str!("../docs/breaker.md")]
-    pub mod breaker {}
-
     #[doc = include_str!("../docs/concurrency.md")]
     pub mod concurrency {}
 
     #[doc = include_str!("../docs/pacing.md")]
     pub mod pacing {}
 
-    #[doc = include_str!("../docs/guard.md")]
-    pub mod guard {}
-
     #[doc = include_str!("../docs/smooth.md")]
     pub mod smooth {}
-
-    #[doc = include_str!("../docs/adaptive.md")]
-    pub mod adaptive {}
 }
-
-/// The README's code is compiled and run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

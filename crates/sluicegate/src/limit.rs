@@ -15,7 +15,7 @@ mod share;
 
 pub use error::LimitError;
 pub use list::ListError;
-pub(crate) use print::unit;
+pub use print::unit;
 
 use crate::calendar::{CalendarUnit, Zone, ZoneCalendar};
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};

@@ -11,7 +11,7 @@ mod reservation;
 mod together;
 
 pub(crate) use builder::line_bounds;
-pub(crate) use builder::within;
+pub use builder::within;
 pub use builder::{
     Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
     MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, MAX_WAITING_MAX,

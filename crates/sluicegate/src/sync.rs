@@ -2,16 +2,16 @@
 //! words of the tables, stay the standard library's: the model checker sees the locks, not the words.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard};
+pub use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use lock::{Guard, Lock};
+pub use lock::{Guard, Lock};
 
 /// A lock that is given back with a plain store.
 ///
@@ -31,23 +31,27 @@ mod lock {
     const YIELDS: u32 = 64;
     const SLEEP: Duration = Duration::from_micros(50);
 
-    pub(crate) struct Lock<T>(SpinMutex<T>);
+    /// A lock.
+    pub struct Lock<T>(SpinMutex<T>);
 
-    pub(crate) type Guard<'a, T> = SpinMutexGuard<'a, T>;
+    /// The lock, held.
+    pub type Guard<'a, T> = SpinMutexGuard<'a, T>;
 
     impl<T> Lock<T> {
-        pub(crate) fn new(value: T) -> Lock<T> {
+        /// One that nobody holds.
+        pub fn new(value: T) -> Lock<T> {
             Lock(SpinMutex::new(value))
         }
 
         /// Without waiting.
         #[inline]
-        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock()
         }
 
+        /// Waits for it.
         #[inline]
-        pub(crate) fn lock(&self) -> Guard<'_, T> {
+        pub fn lock(&self) -> Guard<'_, T> {
             match self.0.try_lock() {
                 Some(guard) => guard,
                 None => self.wait(),
@@ -56,7 +60,7 @@ mod lock {
 
         /// Reads the lock, so that it is in the cache when it is taken.
         #[inline]
-        pub(crate) fn touch(&self) -> bool {
+        pub fn touch(&self) -> bool {
             self.0.is_locked()
         }
 
@@ -85,25 +89,30 @@ mod lock {
     use loom::sync::{Mutex, MutexGuard};
     use std::sync::PoisonError;
 
-    pub(crate) struct Lock<T>(Mutex<T>);
+    /// A lock.
+    pub struct Lock<T>(Mutex<T>);
 
-    pub(crate) type Guard<'a, T> = MutexGuard<'a, T>;
+    /// The lock, held.
+    pub type Guard<'a, T> = MutexGuard<'a, T>;
 
     impl<T> Lock<T> {
-        pub(crate) fn new(value: T) -> Lock<T> {
+        /// One that nobody holds.
+        pub fn new(value: T) -> Lock<T> {
             Lock(Mutex::new(value))
         }
 
-        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        /// Without waiting.
+        pub fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock().ok()
         }
 
         /// There is no cache here.
-        pub(crate) fn touch(&self) -> bool {
+        pub fn touch(&self) -> bool {
             false
         }
 
-        pub(crate) fn lock(&self) -> Guard<'_, T> {
+        /// Waits for it.
+        pub fn lock(&self) -> Guard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }

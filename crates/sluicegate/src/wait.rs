@@ -9,10 +9,10 @@ mod lines;
 mod park;
 mod seats;
 
-pub use acquire::Acquire;
-pub(crate) use acquire::Patience;
-pub(crate) use lines::{Host, LineBounds, Lines, wake_all};
-pub(crate) use park::wait_here;
+pub use acquire::{Acquire, Patience};
+pub use lines::wake_all;
+pub(crate) use lines::{Host, LineBounds, Lines};
+pub use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
 use crate::answer::{Answer, Source};
@@ -46,7 +46,7 @@ pub struct Acquired {
 pub enum Refusal {
     /// The turn would not have come in time; or whoever asked does not wait, and could have.
     TooLong,
-    /// As many wait as may: the limiter's `max_line` or `max_waiting`, a pacer's `queue`, or a bulkhead's `queue=`.
+    /// As many wait as may: `max_line`, `max_waiting`, or a `queue=`.
     LineFull,
     /// The cost is above the limit: no wait helps.
     Never,

@@ -8,8 +8,8 @@
 )]
 
 use fastrand::Rng;
-use sluicegate::core::adaptive::{Adaptive, Aimd, Gradient, Range, Rule, Sample};
-use sluicegate::core::{Span, Time};
+use sluicegate_guard::adaptive::{Adaptive, AdaptiveLimit, Aimd, Gradient, Range, Sample};
+use sluicegate_guard::{Span, Time};
 use sluicegate_model::adaptive as model;
 
 /// How far the limit may be from the model's, in calls: it is rounded down on both sides, and a hair can lie between.
@@ -36,7 +36,7 @@ fn any_gradient(random: &mut Rng) -> Gradient {
     rule.with_tolerance(random.u64(100..=400)).unwrap().with_window(random.u64(1..=1_000)).unwrap()
 }
 
-fn any_rule(random: &mut Rng) -> Rule {
+fn any_rule(random: &mut Rng) -> AdaptiveLimit {
     match random.u8(0..3) {
         0 => any_aimd(random).into(),
         1 => any_gradient(random).into(),

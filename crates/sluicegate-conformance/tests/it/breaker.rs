@@ -2,11 +2,11 @@
 //! a clock that steps forward and back. Every answer, state, count and change is compared.
 
 use fastrand::Rng;
-use sluicegate::breaker::{
-    Breaker, BreakerRules, Change, Counts, Forced, Outcome, Rules, State, Trial, Window,
+use sluicegate_guard::breaker::machine::{Answer, Changes, Machine, Ticket};
+use sluicegate_guard::breaker::{
+    Breaker, BreakerRules, Change, Counts, Forced, Outcome, State, Totals, Trial, Window,
 };
-use sluicegate::core::breaker::{Answer, Changes, Machine, Ticket, Totals};
-use sluicegate::{Decision, Event, ManualClock, Observer, RetryAfter, Span, Time};
+use sluicegate_guard::{Event, ManualClock, Observer, RetryAfter, Span, Time};
 use sluicegate_model::{
     BreakerAnswer, BreakerCounts, BreakerEnd, BreakerModel, BreakerNews, BreakerRule, BreakerState,
     BreakerTotals, BreakerWindow,
@@ -49,7 +49,6 @@ fn random_rules(rng: &mut Rng) -> BreakerRules {
 }
 
 fn rule(rules: &BreakerRules) -> BreakerRule {
-    let rules: &Rules = rules.rules();
     BreakerRule {
         window: match rules.window() {
             Window::Time(span) => BreakerWindow::Micros(span.as_micros()),
@@ -78,6 +77,34 @@ fn state(state: State) -> BreakerState {
 
 fn counts(Counts { total, failed, slow }: Counts) -> BreakerCounts {
     (total, failed, slow)
+}
+
+fn totals(totals: Totals) -> BreakerTotals {
+    assert_eq!(totals.allowed(), totals.successes + totals.failures + totals.ignored + totals.dropped);
+    let Totals {
+        denied,
+        successes,
+        failures,
+        slow,
+        ignored,
+        dropped,
+        lapsed,
+        late,
+        opened,
+        would_have_opened,
+    } = totals;
+    BreakerTotals {
+        denied,
+        successes,
+        failures,
+        slow,
+        ignored,
+        dropped,
+        lapsed,
+        late,
+        opened,
+        would_have_opened,
+    }
 }
 
 fn news(change: Change) -> BreakerNews {
@@ -144,7 +171,7 @@ impl Subject for InCore {
     type Call = Ticket;
 
     fn new(rules: BreakerRules, now: u64) -> Self {
-        InCore { machine: Machine::new(rules.into()), now: Time::from_micros(now).unwrap(), news: Vec::new() }
+        InCore { machine: Machine::new(rules), now: Time::from_micros(now).unwrap(), news: Vec::new() }
     }
 
     fn set(&mut self, now: u64) {
@@ -184,31 +211,8 @@ impl Subject for InCore {
     fn seen(&mut self) -> (BreakerState, BreakerCounts, BreakerTotals) {
         let changes = self.machine.look(self.now);
         self.tell(changes);
-        let Totals {
-            denied,
-            successes,
-            failures,
-            slow,
-            ignored,
-            dropped,
-            lapsed,
-            late,
-            opened,
-            would_have_opened,
-        } = self.machine.totals();
-        let totals = BreakerTotals {
-            denied,
-            successes,
-            failures,
-            slow,
-            ignored,
-            dropped,
-            lapsed,
-            late,
-            opened,
-            would_have_opened,
-        };
-        (state(self.machine.state()), counts(self.machine.counts(self.now)), totals)
+        let (totals, counted) = (self.machine.totals(), self.machine.counts(self.now));
+        (state(self.machine.state()), counts(counted), self::totals(totals))
     }
 
     fn news(&mut self) -> Vec<BreakerNews> {
@@ -229,7 +233,7 @@ impl Subject for InCore {
     }
 
     fn change(&mut self, rules: BreakerRules) {
-        let change = self.machine.change(rules.into());
+        let change = self.machine.change(rules);
         self.news.extend(change.map(news));
     }
 }
@@ -246,8 +250,6 @@ struct InLibrary {
 struct Heard(Mutex<Vec<BreakerNews>>);
 
 impl Observer for Heard {
-    fn decided(&self, _: &Decision) {}
-
     fn event(&self, event: &Event) {
         let Event::Breaker { change, .. } = event else { panic!("{event:?} is not of a breaker") };
         self.0.lock().unwrap().push(news(*change));
@@ -298,20 +300,7 @@ impl Subject for InLibrary {
     fn seen(&mut self) -> (BreakerState, BreakerCounts, BreakerTotals) {
         let stats = self.breaker.stats();
         assert_eq!(stats.state, self.breaker.state());
-        assert_eq!(stats.allowed, stats.successes + stats.failures + stats.ignored + stats.dropped);
-        let totals = BreakerTotals {
-            denied: stats.denied,
-            successes: stats.successes,
-            failures: stats.failures,
-            slow: stats.slow,
-            ignored: stats.ignored,
-            dropped: stats.dropped,
-            lapsed: stats.lapsed,
-            late: stats.late,
-            opened: stats.opened,
-            would_have_opened: stats.would_have_opened,
-        };
-        (state(stats.state), counts(stats.window), totals)
+        (state(stats.state), counts(stats.window), totals(stats.totals))
     }
 
     fn news(&mut self) -> Vec<BreakerNews> {
@@ -412,7 +401,7 @@ impl<S: Subject> Run<S> {
         self.note("ask");
         match (self.subject.ask(), self.model.ask(self.now)) {
             (Ok(call), BreakerAnswer::Allowed(number)) => {
-                let began = self.rules.rules().slow().map(|_| self.now);
+                let began = self.rules.slow().map(|_| self.now);
                 self.out.push(Out { call, number, began });
             }
             (Err(wait), BreakerAnswer::Denied(expected)) => {

@@ -4,7 +4,7 @@
 mod stage;
 
 use sluicegate::TokioClock;
-use sluicegate::guard::{Failure, Guard};
+use sluicegate_guard::guard::{Failure, Guard};
 use stage::{Bank, Ended, Stage, TIMEOUT};
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -31,6 +31,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let protected = stage.play("breaker 50%/10s + gradient 20 min=5", guarded).await;
 
     assert!(protected.good > 2 * bare.good, "{protected:?} and {bare:?}");
-    assert!(payments.breaker().is_some_and(|breaker| breaker.stats().opened > 0));
+    assert!(payments.breaker().is_some_and(|breaker| breaker.stats().totals.opened > 0));
     stage.draw(std::env::args_os().nth(1))
 }

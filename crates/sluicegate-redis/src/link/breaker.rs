@@ -4,6 +4,9 @@
 //! nothing. A probe of our own, never a caller's call, finds out when the node is back. After that it is on
 //! trial: one more failure opens the breaker again, one success forgets all. Between tries passes a time
 //! that doubles, with chance in it, so that many processes do not come back in step.
+//!
+//! It is not `sluicegate_guard::Breaker`, which uses callers' calls as probes and ends each call under a lock: here a
+//! call never is a probe, one failure after the probe opens the breaker again, and a success writes nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::problem::Found;
 use super::rules;
 use super::value::{Given, shown};
 use super::{Configuration, Problems, SETTINGS};
-use sluicegate::grammar;
+use sluicegate::internal::grammar;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -5,7 +5,7 @@ use super::problem::Found;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
 use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, grants_leases, of_another_kind};
-use sluicegate::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, Mistake, quoted};
 use sluicegate::{Limit, Limiter};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use super::{Configuration, LogFormat, LogLevel, StoreUrl};
 use crate::engine::OnStoreFailure;
 use crate::protocol::{Description, Protocol};
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, Mistake, quoted};
 use sluicegate::{MAX_KEYS_MAX, MAX_LEASES_MAX, MAX_RECEIPTS_MAX, OnFull};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The address of a shared store, which may hold a password: it is shown without.
 
-use sluicegate::grammar::{Mistake, quoted};
+use sluicegate::internal::grammar::{Mistake, quoted};
 use sluicegate_redis::without_password;
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! One value, from the file or as the text of a variable or flag, read as what a setting takes.
 
-use sluicegate::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, Mistake, quoted};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;

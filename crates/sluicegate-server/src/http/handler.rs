@@ -26,7 +26,7 @@ use hyper::body::Incoming;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
-use sluicegate::grammar::quoted;
+use sluicegate::internal::grammar::quoted;
 use std::sync::{Arc, LazyLock};
 
 /// What is read by GET.

@@ -3,7 +3,7 @@
 use super::LineError;
 use sluicegate::core::Span;
 use sluicegate::core::time::SECOND;
-use sluicegate::grammar::{Mistake, Options, number, span};
+use sluicegate::internal::grammar::{Mistake, Options, number, span};
 use std::fmt;
 use std::str::FromStr;
 

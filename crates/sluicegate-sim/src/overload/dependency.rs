@@ -5,7 +5,7 @@ use rand::{Rng, RngExt as _};
 use sluicegate::core::Span;
 use sluicegate::core::bounds::PERIOD_MAX;
 use sluicegate::core::time::SECOND;
-use sluicegate::grammar::{self, Mistake, Options, number, quoted, span};
+use sluicegate::internal::grammar::{self, Mistake, Options, number, quoted, span};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,11 +1,11 @@
 //! What stands between callers and a dependency: a real guard, on a clock that is set by hand.
 
 use super::LineError;
-use sluicegate::breaker::{BreakerRules, State};
-use sluicegate::bulkhead::BulkheadSpec;
-use sluicegate::grammar::{Mistake, name};
-use sluicegate::guard::Failure;
-use sluicegate::{AdaptiveLimit, BuildError, Guard, ManualClock};
+use sluicegate::internal::grammar::{Mistake, name};
+use sluicegate_guard::breaker::{BreakerRules, State};
+use sluicegate_guard::bulkhead::BulkheadSpec;
+use sluicegate_guard::guard::Failure;
+use sluicegate_guard::{AdaptiveLimit, BuildError, Guard, ManualClock};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! How a try went, by the head of its response.
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
-use sluicegate::Outcome;
-use sluicegate::guard::Judge;
+use sluicegate_guard::Outcome;
+use sluicegate_guard::guard::Judge;
 use std::sync::Arc;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

@@ -7,7 +7,7 @@ use crate::head::Head;
 use crate::refusal::{Reason, Refusal, Respond};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate::guard::{ByTries, Call, Failure};
+use sluicegate_guard::guard::{ByTries, Call, Failure};
 use std::fmt;
 use std::future::Future;
 use std::mem;

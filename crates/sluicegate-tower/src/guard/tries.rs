@@ -6,7 +6,7 @@ use crate::head::Head;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri};
 use pin_project_lite::pin_project;
-use sluicegate::guard::Tries;
+use sluicegate_guard::guard::Tries;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

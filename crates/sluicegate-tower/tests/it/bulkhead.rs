@@ -1,6 +1,6 @@
 //! So many calls of a service at once, which knows nothing of HTTP.
 
-use sluicegate::{Bulkhead, ManualClock, Refusal};
+use sluicegate_guard::{Bulkhead, ManualClock, Refusal};
 use sluicegate_tower::{BulkheadLayer, Bulkheaded, NoPlace};
 use std::future::Future as _;
 use std::io;

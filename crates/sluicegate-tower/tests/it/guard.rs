@@ -5,8 +5,8 @@ use crate::sockets::{Server, until};
 use axum::Router;
 use axum::routing::get as route;
 use http::{Method, Request, Response, StatusCode};
-use sluicegate::breaker::State;
-use sluicegate::{Guard, ManualClock, Outcome};
+use sluicegate_guard::breaker::State;
+use sluicegate_guard::{Guard, ManualClock, Outcome};
 use sluicegate_tower::{GuardLayer, Reason, Refusal};
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -35,7 +35,7 @@ async fn five_hundreds_open_the_breaker_and_then_the_answer_is_503() {
         .unwrap();
     let layer = GuardLayer::new(guard.clone());
     assert_eq!(ask(&layer, with(get(), "x-status", "404")).await.status(), 404);
-    assert_eq!(guard.breaker().unwrap().stats().failures, 0);
+    assert_eq!(guard.breaker().unwrap().stats().totals.failures, 0);
     for _ in 0..2 {
         assert_eq!(ask(&layer.clone(), with(get(), "x-status", "500")).await.status(), 500);
     }

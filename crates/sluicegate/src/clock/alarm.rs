@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Who is to be told.
-pub(crate) trait Rings: Send + Sync {
+pub trait Rings: Send + Sync {
     /// It is time: the alarm that was set for `at` rings.
     fn ring(self: Arc<Self>, at: Time);
 

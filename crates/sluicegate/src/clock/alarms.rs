@@ -4,20 +4,20 @@ use sluicegate_core::Time;
 
 /// When the clock is going to ring, the soonest last: each was set because it was sooner than all before it.
 #[derive(Default)]
-pub(crate) struct Alarms(Vec<Time>);
+pub struct Alarms(Vec<Time>);
 
 impl Alarms {
     /// The time for which the caller has to set an alarm now, if the soonest moment is this and none rings before; from then on it is taken
     /// to be set.
     #[inline]
-    pub(crate) fn sets(&mut self, soonest: Option<Time>) -> Option<Time> {
+    pub fn sets(&mut self, soonest: Option<Time>) -> Option<Time> {
         let next = soonest.filter(|next| self.0.last().is_none_or(|rings_at| next < rings_at))?;
         self.0.push(next);
         Some(next)
     }
 
     /// The alarm for a time has rung, or is lost.
-    pub(crate) fn is_gone(&mut self, at: Time) {
+    pub fn is_gone(&mut self, at: Time) {
         if let Some(place) = self.0.iter().rposition(|rings_at| *rings_at == at) {
             self.0.remove(place);
         }

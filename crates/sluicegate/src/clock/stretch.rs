@@ -10,33 +10,34 @@ use sluicegate_core::{Span, Time};
 
 /// So long, from a moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     began: Time,
     length: Span,
 }
 
 impl Stretch {
-    pub(crate) fn new(began: Time, length: Span) -> Stretch {
+    /// So long, from this moment on.
+    pub fn new(began: Time, length: Span) -> Stretch {
         Stretch { began, length }
     }
 
     /// When it began.
-    pub(crate) fn began(&self) -> Time {
+    pub fn began(&self) -> Time {
         self.began
     }
 
     /// When it ends, unless the clock is set.
-    pub(crate) fn end(&self) -> Time {
+    pub fn end(&self) -> Time {
         self.began.after(self.length)
     }
 
     /// Whether it seems to begin only later: the clock was set back.
-    pub(crate) fn is_ahead(&self, now: Time) -> bool {
+    pub fn is_ahead(&self, now: Time) -> bool {
         now < self.began
     }
 
     /// What would begin only later begins now. When it ends.
-    pub(crate) fn end_seen_at(&mut self, now: Time) -> Time {
+    pub fn end_seen_at(&mut self, now: Time) -> Time {
         self.began = self.began.min(now);
         self.end()
     }

@@ -60,12 +60,6 @@ pub(super) fn ring_in(wait: Span, alarm: Alarm) {
     }
 }
 
-/// How many alarms are set.
-#[cfg(all(test, not(loom)))]
-pub(crate) fn alarms_set() -> usize {
-    TIMER.lock().set.len()
-}
-
 impl Timer {
     fn lock(&self) -> MutexGuard<'_, Alarms> {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner)

@@ -3,7 +3,7 @@
 use crate::grammar::shown;
 use std::fmt;
 
-/// Why a text is not a limit, or a breaker's rules. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
+/// Why a text is not a limit, or another line of text in the same grammar. It prints as one line: `sliding-log 5/60x: unknown unit "x"; use us ms s m h d ...`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitError {
     text: String,

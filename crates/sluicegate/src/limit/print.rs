@@ -63,7 +63,7 @@ fn measure(rate: Rate) -> String {
 }
 
 /// A period without an N of 1: `60s` is `m`.
-pub(crate) fn unit(period: Span) -> String {
+pub fn unit(period: Span) -> String {
     let text = period.to_string();
     match text.strip_prefix('1') {
         Some(unit) if !unit.starts_with(|letter: char| letter.is_ascii_digit()) => unit.to_owned(),

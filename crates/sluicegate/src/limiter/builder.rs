@@ -330,12 +330,11 @@ pub(crate) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>,
     Ok(limits)
 }
 
-pub(crate) fn within(
-    name: &'static str,
-    value: usize,
-    least: usize,
-    most: usize,
-) -> Result<usize, BuildError> {
+/// Checks a setting.
+///
+/// # Errors
+/// When it is out of bounds.
+pub fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<usize, BuildError> {
     if (least..=most).contains(&value) {
         Ok(value)
     } else {

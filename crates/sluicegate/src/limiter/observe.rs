@@ -66,7 +66,7 @@ pub trait Observer: Send + Sync {
     /// A check, take, reservation or call together with others was decided.
     fn decided(&self, decision: &Decision);
 
-    /// Something else happened that is worth knowing, such as that a breaker opened. Nothing is done about it unless said otherwise.
+    /// Something else happened that is worth knowing, such as that a lease lapsed. By default nothing is done.
     fn event(&self, event: &Event) {
         let _ = event;
     }

@@ -30,9 +30,12 @@ pub struct Acquire<'a> {
 
 /// How long somebody who asks waits at the most.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience {
+pub enum Patience {
+    /// For as long as it takes.
     Endless,
+    /// For at most this long.
     For(Span),
+    /// Until this time.
     Until(Time),
 }
 
@@ -44,7 +47,7 @@ impl Patience {
     }
 
     /// When it ends for who asks now, if it does.
-    pub(crate) fn until(self, now: Time) -> Option<Time> {
+    pub fn until(self, now: Time) -> Option<Time> {
         match self {
             Patience::Endless => None,
             Patience::For(wait) => Some(now.after(wait)),

@@ -188,7 +188,7 @@ impl Lines {
 }
 
 /// Wakes them, whatever one of them does.
-pub(crate) fn wake_all(wakers: Vec<Waker>) {
+pub fn wake_all(wakers: Vec<Waker>) {
     let mut callbacks = Callbacks::default();
     for waker in wakers {
         callbacks.run(|| waker.wake());

@@ -2,16 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod adaptive;
 mod bounded;
-mod breaker;
-#[cfg(not(loom))]
-mod bulkhead;
 mod calendar;
 mod change;
 mod grammar;
-#[cfg(not(loom))]
-mod guard;
 mod limiter;
 mod mistakes;
 mod reserve;

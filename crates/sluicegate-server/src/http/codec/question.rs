@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use sluicegate::CALLS_MAX;
-use sluicegate::grammar::quoted;
+use sluicegate::internal::grammar::quoted;
 use std::fmt;
 use std::marker::PhantomData;
 

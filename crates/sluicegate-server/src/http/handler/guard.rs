@@ -9,7 +9,7 @@ use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, Request, StatusCode};
-use sluicegate::grammar::quoted;
+use sluicegate::internal::grammar::quoted;
 use std::net::IpAddr;
 
 /// What whoever starts and watches the server may see without a password.

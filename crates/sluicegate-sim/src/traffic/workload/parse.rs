@@ -2,7 +2,7 @@
 
 use super::{KEYS_MAX, NAMES, Shape, Workload, ZIPF_MAX};
 use sluicegate::core::{Span, time::YEAR};
-use sluicegate::grammar::{self, Mistake, Options, quoted, span};
+use sluicegate::internal::grammar::{self, Mistake, Options, quoted, span};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,0 +1,201 @@
+//! What asking a breaker comes to: a trial, to be ended with how the call went, or a no.
+
+use super::Inner;
+use super::machine::{Outcome, State, Ticket};
+use sluicegate_core::{RetryAfter, Span, Time};
+use std::fmt;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Whether a call may pass.
+#[derive(Debug)]
+#[must_use = "a call that is denied must not happen, and one that is allowed tells how it went"]
+pub enum Passage<'a> {
+    /// It may: make it, and say how it went.
+    Allowed(Trial<'a>),
+    /// It may not.
+    Denied(Denied),
+}
+
+impl<'a> Passage<'a> {
+    /// Whether it may pass.
+    #[inline]
+    pub fn allowed(&self) -> bool {
+        matches!(self, Passage::Allowed(_))
+    }
+
+    /// The trial if it may pass, for `?`.
+    ///
+    /// # Errors
+    /// When it is denied.
+    #[inline]
+    pub fn trial(self) -> Result<Trial<'a>, Denied> {
+        match self {
+            Passage::Allowed(trial) => Ok(trial),
+            Passage::Denied(denied) => Err(denied),
+        }
+    }
+
+    /// The same, which can outlive the breaker it was asked of.
+    pub fn into_owned(self) -> Passage<'static> {
+        match self {
+            Passage::Allowed(trial) => Passage::Allowed(trial.into_owned()),
+            Passage::Denied(denied) => Passage::Denied(denied),
+        }
+    }
+}
+
+/// A call was not let through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied {
+    pub(super) state: State,
+    pub(super) retry_after: RetryAfter,
+}
+
+impl Denied {
+    /// How long until a call would be let through, if nobody else asks and nothing is heard of the probes that are out: then, and not a
+    /// tick sooner. `Never` when the breaker is forced open.
+    pub fn retry_after(&self) -> RetryAfter {
+        self.retry_after
+    }
+
+    /// What the breaker does: it is open, half-open with all probes out, or forced open.
+    pub fn state(&self) -> State {
+        self.state
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::HalfOpen => "half-open and its probes are out",
+            State::ForcedOpen => "forced open",
+            _ => "open",
+        };
+        match self.retry_after {
+            RetryAfter::After(wait) => {
+                // To be read: whole milliseconds, rounded up.
+                let wait = Span::from_micros(wait.as_millis_up().saturating_mul(1_000));
+                write!(f, "the circuit breaker is {state}; try again in {wait}")
+            }
+            RetryAfter::Never => {
+                write!(f, "the circuit breaker is {state}; no wait helps until it is let go")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// One call that a breaker let through. End it with how the call went.
+///
+/// Dropped without that it counts nothing, but for a probe: that has failed. Dropped by a panic it has failed in any case.
+/// `std::mem::forget` is like a call that never ends: a probe has failed after `probe-ttl`.
+#[must_use = "say how the call went: dropped, it counts nothing, or as a failed probe"]
+pub struct Trial<'a> {
+    /// None once it has ended.
+    breaker: Option<Held<'a>>,
+    ticket: Ticket,
+    /// When it began, if the rules ask how long a call takes.
+    began: Option<Time>,
+}
+
+/// The breaker that was asked. Most calls end before it goes, and then nothing has to be counted.
+enum Held<'a> {
+    Borrowed(&'a Arc<Inner>),
+    Owned(Arc<Inner>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Arc<Inner>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Inner> {
+        match self {
+            Held::Borrowed(inner) => inner,
+            Held::Owned(inner) => inner,
+        }
+    }
+}
+
+impl<'a> Trial<'a> {
+    #[inline]
+    pub(super) fn new(breaker: &'a Arc<Inner>, ticket: Ticket, began: Option<Time>) -> Trial<'a> {
+        Trial { breaker: Some(Held::Borrowed(breaker)), ticket, began }
+    }
+
+    /// The call went well.
+    #[inline]
+    pub fn success(self) {
+        self.finish(Outcome::Success);
+    }
+
+    /// The call failed.
+    #[inline]
+    pub fn failure(self) {
+        self.finish(Outcome::Failure);
+    }
+
+    /// The call says nothing about what was called: a bad request, or it was never made. A probe's place is free for another.
+    #[inline]
+    pub fn ignore(self) {
+        self.finish(Outcome::Ignored);
+    }
+
+    /// The call ended.
+    #[inline]
+    pub fn finish(mut self, outcome: Outcome) {
+        if let Some(breaker) = self.breaker.take() {
+            breaker.finish(self.ticket, outcome, self.began);
+        }
+    }
+
+    /// Whether it is a probe of a half-open breaker.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.ticket.is_probe()
+    }
+
+    /// The call begins only now: what came since the breaker was asked was not its doing.
+    pub(crate) fn begins(&mut self) {
+        if let (Some(began), Some(breaker)) = (&mut self.began, &self.breaker) {
+            *began = breaker.time();
+        }
+    }
+
+    /// The same, which can outlive the breaker it was asked of.
+    pub fn into_owned(mut self) -> Trial<'static> {
+        let owned = self.breaker.take().map(|held| match held {
+            Held::Borrowed(inner) => Held::Owned(Arc::clone(inner)),
+            Held::Owned(inner) => Held::Owned(inner),
+        });
+        Trial { breaker: owned, ticket: self.ticket, began: self.began }
+    }
+}
+
+impl Drop for Trial<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(breaker) = self.breaker.take() {
+            lost(&breaker, self.ticket, self.began);
+        }
+    }
+}
+
+/// Apart, and told values instead of the trial, so that a trial can live in registers until then.
+#[cold]
+fn lost(breaker: &Inner, ticket: Ticket, began: Option<Time>) {
+    if std::thread::panicking() {
+        // A second panic, of the observer or the clock, while the first goes on would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| breaker.finish(ticket, Outcome::Failure, began)));
+    } else {
+        breaker.finish(ticket, Outcome::Dropped, began);
+    }
+}
+
+impl fmt::Debug for Trial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trial").field("probe", &self.is_probe()).finish_non_exhaustive()
+    }
+}

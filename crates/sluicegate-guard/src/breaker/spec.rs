@@ -1,0 +1,138 @@
+//! A breaker's rules as one line of text.
+//!
+//! ```text
+//! breaker 50%/10s min=20 open=5s probes=1 probe-ttl=5s slow=2s slow-rate=100% mode=metrics-only
+//! breaker 50%/100calls
+//! ```
+
+use super::machine::{
+    BreakerRules, OPEN_DEFAULT, PROBES_DEFAULT, SLOW_RATE_DEFAULT, Slow, WINDOW_CALLS_MAX, Window,
+};
+use crate::text::{Rules, read};
+use sluicegate::LimitError;
+use sluicegate::internal::grammar::{Mistake, Options, name, number, percent, quoted, span};
+use sluicegate::internal::unit;
+use std::fmt;
+use std::str::FromStr;
+
+const TAKES: &str = "breaker takes min=N open=DURATION probes=N probe-ttl=DURATION slow=DURATION slow-rate=PERCENT mode=metrics-only";
+
+impl Rules for BreakerRules {}
+
+impl FromStr for BreakerRules {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<BreakerRules, LimitError> {
+        read(text, "a breaker", "write one, such as breaker 50%/10s", rules)
+    }
+}
+
+fn rules(text: &str) -> Result<BreakerRules, Mistake> {
+    let mut words = text.split_ascii_whitespace();
+    let Some(word) = words.next() else {
+        return Err(Mistake::new("the breaker is empty", "write one, such as breaker 50%/10s"));
+    };
+    name("word", word, &["breaker"])?;
+    let measure = words.next().unwrap_or_default();
+    if measure.is_empty() || measure.contains('=') {
+        return Err(Mistake::new("breaker needs its measure right after it", "write breaker 50%/10s"));
+    }
+    let Some((rate, window)) = measure.split_once('/') else {
+        let problem = format!("{} is not PERCENT/WINDOW", quoted(measure));
+        return Err(Mistake::new(
+            problem,
+            "write how much in how long without a space, such as 50%/10s or 50%/100calls",
+        ));
+    };
+    let rate = percent("failure rate", rate)?;
+    let mut rules = BreakerRules::new(rate, self::window(window)?)?;
+
+    let mut options = Options::read(TAKES, words)?;
+    if let Some(min) = options.take("min") {
+        rules = rules.with_min(number("min", min)?)?;
+    }
+    if let Some(open) = options.take("open") {
+        rules = rules.with_open(span(open)?)?;
+    }
+    if let Some(probes) = options.take("probes") {
+        rules = rules.with_probes(number("probes", probes)?)?;
+    }
+    if let Some(ttl) = options.take("probe-ttl") {
+        rules = rules.with_probe_ttl(span(ttl)?)?;
+    }
+    let slow = options.take("slow").map(span).transpose()?;
+    let slow_rate = options.take("slow-rate").map(|word| percent("slow-rate", word)).transpose()?;
+    match (slow, slow_rate) {
+        (Some(longer_than), rate) => {
+            rules = rules.with_slow(longer_than, rate.unwrap_or(u64::from(SLOW_RATE_DEFAULT)))?;
+        }
+        (None, Some(_)) => {
+            let problem = "slow-rate= says how many slow calls are too many, but not when a call is slow";
+            return Err(Mistake::new(problem, "add slow=, such as slow=2s, or leave slow-rate= out"));
+        }
+        (None, None) => {}
+    }
+    match options.take("mode") {
+        None => {}
+        Some("metrics-only") => rules = rules.with_metrics_only(true),
+        Some(other) => {
+            let problem = format!("unknown mode={}", quoted(other));
+            return Err(Mistake::new(problem, "use mode=metrics-only, or leave it out"));
+        }
+    }
+    options.refuse_the_rest()?;
+    Ok(rules)
+}
+
+/// `10s` or `100calls`.
+fn window(word: &str) -> Result<Window, Mistake> {
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    match word.split_at(digits) {
+        (calls, "calls" | "call") => {
+            let calls = number("window of calls", calls)?;
+            // What is too much for the type is too much for the bound, which says so.
+            Ok(Window::Calls(u32::try_from(calls).unwrap_or(u32::MAX)))
+        }
+        (_, "") => {
+            let problem = match word {
+                "" => "the window after / is missing".to_owned(),
+                _ => format!("window {} has no unit", quoted(word)),
+            };
+            let advice =
+                format!("write a time such as 10s, or calls such as 100calls, up to {WINDOW_CALLS_MAX}");
+            Err(Mistake::new(problem, advice))
+        }
+        _ => Ok(Window::Time(span(word)?)),
+    }
+}
+
+impl fmt::Display for BreakerRules {
+    /// The canonical form: defaults dropped, lengths of time in the largest unit that divides them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = self;
+        write!(f, "breaker {}%/", rules.failure_rate())?;
+        match rules.window() {
+            Window::Time(span) => f.write_str(&unit(span))?,
+            Window::Calls(calls) => write!(f, "{calls}calls")?,
+        }
+        if BreakerRules::new(1, rules.window()).map(|fresh| fresh.min()) != Ok(rules.min()) {
+            write!(f, " min={}", rules.min())?;
+        }
+        if rules.open() != OPEN_DEFAULT {
+            write!(f, " open={}", rules.open())?;
+        }
+        if rules.probes() != PROBES_DEFAULT {
+            write!(f, " probes={}", rules.probes())?;
+        }
+        if rules.probe_ttl() != rules.open() {
+            write!(f, " probe-ttl={}", rules.probe_ttl())?;
+        }
+        if let Some(Slow { longer_than, rate }) = rules.slow() {
+            write!(f, " slow={longer_than}")?;
+            if rate != SLOW_RATE_DEFAULT {
+                write!(f, " slow-rate={rate}%")?;
+            }
+        }
+        if rules.metrics_only() { f.write_str(" mode=metrics-only") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,179 @@
+//! The places of a bulkhead in one word: how many are taken, how many there are, and whether somebody waits for one.
+//!
+//! ```text
+//! bits 61..64   how many were given back, the last three bits of it
+//! bit 60        somebody waits: whoever gives a place back has to look at the queue, and nobody takes one past it
+//! bits 30..60   the limit
+//! bits 0..30    taken
+//! ```
+//!
+//! All of it is read and written together, so that taking a place is one compare-and-swap, giving it back one addition, and no
+//! order of them admits one too many. The bit is only changed under the lock of the queue.
+//!
+//! Those given back are counted here as a second word would cost every call a fifth more; each eighth pays for all of them.
+
+use sluicegate::internal::sync::{AtomicU64, Ordering};
+use sluicegate_core::bounds::COUNT_MAX;
+use std::sync::atomic::AtomicU64 as Count;
+
+const TAKEN: u64 = (1 << LIMIT_AT) - 1;
+const LIMIT_AT: u32 = 30;
+const WAITS: u64 = 1 << 60;
+const ENDED_AT: u32 = 61;
+/// So many are given back until those bits begin anew.
+const ENDED_ROUND: u64 = 1 << (u64::BITS - ENDED_AT);
+
+// The limit has room, and so has what is taken: never more than the limit at that moment.
+const _: () = assert!((COUNT_MAX as u64) <= TAKEN);
+
+/// The places of one bulkhead.
+pub(super) struct Places {
+    word: AtomicU64,
+    /// How many were given back in the rounds before.
+    ended: Count,
+    /// The most that anybody was told was given: it never becomes less.
+    told: Count,
+}
+
+/// What there is to see of places.
+pub(super) struct Seen {
+    pub(super) taken: u32,
+    pub(super) limit: u32,
+}
+
+impl Places {
+    pub(super) fn new(limit: u32) -> Places {
+        let word = AtomicU64::new(u64::from(limit) << LIMIT_AT);
+        Places { word, ended: Count::new(0), told: Count::new(0) }
+    }
+
+    /// Takes a place if one is free and nobody waits for it: the way of most calls.
+    #[inline]
+    pub(super) fn take_if_nobody_waits(&self) -> bool {
+        self.take_unless(|word| word & WAITS != 0)
+    }
+
+    /// Takes a place if one is free, for the first of those who wait. Under the lock of the queue.
+    pub(super) fn take_for_the_first(&self) -> bool {
+        self.take_unless(|_| false)
+    }
+
+    /// Takes a place; or, if none is free, says from that very moment on that somebody waits. Under the lock of the queue.
+    pub(super) fn take_or_wait(&self) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let is_free = has_room(word);
+            let next = if is_free { word + 1 } else { word | WAITS };
+            // Acquire: whoever gave the place back has written before what the next one may read.
+            match self.word.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return is_free,
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// Gives a place back. Whether somebody waits for it.
+    #[inline]
+    pub(super) fn give_back(&self) -> bool {
+        // One less taken, never below zero: there is one of these for each place that was taken. One more ended, which leaves the word at
+        // its upper end. Release: see `take_or_wait`.
+        let before = self.word.fetch_add((1 << ENDED_AT) - 1, Ordering::Release);
+        if before >> ENDED_AT == ENDED_ROUND - 1 {
+            self.ended.fetch_add(ENDED_ROUND, Ordering::Relaxed);
+        }
+        before & WAITS != 0
+    }
+
+    /// How many were ever taken.
+    pub(super) fn given(&self) -> u64 {
+        let word = self.word.load(Ordering::Relaxed);
+        let given = self.ended.load(Ordering::Relaxed) + (word >> ENDED_AT) + (word & TAKEN);
+        // A round may have ended that is not counted yet.
+        self.told.fetch_max(given, Ordering::Relaxed).max(given)
+    }
+
+    /// Nobody waits any more. Under the lock of the queue.
+    pub(super) fn nobody_waits(&self) {
+        if self.word.load(Ordering::Relaxed) & WAITS != 0 {
+            self.word.fetch_and(!WAITS, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WAITS != 0
+    }
+
+    /// Another limit. Nobody is thrown out: if more are taken, none is free until enough have been given back.
+    pub(super) fn set_limit(&self, limit: u32) {
+        let limit = u64::from(limit) << LIMIT_AT;
+        let mut word = self.word.load(Ordering::Relaxed);
+        while let Err(other) = self.word.compare_exchange_weak(
+            word,
+            (word & !(TAKEN << LIMIT_AT)) | limit,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            word = other;
+        }
+    }
+
+    /// How many are taken, and how many there are.
+    pub(super) fn read(&self) -> Seen {
+        let word = self.word.load(Ordering::Relaxed);
+        Seen { taken: narrow(word & TAKEN), limit: narrow(limit(word)) }
+    }
+
+    #[inline]
+    fn take_unless(&self, forbidden: impl Fn(u64) -> bool) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while has_room(word) && !forbidden(word) {
+            match self.word.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => word = other,
+            }
+        }
+        false
+    }
+}
+
+#[inline]
+fn has_room(word: u64) -> bool {
+    word & TAKEN < limit(word)
+}
+
+#[inline]
+fn limit(word: u64) -> u64 {
+    word >> LIMIT_AT & TAKEN
+}
+
+/// Never cut: both fields have 30 bits.
+fn narrow(field: u64) -> u32 {
+    u32::try_from(field).unwrap_or(u32::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_given_is_counted_and_nothing_else_of_the_word_changes() {
+        let places = Places::new(COUNT_MAX);
+        for round in 0..100_u64 {
+            assert!(places.take_if_nobody_waits() && places.take_for_the_first());
+            assert_eq!(places.given(), 2 * round + 2);
+            assert!(!places.give_back() && !places.give_back());
+            assert_eq!(places.given(), 2 * round + 2);
+            let Seen { taken, limit } = places.read();
+            assert_eq!((taken, limit), (0, COUNT_MAX), "round {round}");
+        }
+        places.set_limit(1);
+        assert!(places.take_or_wait() && !places.take_or_wait() && !places.take_if_nobody_waits());
+        places.set_limit(COUNT_MAX);
+        assert!(!places.take_if_nobody_waits() && places.take_for_the_first());
+        assert!(places.give_back() && places.give_back(), "somebody waits");
+        places.nobody_waits();
+        assert!(places.take_if_nobody_waits() && !places.give_back());
+        assert_eq!((places.given(), places.read().taken), (203, 0));
+    }
+}

@@ -1,0 +1,85 @@
+//! What happens to calls, for metrics: an [`Observer`] receives each event.
+
+use crate::breaker::{Change, State};
+use crate::guard::GuardEvent;
+use sluicegate::Refusal;
+use std::sync::Arc;
+
+/// Receives the events of a breaker, a bulkhead or a guard: a hook for metrics and logs.
+///
+/// It is called by the thread in which the event happened, when no lock is held; the call waits for it.
+///
+/// ```
+/// use sluicegate_guard::{Breaker, Event, Observer};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// #[derive(Default)]
+/// struct Changes(AtomicU64);
+///
+/// impl Observer for Changes {
+///     fn event(&self, event: &Event) {
+///         if let Event::Breaker { .. } = event {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let changes = Arc::new(Changes::default());
+/// let payments = Breaker::builder("breaker 50%/1calls").observer(Arc::clone(&changes)).build()?;
+/// let _ = payments.call(|| Err::<(), _>("down"));
+/// assert_eq!(changes.0.load(Ordering::Relaxed), 1); // it opened
+/// # Ok::<(), sluicegate_guard::BuildError>(())
+/// ```
+pub trait Observer: Send + Sync {
+    /// Something happened.
+    fn event(&self, event: &Event);
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn event(&self, event: &Event) {
+        (**self).event(event);
+    }
+}
+
+/// Something that happened to a breaker, a bulkhead or a guard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A circuit breaker changed.
+    #[non_exhaustive]
+    Breaker {
+        /// The breaker's name, or that of its set. It has no key: there may be millions.
+        name: Option<Arc<str>>,
+        /// What changed.
+        change: Change,
+        /// The state after the change.
+        state: State,
+    },
+    /// A bulkhead denied a permit.
+    #[non_exhaustive]
+    BulkheadRefused {
+        /// The bulkhead's name.
+        name: Option<Arc<str>>,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A bulkhead's rule moved its limit.
+    #[non_exhaustive]
+    LimitMoved {
+        /// The bulkhead's name.
+        name: Option<Arc<str>>,
+        /// The limit before.
+        from: u32,
+        /// The limit from now on.
+        to: u32,
+    },
+    /// Something happened to a call through a guard.
+    #[non_exhaustive]
+    Guard {
+        /// The guard's name.
+        name: Arc<str>,
+        /// What happened.
+        what: GuardEvent,
+    },
+}

@@ -1,0 +1,104 @@
+//! What is given instead of a call that gave nothing.
+
+use super::call::Call;
+use super::failure::Failure;
+use super::work::Work;
+use super::{Inner, Judge};
+use crate::bulkhead::Place;
+use pin_project_lite::pin_project;
+use sluicegate::internal::wait_here;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+pin_project! {
+    /// A call through a guard with a fallback. Made by [`Call::fallback`].
+    #[must_use = "nothing is called until this is awaited, or by `.blocking()`"]
+    pub struct WithFallback<W: Work, J, F, B> {
+        guard: Arc<Inner>,
+        fallback: Option<F>,
+        #[pin]
+        step: Step<W, J, B>,
+    }
+}
+
+pin_project! {
+    #[project = StepNow]
+    enum Step<W: Work, J, B> {
+        Calling { #[pin] call: Call<W, J> },
+        // In this order: what the fallback holds is gone when its place is free.
+        FallingBack { #[pin] future: B, place: Place },
+        Done,
+    }
+}
+
+impl<W, J, F, B> WithFallback<W, J, F, B>
+where
+    W: Work,
+    F: FnOnce(Failure<W::Error>) -> B,
+    B: Future<Output = W::Value>,
+{
+    pub(super) fn new(guard: Arc<Inner>, call: Call<W, J>, fallback: F) -> Self {
+        WithFallback { guard, fallback: Some(fallback), step: Step::Calling { call } }
+    }
+
+    /// Makes the call and waits for it in this thread. Not for async code: use `.await` there.
+    ///
+    /// # Errors
+    /// When it gave nothing, and the fallback was not used.
+    pub fn blocking(self) -> Result<W::Value, Failure<W::Error>>
+    where
+        J: Judge<W::Value, W::Error>,
+    {
+        wait_here(self)
+    }
+}
+
+impl<W, J, F, B> Future for WithFallback<W, J, F, B>
+where
+    W: Work,
+    J: Judge<W::Value, W::Error>,
+    F: FnOnce(Failure<W::Error>) -> B,
+    B: Future<Output = W::Value>,
+{
+    type Output = Result<W::Value, Failure<W::Error>>;
+
+    /// # Panics
+    /// When the call or the fallback does, or when it is polled again after it was ready.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            match this.step.as_mut().project() {
+                StepNow::Calling { mut call } => {
+                    let answer = ready!(call.as_mut().poll(context));
+                    let is_needed = match &answer {
+                        Ok(_) => call.has_failed(),
+                        Err(why) => !matches!(why, Failure::Ignored(_)),
+                    };
+                    this.step.set(Step::Done);
+                    let Some(fallback) = this.fallback.take().filter(|_| is_needed) else {
+                        return Poll::Ready(answer);
+                    };
+                    let Some(place) = this.guard.fall_back() else { return Poll::Ready(answer) };
+                    // A bad answer is gone by then: it may hold a connection that the fallback needs.
+                    let future = fallback(answer.err().unwrap_or(Failure::BadAnswer));
+                    this.step.set(Step::FallingBack { future, place });
+                }
+                StepNow::FallingBack { future, .. } => {
+                    let value = ready!(future.poll(context));
+                    this.step.set(Step::Done);
+                    return Poll::Ready(Ok(value));
+                }
+                StepNow::Done => panic!("a call was polled again after it was ready"),
+            }
+        }
+    }
+}
+
+impl<W: Work, J, F, B> fmt::Debug for WithFallback<W, J, F, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithFallback").field("guard", &self.guard.name).finish_non_exhaustive()
+    }
+}

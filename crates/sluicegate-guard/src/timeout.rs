@@ -1,0 +1,116 @@
+//! A call that may take so long at the most, in any runtime.
+//!
+//! `countdown.rs` is many such waits with one alarm, `due.rs` the moments for which alarms are set.
+
+mod countdown;
+mod due;
+
+pub(crate) use countdown::{Countdown, Countdowns};
+pub(crate) use due::Due;
+
+use sluicegate::Clock;
+use sluicegate::internal::AnyClock;
+use sluicegate_core::Span;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// The time was up before the call had ended; it was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the call took longer than it may; try again later, or allow it more time")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
+/// Runs a future for so long at the most, and drops it when the time is up. It needs no runtime.
+///
+/// ```
+/// use sluicegate_guard::{TimedOut, timeout};
+/// use std::time::Duration;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// assert_eq!(timeout(Duration::from_secs(1), async { 7 }).await, Ok(7));
+/// assert_eq!(timeout(Duration::from_millis(1), std::future::pending::<u8>()).await, Err(TimedOut));
+/// # });
+/// ```
+///
+/// What is ready when it is looked at counts, however late. If the system's clock is set back meanwhile, it may take its time once more,
+/// and if it is set forward, it ends sooner by as much.
+///
+/// # Errors
+/// When the time was up first.
+pub async fn timeout<F: Future>(most: Duration, future: F) -> Result<F::Output, TimedOut> {
+    ends_with(Countdowns::system().lasting(Span::from(most)), future).await
+}
+
+/// The same by a clock of your own, as one of a test.
+///
+/// Each of these sets an alarm of its own, which the clock keeps until the time is up, however soon the call has ended: at 10,000 calls a
+/// second and a minute each that is 600,000 of them. Calls through a [`Guard`](crate::Guard) with that clock share one, as those of
+/// [`timeout`] do.
+///
+/// # Errors
+/// When the time was up first.
+pub async fn timeout_on<F: Future>(
+    clock: impl Clock + 'static,
+    most: Duration,
+    future: F,
+) -> Result<F::Output, TimedOut> {
+    let countdowns = Countdowns::new(AnyClock::Other(Arc::new(clock)));
+    ends_with(countdowns.lasting(Span::from(most)), future).await
+}
+
+async fn ends_with<F: Future>(mut countdown: Countdown, future: F) -> Result<F::Output, TimedOut> {
+    let mut future = pin!(future);
+    poll_fn(move |context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut countdown).poll(context).map(|()| Err(TimedOut))
+    })
+    .await
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use sluicegate::{Alarm, Time};
+    use std::sync::Mutex;
+    use std::task::{Context, Waker};
+
+    /// Keeps its alarms for ever.
+    #[derive(Clone, Default, Debug)]
+    struct Stopped(Arc<Mutex<Vec<Alarm>>>);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Time {
+            Time::EPOCH
+        }
+
+        fn ring_at(&self, _time: Time, alarm: Alarm) {
+            self.0.lock().unwrap().push(alarm);
+        }
+    }
+
+    #[test]
+    fn calls_that_ended_in_time_leave_one_alarm_behind() {
+        let clock = Stopped::default();
+        let countdowns = Countdowns::new(AnyClock::Other(Arc::new(clock.clone())));
+        for _ in 0..1_000 {
+            let countdown = countdowns.lasting(Span::from(Duration::from_secs(600)));
+            let mut call = pin!(ends_with(countdown, std::future::pending::<()>()));
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        assert_eq!((clock.0.lock().unwrap().len(), countdowns.len()), (1, 0));
+        assert!(Arc::ptr_eq(&Countdowns::system(), &Countdowns::system()), "`timeout` shares them too");
+    }
+}

@@ -1,0 +1,101 @@
+//! What is to happen at which time, and when the clock has to ring for it.
+//!
+//! For whoever keeps several moments under one lock: the queue of a bulkhead, the calls of a guard that may run out of time. One alarm
+//! does for all of them, that of the soonest, and what is taken out again leaves nothing behind.
+
+use sluicegate::internal::Alarms;
+use sluicegate_core::Time;
+use sluicegate_core::in_order::InOrder;
+
+/// Things by their times. `T` is what is known of each.
+pub(crate) struct Due<T> {
+    by_time: InOrder<(Time, u64), T>,
+    alarms: Alarms,
+}
+
+impl<T> Default for Due<T> {
+    fn default() -> Self {
+        Due { by_time: InOrder::default(), alarms: Alarms::default() }
+    }
+}
+
+impl<T> Due<T> {
+    /// Something of this number is to happen then. What was known of it before.
+    pub(crate) fn insert(&mut self, at: Time, number: u64, what: T) -> Option<T> {
+        self.by_time.insert((at, number), what)
+    }
+
+    /// It is not to happen any more.
+    pub(crate) fn remove(&mut self, at: Time, number: u64) -> Option<T> {
+        self.by_time.remove(&(at, number))
+    }
+
+    /// The first thing whose time has come, which is then no longer there.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<(u64, T)> {
+        if !self.is_due(now) {
+            return None;
+        }
+        self.by_time.pop_first().map(|((_, number), what)| (number, what))
+    }
+
+    /// Whether the time of something has come.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.by_time.first().is_some_and(|((at, _), _)| *at <= now)
+    }
+
+    /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
+    pub(crate) fn sets_alarm(&mut self) -> Option<Time> {
+        self.alarms.sets(self.by_time.first().map(|((next, _), _)| *next))
+    }
+
+    /// The alarm for a time has rung, or is lost.
+    pub(crate) fn alarm_is_gone(&mut self, at: Time) {
+        self.alarms.is_gone(at);
+    }
+
+    /// Those of which this is so, which are then no longer there.
+    pub(crate) fn take_if(&mut self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
+        let (taken, left): (Vec<_>, Vec<_>) = self.by_time.drain().partition(|(_, what)| is_taken(what));
+        for (key, what) in left {
+            self.by_time.insert(key, what);
+        }
+        taken.into_iter().map(|(_, what)| what).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_time.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_micros(micros).unwrap()
+    }
+
+    #[test]
+    fn one_alarm_is_set_for_the_soonest() {
+        let mut due = Due::default();
+        due.insert(at(20), 1, "later");
+        assert_eq!(due.sets_alarm(), Some(at(20)));
+        assert_eq!(due.sets_alarm(), None);
+        due.insert(at(30), 2, "latest");
+        assert_eq!(due.sets_alarm(), None);
+        due.insert(at(10), 3, "sooner");
+        assert_eq!(due.sets_alarm(), Some(at(10)));
+        assert_eq!(due.pop(at(9)), None);
+        assert_eq!(due.pop(at(10)), Some((3, "sooner")));
+        due.alarm_is_gone(at(10));
+        // That of 20 is still set.
+        assert_eq!(due.sets_alarm(), None);
+        assert_eq!(due.remove(at(20), 1), Some("later"));
+        assert_eq!(due.sets_alarm(), None);
+        due.alarm_is_gone(at(20));
+        assert_eq!(due.sets_alarm(), Some(at(30)));
+        assert_eq!(due.take_if(|what| *what == "another"), Vec::<&str>::new());
+        assert_eq!((due.take_if(|what| *what == "latest"), due.len()), (vec!["latest"], 0));
+    }
+}

@@ -1,0 +1,124 @@
+//! Bulkheads that find their own limit.
+
+use sluicegate_guard::{Bulkhead, Clock as _, Event, ManualClock, Observer, Outcome, Time, bulkhead::Place};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Calls that take as long as they are told, all at once.
+fn calls(bulkhead: &Bulkhead, clock: &ManualClock, millis: u64, outcome: Outcome) {
+    let places: Vec<Place> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
+    clock.advance(Duration::from_millis(millis));
+    for place in places {
+        place.finish(outcome);
+    }
+}
+
+#[derive(Default)]
+struct Moves(Mutex<Vec<(u32, u32)>>);
+
+impl Observer for Moves {
+    fn event(&self, event: &Event) {
+        if let Event::LimitMoved { name, from, to, .. } = event {
+            assert_eq!(name.as_deref(), Some("payments"));
+            self.0.lock().unwrap().push((*from, *to));
+        }
+    }
+}
+
+fn made(text: &str) -> (Bulkhead, ManualClock, Arc<Moves>) {
+    let (clock, moves) = (ManualClock::at(Time::EPOCH), Arc::new(Moves::default()));
+    let builder = Bulkhead::builder("bulkhead 1").adaptive(text).clock(clock.clone()).name("payments");
+    (builder.observer(Arc::clone(&moves)).build().unwrap(), clock, moves)
+}
+
+#[test]
+fn the_limit_grows_with_good_calls_and_shrinks_with_bad_ones() {
+    let (bulkhead, clock, moves) = made("aimd 2 min=1 max=6");
+    assert_eq!(bulkhead.stats().limit, 2, "it begins with its own number, not with the bulkhead's");
+    calls(&bulkhead, &clock, 10, Outcome::Success);
+    assert_eq!(bulkhead.stats().limit, 4);
+    bulkhead.try_enter().unwrap().finish(Outcome::Failure);
+    assert_eq!(bulkhead.stats().limit, 3);
+    bulkhead.try_enter().unwrap().finish(Outcome::Ignored);
+    assert_eq!(*moves.0.lock().unwrap(), [(2, 3), (3, 4), (4, 3)], "told of each move, and of nothing else");
+}
+
+#[test]
+fn a_gradient_hears_how_long_calls_take_by_the_bulkheads_clock() {
+    let (bulkhead, clock, _) = made("gradient 20 min=5");
+    (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
+    let usual = bulkhead.stats().limit;
+    assert!(usual > 20, "{usual}");
+    calls(&bulkhead, &clock, 500, Outcome::Success);
+    assert!(bulkhead.stats().limit < usual);
+}
+
+#[test]
+fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
+    let (bulkhead, clock, _) = made("aimd 10 min=1 timeout=1s");
+    drop(bulkhead.try_enter());
+    assert_eq!(bulkhead.stats().limit, 10);
+    let slow = bulkhead.try_enter();
+    clock.advance(Duration::from_millis(1_001));
+    drop(slow);
+    assert_eq!(bulkhead.stats().limit, 9);
+}
+
+#[test]
+fn those_who_wait_are_called_when_the_limit_grows() {
+    let clock = ManualClock::at(Time::EPOCH);
+    let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1m").adaptive("aimd 1 max=4");
+    let bulkhead = builder.clock(clock.clone()).build().unwrap();
+    let first = bulkhead.try_enter().unwrap();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let bulkhead = bulkhead.clone();
+            std::thread::spawn(move || bulkhead.enter().blocking().allowed())
+        })
+        .collect();
+    while bulkhead.stats().waiting < 2 {
+        std::thread::yield_now();
+    }
+    // Its own place and one more.
+    first.finish(Outcome::Success);
+    assert!(waiting.into_iter().all(|one| one.join().unwrap()));
+    assert!(bulkhead.stats().limit >= 2);
+}
+
+#[test]
+fn a_mistake_in_the_line_is_told_when_it_is_made() {
+    let said = Bulkhead::adaptive("aimd 20 backof=90%").unwrap_err().to_string();
+    assert!(said.contains("unknown option \"backof\"; aimd takes min=N max=N backoff=P%"), "{said}");
+    let said = Bulkhead::builder("bulkhed 1").adaptive("aimd 20").build().unwrap_err().to_string();
+    assert!(said.contains("bulkhed"), "{said}");
+}
+
+#[test]
+fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
+    let (bulkhead, clock, _) = made("gradient 20 min=5");
+    clock.advance(Duration::from_secs(3600));
+    (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
+    let places: Vec<Place> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
+    clock.set(clock.now().before(sluicegate_guard::Span::from_micros(1_000_000)));
+    for place in places {
+        place.finish(Outcome::Success);
+    }
+    let before = bulkhead.stats().limit;
+    (0..3).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
+    assert!(bulkhead.stats().limit >= before, "a call that takes as long as ever is not slow");
+}
+
+#[test]
+fn what_an_adaptive_limit_sheds_is_no_failure_to_the_breaker() {
+    for (line, opens) in [("aimd 1 min=1 max=1", false), ("bulkhead 1", true)] {
+        let guard =
+            sluicegate_guard::Guard::builder("bank").breaker("breaker 50%/2calls").bulkhead(line).build();
+        let guard = guard.unwrap();
+        let place = guard.bulkhead().unwrap().try_enter().unwrap();
+        for _ in 0..2 {
+            assert!(guard.call_blocking(|| Ok::<_, ()>(())).unwrap_err().is_refused());
+        }
+        drop(place);
+        assert_eq!(guard.call_blocking(|| Ok::<_, ()>(())).is_err(), opens, "{line}");
+    }
+}

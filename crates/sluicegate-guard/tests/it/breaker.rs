@@ -1,0 +1,46 @@
+//! Circuit breakers: their text, their guards, threads, keys, and the bugs that others have published.
+
+mod guards;
+mod keyed;
+mod published;
+mod text;
+mod threads;
+
+use sluicegate_guard::breaker::{Breaker, Passage, State, Trial};
+use sluicegate_guard::{ManualClock, RetryAfter, Span};
+use std::time::Duration;
+
+fn breaker(rules: &str) -> (Breaker, ManualClock) {
+    let clock = ManualClock::default();
+    let breaker =
+        Breaker::builder(rules).clock(clock.clone()).build().unwrap_or_else(|error| panic!("{error}"));
+    (breaker, clock)
+}
+
+/// Under `breaker 50%/4calls` and the like: four calls fail.
+fn open(breaker: &Breaker) {
+    for _ in 0..4 {
+        trial(breaker).failure();
+    }
+    assert_eq!(breaker.state(), State::Open);
+}
+
+fn trial(breaker: &Breaker) -> Trial<'static> {
+    match breaker.ask().into_owned() {
+        Passage::Allowed(trial) => trial,
+        Passage::Denied(denied) => panic!("{denied}"),
+    }
+}
+
+/// How long a denied call is to wait.
+fn denied_for(breaker: &Breaker) -> Duration {
+    match breaker.ask() {
+        Passage::Allowed(_) => panic!("allowed"),
+        Passage::Denied(denied) => match denied.retry_after() {
+            RetryAfter::After(wait) => wait.into(),
+            RetryAfter::Never => Span::MAX.into(),
+        },
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,73 @@
+//! Many threads at once.
+
+use sluicegate_guard::Bulkhead;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Never more than the limit, and every place comes back, whoever waits, gives up or is dropped.
+#[test]
+fn never_more_than_the_limit_and_no_place_is_lost() {
+    const LIMIT: u32 = 3;
+    const ROUNDS: u32 = 3_000;
+    let bulkhead = Bulkhead::new("bulkhead 3 queue=100 wait=10s").unwrap();
+    let (inside, entered) = (AtomicU32::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for number in 0..8_u32 {
+            let (bulkhead, inside, entered) = (&bulkhead, &inside, &entered);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let place = match (round + number) % 4 {
+                        0 => bulkhead.try_enter(),
+                        1 => bulkhead.enter_within(Duration::from_micros(20)).blocking().place(),
+                        2 => {
+                            // Asks, and is gone whatever came of it.
+                            let mut enter = Box::pin(bulkhead.enter());
+                            let waker = std::task::Waker::noop();
+                            let _ = enter.as_mut().poll(&mut std::task::Context::from_waker(waker));
+                            None
+                        }
+                        _ => {
+                            let entry = bulkhead.enter().blocking();
+                            assert!(entry.allowed(), "{:?}", entry.refusal());
+                            entry.place()
+                        }
+                    };
+                    if place.is_some() {
+                        let others = inside.fetch_add(1, Ordering::SeqCst);
+                        assert!(others < LIMIT, "{others} others are in");
+                        entered.fetch_add(1, Ordering::Relaxed);
+                        if round % 16 == 0 {
+                            thread::yield_now();
+                        }
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    let stats = bulkhead.stats();
+    assert_eq!((stats.in_use, stats.waiting), (0, 0));
+    assert!(entered.load(Ordering::Relaxed) >= u64::from(2 * ROUNDS), "those who wait have their turns");
+}
+
+/// Each of those who wait is woken, though the limit moves all the time.
+#[test]
+fn a_limit_that_moves_leaves_nobody_behind() {
+    let bulkhead = Bulkhead::new("bulkhead 1 queue=100 wait=60s").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    assert!(bulkhead.enter().blocking().allowed());
+                }
+            });
+        }
+        scope.spawn(|| {
+            for limit in 0..2_000 {
+                bulkhead.set_limit(1 + limit % 3);
+            }
+        });
+    });
+    assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
+}

@@ -1,0 +1,104 @@
+//! Lines of text, and what a failure says.
+
+use sluicegate_guard::bulkhead::BulkheadSpec;
+use sluicegate_guard::guard::{Failure, Guard, Refused};
+use sluicegate_guard::retry::{Retries, RetryRules};
+use sluicegate_guard::{ManualClock, Refusal, Span};
+use std::time::Duration;
+
+#[test]
+fn what_is_printed_reads_the_same() {
+    for (text, printed) in [
+        ("retry 2", "retry 2"),
+        ("retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s", "retry 2"),
+        (
+            "retry 100 floor=0 budget=1000% max-backoff=60s backoff=0s",
+            "retry 100 budget=1000% floor=0 backoff=0s max-backoff=1m",
+        ),
+    ] {
+        let rules: RetryRules = text.parse().unwrap();
+        assert_eq!(rules.to_string(), printed);
+        assert_eq!(printed.parse::<RetryRules>().unwrap(), rules);
+    }
+}
+
+#[test]
+fn rules_that_were_never_a_text_print_as_one() {
+    let (second, two) = (Span::from_micros(1_000_000), Span::from_micros(2_000_000));
+    let rules = RetryRules::new(2).unwrap().with_backoff(two, second).unwrap();
+    assert_eq!(rules.to_string().parse::<RetryRules>().unwrap(), rules);
+    assert_eq!(Retries::new(rules).unwrap().rules(), rules);
+    assert_eq!(Retries::new(RetryRules::new(3).unwrap()).unwrap().rules().to_string(), "retry 3");
+    let spec: BulkheadSpec = "bulkhead 3 queue=1".parse().unwrap();
+    let guard = Guard::builder("g").retry(rules).bulkhead(spec).build().unwrap();
+    assert_eq!(guard.bulkhead().unwrap().spec(), spec);
+}
+
+#[test]
+fn a_mistake_says_which_word_and_what_to_write() {
+    for (text, says) in [
+        ("", "the retry is empty; write one, such as retry 2 budget=10%"),
+        ("retri 2", r#"retri 2: unknown word "retri"; did you mean retry?"#),
+        ("retry", "retry: retry needs how many further tries right after it; write retry 2"),
+        ("retry 0", "retry 0: count 0 is below the least, 1; leave retry out to try once only"),
+        ("retry 101", "retry 101: count 101 is above the most, 100; use a smaller number"),
+        ("retry 2 budget=10", r#"retry 2 budget=10: budget "10" has no %; write 10%"#),
+        (
+            "retry 2 budget=1001%",
+            "retry 2 budget=1001%: budget 1001 is above the most, 1000; use a smaller number",
+        ),
+        (
+            "retry 2 backoff=2s",
+            "retry 2 backoff=2s: backoff=2s is above max-backoff=1s; add max-backoff=2s, or more",
+        ),
+        (
+            "retry 2 jitter=full",
+            r#"retry 2 jitter=full: unknown option "jitter"; retry takes budget=PERCENT floor=N backoff=DURATION max-backoff=DURATION"#,
+        ),
+    ] {
+        assert_eq!(Retries::new(text).unwrap_err().to_string(), says);
+    }
+}
+
+#[test]
+fn a_guard_whose_parts_are_wrong_cannot_be_made() {
+    let says = |builder: sluicegate_guard::guard::GuardBuilder| builder.build().unwrap_err().to_string();
+    let guard = || Guard::builder("g");
+    assert!(says(guard().breaker("breaker 50/10s")).contains("has no %"));
+    assert!(says(guard().bulkhead("bulkhead")).contains("write bulkhead 10"));
+    assert!(says(guard().retry("retry")).contains("write retry 2"));
+    assert!(says(guard().timeout(Duration::ZERO)).starts_with("timeout in microseconds is 0; use 1 to"));
+    assert!(says(guard().deadline(Duration::MAX)).starts_with("deadline in microseconds is"));
+    assert_eq!(says(guard().max_fallbacks(0)), "max_fallbacks is 0; use 1 to 1000000000");
+}
+
+#[test]
+fn a_failure_says_what_to_do_next() {
+    let refused = |refused| Failure::<&str>::Refused(refused).to_string();
+    assert_eq!(Failure::Failed("down").to_string(), "down");
+    assert_eq!(
+        Failure::<&str>::TimedOut.to_string(),
+        "the call took longer than it may; try again later, or allow it more time"
+    );
+    assert_eq!(
+        Failure::<&str>::BadAnswer.to_string(),
+        "the call gave an answer that counts as a failure; try again later"
+    );
+    assert_eq!(
+        refused(Refused::ByBulkhead(Refusal::LineFull)),
+        "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
+    );
+    assert_eq!(
+        refused(Refused::ByBulkhead(Refusal::TooLong)),
+        "the bulkhead is full and no place came in time; try again later, or raise wait="
+    );
+    let guard = Guard::builder("g")
+        .breaker("breaker 100%/1calls min=1")
+        .clock(ManualClock::default())
+        .build()
+        .unwrap();
+    assert!(guard.call_blocking(|| Err::<(), _>("down")).is_err());
+    let open = guard.call_blocking(|| Ok::<(), &str>(())).unwrap_err();
+    assert_eq!(open.to_string(), "the circuit breaker is open; try again in 5s");
+    assert!(open.is_refused() && open.into_error().is_none());
+}

@@ -1,0 +1,232 @@
+//! Breakers and bulkheads under a model checker: every order in which two or three threads can meet.
+//!
+//! ```text
+//! cargo xtask loom
+//! ```
+//!
+//! What is checked is what the lock-free paths add to the locks: a breaker that opens while calls begin and end, keys that are
+//! evicted meanwhile, permits that are returned while callers join and leave the queue. Each model is small enough to
+//! be explored to the end.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use loom::thread;
+use sluicegate_guard::breaker::{Breaker, State};
+use sluicegate_guard::bulkhead::{Bulkhead, Enter, Entry};
+use sluicegate_guard::{Breakers, ManualClock};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// How often a waiter was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn breaker(rules: &str) -> (Breaker, ManualClock) {
+    let clock = ManualClock::default();
+    (Breaker::builder(rules).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// It opens while others ask, who read one word and take no lock: whoever passed asked before it had opened, and cannot close it.
+#[test]
+fn who_passes_while_it_opens_changes_nothing() {
+    loom::model(|| {
+        let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
+        let trial = breaker.ask().trial().unwrap().into_owned();
+        let other = thread::spawn(move || trial.failure());
+        if let Ok(trial) = breaker.ask().trial() {
+            trial.success();
+        }
+        other.join().unwrap();
+        assert_eq!((breaker.state(), breaker.stats().totals.opened), (State::Open, 1));
+        assert!(!breaker.ask().allowed());
+    });
+}
+
+/// Three ask as an open breaker's time is over: as many pass as there are probes.
+#[test]
+fn as_many_probes_pass_as_may() {
+    for probes in [1_usize, 2] {
+        loom::model(move || {
+            let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
+            breaker.ask().trial().unwrap().failure();
+            clock.advance(Duration::from_secs(1));
+            let ask = |breaker: Breaker| thread::spawn(move || breaker.ask().into_owned());
+            let others = [ask(breaker.clone()), ask(breaker.clone())];
+            let own = breaker.ask();
+            let others = others.map(|other| other.join().unwrap());
+            let passed = others.iter().chain([&own]).filter(|passage| passage.allowed()).count();
+            assert_eq!((passed, breaker.state()), (probes, State::HalfOpen));
+        });
+    }
+}
+
+/// A probe ends while somebody asks: nobody passes beside it, and everybody once it has gone well.
+#[test]
+fn nobody_passes_beside_a_probe_until_it_has_ended() {
+    for goes_well in [true, false] {
+        loom::model(move || {
+            let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
+            breaker.ask().trial().unwrap().failure();
+            clock.advance(Duration::from_secs(1));
+            let probe = breaker.ask().trial().unwrap().into_owned();
+            let other = thread::spawn(move || if goes_well { probe.success() } else { probe.failure() });
+            let passage = breaker.ask();
+            if let Ok(trial) = passage.trial() {
+                assert!(goes_well && !trial.is_probe());
+                trial.success();
+            }
+            other.join().unwrap();
+            assert_eq!(breaker.state(), if goes_well { State::Closed } else { State::Open });
+            assert_eq!(breaker.ask().allowed(), goes_well);
+        });
+    }
+}
+
+/// Rules are changed while a key comes in: it has the new ones.
+#[test]
+fn a_key_that_comes_in_misses_no_change() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.on("k"));
+        hosts.change("breaker 60%/1calls").unwrap();
+        let made = other.join().unwrap();
+        assert_eq!(made.rules(), hosts.rules());
+        assert_eq!(hosts.on("k").rules(), hosts.rules());
+    });
+}
+
+/// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
+#[test]
+fn no_count_of_a_key_that_is_forgotten_goes_back() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        hosts.ask("k").trial().unwrap().success();
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.forget("k"));
+        assert_eq!(hosts.stats().totals.successes, 1);
+        other.join().unwrap();
+        assert_eq!((hosts.stats().totals.successes, hosts.stats().keys), (1, 0));
+    });
+}
+
+/// Two changes at once: one comes last, for the key as for the set.
+#[test]
+fn two_changes_of_all_breakers_do_not_mix() {
+    loom::model(|| {
+        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = hosts.build().unwrap();
+        let key = hosts.on("k");
+        let other = hosts.clone();
+        let other = thread::spawn(move || other.change("breaker 60%/1calls").unwrap());
+        hosts.change("breaker 70%/1calls").unwrap();
+        other.join().unwrap();
+        assert_eq!(key.rules(), hosts.rules());
+    });
+}
+
+/// Polls once. The answer, if there is one.
+fn poll_enter(enter: &mut Enter, woken: &Arc<Woken>) -> Option<Entry> {
+    let waker = Waker::from(Arc::clone(woken));
+    match Pin::new(enter).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(entry) => Some(entry),
+        Poll::Pending => None,
+    }
+}
+
+fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
+    let clock = ManualClock::default();
+    (Bulkhead::builder(text).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// A place is given back while somebody asks for it: it is there at once, or they are woken exactly once.
+#[test]
+fn no_place_is_given_back_unseen() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
+        let place = bulkhead.try_enter();
+        let other = thread::spawn(move || drop(place));
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        let entry = poll_enter(&mut enter, &woken);
+        other.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), usize::from(entry.is_none()));
+        let entry = entry.or_else(|| poll_enter(&mut enter, &woken));
+        assert!(entry.is_some_and(|entry| entry.allowed()));
+        assert!(bulkhead.try_enter().is_some());
+    });
+}
+
+/// One gives its place back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
+#[test]
+fn who_leaves_while_a_place_comes_passes_it_on() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
+        let place = bulkhead.try_enter();
+        let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let (mut first, mut next) = (bulkhead.enter(), bulkhead.enter());
+        assert!(poll_enter(&mut first, &first_woken).is_none());
+        assert!(poll_enter(&mut next, &next_woken).is_none());
+        let other = thread::spawn(move || drop(place));
+        let third = bulkhead.clone();
+        let third = thread::spawn(move || third.try_enter().is_some());
+        drop(first);
+        other.join().unwrap();
+        assert!(!third.join().unwrap(), "nobody overtakes");
+        assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
+        assert!(poll_enter(&mut next, &next_woken).is_some_and(|entry| entry.allowed()));
+        assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
+    });
+}
+
+/// The patience of one ends while its place comes: it has the place, or it is told and the place is free. Woken once in any case.
+#[test]
+fn a_place_that_comes_with_the_end_of_patience_is_not_lost() {
+    loom::model(|| {
+        let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
+        let place = bulkhead.try_enter();
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        assert!(poll_enter(&mut enter, &woken).is_none());
+        let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        drop(place);
+        time.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        let entry = poll_enter(&mut enter, &woken).unwrap();
+        assert_eq!(bulkhead.stats().in_use, u32::from(entry.allowed()));
+        drop(entry);
+        assert!(bulkhead.try_enter().is_some());
+    });
+}
+
+/// The limit moves while one comes in and another goes out: what is counted is who is in.
+#[test]
+fn a_limit_that_moves_miscounts_nobody() {
+    loom::model(|| {
+        let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
+        let place = bulkhead.try_enter();
+        let woken = Arc::<Woken>::default();
+        let mut enter = bulkhead.enter();
+        assert!(poll_enter(&mut enter, &woken).is_none());
+        let other = thread::spawn(move || drop(place));
+        bulkhead.set_limit(2);
+        let third = bulkhead.try_enter();
+        other.join().unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(poll_enter(&mut enter, &woken).is_some_and(|entry| entry.allowed()));
+        assert_eq!(bulkhead.stats().in_use, u32::from(third.is_some()));
+    });
+}
