@@ -42,7 +42,8 @@ use call::Verb;
 use inline::Inline;
 use rule::Scope;
 use rule_cache::CachedRule;
-use sluicegate::{Backend as _, CALLS_MAX, Clock, OnFull, Receipt, Span, Stats, Time};
+use sluicegate::{Backend, BadReceipt, CALLS_MAX, Clock, OnFull, Receipt, Span, Stats, Time};
+use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::{AnyBackend, Fallback, Storage};
@@ -289,7 +290,9 @@ impl Engine {
             return Err(Mistake::new(format!("{} calls are too many; use at most {CALLS_MAX}", calls.len())));
         }
         calls.iter().try_for_each(|call| call.rule().decides_checks())?;
-        check_all::check_all(calls, now).await
+        let decided = check_all::check_all(calls, now).await?;
+        self.storage.count_fallback(decided.0.answer().source());
+        Ok(decided)
     }
 
     /// Returns what still counts of a reservation. `true` if that was anything.
@@ -312,7 +315,7 @@ impl Engine {
         let receipt: Receipt = receipt.parse()?;
         if let Some(store) = self.storage.memory() {
             if !receipt.is_of_memory() {
-                return Err(sluicegate::BadReceipt.into());
+                return Err(BadReceipt.into());
             }
             return Ok(match used {
                 None => store.cancel_at(&receipt, now),
@@ -320,17 +323,18 @@ impl Engine {
             });
         }
         // The rule or inline limit that gave it, perhaps on another server. If it is gone, its charge no longer counts.
-        let (scope, key) = sluicegate_redis::scope_and_key(&receipt)?;
-        let Some(rule) = Scope::named_in(&scope).and_then(|name| self.find(name).ok()) else { return Ok(false) };
-        let policy = sluicegate::internal::raw_key(&key).map(|key| rule.policy_id(key));
+        let stored = StoredReceipt::read(&receipt)?;
+        let rule = Scope::named_in(stored.scope()).and_then(|name| self.find(name).ok());
+        let Some(rule) = rule else { return Ok(false) };
+        let policy = sluicegate::internal::raw_key(stored.key()).map(|key| rule.policy_id(key));
         let Some(AnyBackend::Redis { limiter, time }) = policy.map(|policy| &rule.limits_of(policy).backend)
         else {
             return Ok(false);
         };
         let at = time.at(now);
         Ok(match used {
-            None => sluicegate::Backend::cancel(limiter, &receipt, at).await?,
-            Some(used) => sluicegate::Backend::settle(limiter, &receipt, used, at).await?,
+            None => Backend::cancel(limiter, &receipt, at).await?,
+            Some(used) => Backend::settle(limiter, &receipt, used, at).await?,
         })
     }
 

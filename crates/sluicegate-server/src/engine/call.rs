@@ -6,8 +6,8 @@ use super::rule::{Policy, PolicyId, Rule};
 use super::rule_cache::CachedRule;
 use super::storage::AnyBackend;
 use sluicegate::backend::Reserved;
-use sluicegate::{Answer, Decision, HashedKey, Limit, RetryAfter, Span, Time};
 use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate::{Answer, Decision, HashedKey, Limit, RetryAfter, Span, Time};
 use std::sync::Arc;
 
 /// One rule, key and cost. Made by the engine; of a batch of calls all are made first, so that their waits for memory overlap.
@@ -121,7 +121,9 @@ impl<'a> Call<'a> {
     }
 
     /// Whether it is a check in a shared store, which can share a round trip with others.
-    pub(super) fn check_in_store(&self) -> Option<(&sluicegate_redis::RedisLimiter, super::storage::StoreTime)> {
+    pub(super) fn check_in_store(
+        &self,
+    ) -> Option<(&sluicegate_redis::RedisLimiter, super::storage::StoreTime)> {
         match self.policy() {
             Policy::Limits(limits) if self.verb == Verb::Check => match &limits.backend {
                 AnyBackend::Redis { limiter, time } => Some((limiter, *time)),
@@ -212,7 +214,8 @@ impl<'a> Call<'a> {
             Some(answer) => (answer, None),
             None => {
                 let (backend, at) = self.rule.limits_of(self.policy).checks(now)?;
-                let Reserved { answer, receipt } = backend.reserve(&self.key, self.cost, max_wait, at).await?;
+                let Reserved { answer, receipt } =
+                    backend.reserve(&self.key, self.cost, max_wait, at).await?;
                 (answer, receipt.map(|receipt| receipt.to_string()))
             }
         };

@@ -7,12 +7,12 @@
 //! are allowed only if all fail open. Shadow rules and keys without limits have no say in that. Deciding locally is for one
 //! key at a time: a charge here could not be returned for a denial there.
 
+use super::Mistake;
 use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
 use super::leases::use_acquire;
 use super::rule::Policy;
 use super::storage::AnyBackend;
-use super::Mistake;
 use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::{Answer, Decision, RetryAfter, Source, Span, Time, check_all_each_at};
 use sluicegate_redis::OnStoreFailure;
@@ -101,8 +101,11 @@ async fn charge(
         let (decision, decisions) = check_all_each_at(&in_memory, now)?;
         return Ok((decision.into(), decisions));
     }
-    let charged = Box::pin(sluicegate_redis::check_all(&in_store, at)).await.map_err(Mistake::from);
-    match charged {
+    let charged = match at {
+        None => Box::pin(sluicegate_redis::check_all(&in_store)).await,
+        Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
+    };
+    match charged.map_err(Mistake::from) {
         Err(mistake) if mistake.is_of_store() => {
             let answer = without_store(taking_part.iter().map(|place| &calls[*place])).ok_or(mistake)?;
             Ok((answer, vec![answer.decision(); taking_part.len()]))
@@ -135,9 +138,12 @@ fn overall<'c>(
         return Decided::new(UNLIMITED.into(), Policy::Unlimited, now, false);
     }
     let denied = taking_part.iter().copied().filter(|place| !answer.allowed() && !each[*place].allowed());
-    let longest = denied.reduce(|longest, next| {
-        if each[next].retry_after() > each[longest].retry_after() { next } else { longest }
-    });
+    let longest =
+        denied.reduce(
+            |longest, next| {
+                if each[next].retry_after() > each[longest].retry_after() { next } else { longest }
+            },
+        );
     match longest {
         Some(place) => Decided::new(each[place], calls[place].policy(), now, false),
         // Allowed; or no limit denied it, as there is no room for a new key, or no store.

@@ -1,6 +1,6 @@
 //! Leases under `concurrency` limits: their verbs, the lease that its client does not know of yet, and what is counted.
 
-use super::call::{BLOCKED, Call, UNLIMITED, Verb};
+use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
 use super::rule::Policy;
 use super::{Engine, Mistake, Target};

@@ -4,10 +4,10 @@
 //! do, goes on with the leases that are held. Those of inline limits are counted together, and leave a part of the pool to
 //! the rules: callers that write limits cannot keep rules from granting leases.
 
+use super::Mistake;
 use super::Settings;
 use super::rule::Scope;
 use super::storage::{Leases, StoreTime};
-use super::Mistake;
 use sluicegate::backend::Granted;
 use sluicegate::{
     Acquired, Answer, BackendError, Clock, Decision, Key, LeaseBackend, LeaseId, LeaseScope, Limit, Pending,

@@ -1,9 +1,8 @@
 //! What could not be asked or answered. A denial is an answer, not this.
 
 use sluicegate::core::verbs::NotOffered;
-use sluicegate::{
-    BackendError, BadLeaseId, BadReceipt, BuildError, LimitError, StoreFailure, TogetherError,
-};
+use sluicegate::{BackendError, BadLeaseId, BadReceipt, BuildError, LimitError, StoreFailure, TogetherError};
+use sluicegate_redis::{RedisBuildError, RedisTogetherError};
 use std::fmt;
 
 /// Why a question has no answer: one line for whoever asked.
@@ -68,14 +67,7 @@ macro_rules! wrong_question {
     };
 }
 
-wrong_question!(
-    LimitError,
-    NotOffered,
-    BadLeaseId,
-    BadReceipt,
-    sluicegate_redis::BuildError,
-    TogetherError
-);
+wrong_question!(LimitError, NotOffered, BadLeaseId, BadReceipt, RedisBuildError, TogetherError);
 
 impl From<BuildError> for Mistake {
     fn from(error: BuildError) -> Mistake {
@@ -104,10 +96,10 @@ impl From<BackendError> for Mistake {
     }
 }
 
-impl From<sluicegate_redis::TogetherError> for Mistake {
-    fn from(error: sluicegate_redis::TogetherError) -> Mistake {
+impl From<RedisTogetherError> for Mistake {
+    fn from(error: RedisTogetherError) -> Mistake {
         match error {
-            sluicegate_redis::TogetherError::Store(failure) => failure.into(),
+            RedisTogetherError::Store(failure) => failure.into(),
             other => Mistake::new(other.to_string()),
         }
     }

@@ -8,10 +8,12 @@ use super::rule::Scope;
 use super::{Mistake, Settings};
 use crate::metrics::{Latency, LatencyView};
 use sluicegate::{
-    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, SemaphoreStats, SharedStore, Source, Stats, Time,
+    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, SemaphoreStats, SharedStore, Source, Stats,
+    Time,
 };
 use sluicegate_redis::{
-    ConnectError, Failures, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore, RedisStoreBuilder,
+    ConnectError, Failures, OnStoreFailure, RedisCall, RedisLimiter, RedisSemaphore, RedisStore,
+    RedisStoreBuilder,
 };
 use std::sync::Arc;
 
@@ -119,12 +121,7 @@ impl StoreTime {
     }
 
     /// A call for the store.
-    pub(super) fn call<'c>(
-        self,
-        limiter: &'c RedisLimiter,
-        call: &'c Call<'_>,
-        now: Time,
-    ) -> sluicegate_redis::Call<'c> {
+    pub(super) fn call<'c>(self, limiter: &'c RedisLimiter, call: &'c Call<'_>, now: Time) -> RedisCall<'c> {
         let in_store = limiter.on(call.key, call.cost);
         match self.at(now) {
             Some(now) => in_store.at(now),
@@ -205,6 +202,15 @@ impl Storage {
             is_up: store.is_up(),
             latency: latency.view(),
         })
+    }
+
+    /// Counts an answer that was given in place of the shared store's.
+    pub(super) fn count_fallback(&self, source: Source) {
+        if let Storage::Redis(SharedKeys { store, .. }) = self
+            && source.is_fallback()
+        {
+            store.count_answer(source);
+        }
     }
 
     /// Whether any of the keys can be asked about now.

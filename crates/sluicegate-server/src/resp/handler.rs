@@ -59,7 +59,9 @@ pub(super) async fn answer(
     let authenticated = session.authenticated;
     let steps: Vec<Step<'_>> = commands
         .map(|command| match Step::find(command) {
-            Step::Other(spec, command) if authenticated => Step::call(spec, command, engine, &mut session.cache),
+            Step::Other(spec, command) if authenticated => {
+                Step::call(spec, command, engine, &mut session.cache)
+            }
             step => step,
         })
         .collect();
@@ -136,12 +138,7 @@ impl<'a> Step<'a> {
     }
 
     /// The call of a check, or the command itself.
-    fn call(
-        spec: &'static Spec,
-        command: Command<'a>,
-        engine: &Engine,
-        cache: &mut RuleCache,
-    ) -> Step<'a> {
+    fn call(spec: &'static Spec, command: Command<'a>, engine: &Engine, cache: &mut RuleCache) -> Step<'a> {
         let call = match spec.verb {
             Verb::Check => limiting::check(command, engine, cache).map(Step::Check),
             Verb::Throttle => limiting::throttle(command, engine, cache).map(Step::Throttle),

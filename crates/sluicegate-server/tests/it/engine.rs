@@ -236,14 +236,9 @@ fn bounds_are_crossed_with_a_message() {
     assert_eq!(mistake(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
     let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
     assert_eq!(mistake(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
-    assert!(
-        mistake(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#)
-    );
+    assert!(mistake(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#));
     let long = "x".repeat(10_000);
-    assert!(
-        mistake(try_check(&engine, on(&long, "k"), 1)).len() < 300,
-        "a name is not echoed at any length"
-    );
+    assert!(mistake(try_check(&engine, on(&long, "k"), 1)).len() < 300, "a name is not echoed at any length");
 }
 
 /// Inline limits without end: those that nobody needs any more are forgotten, and nothing that is in use is lost.

@@ -3,7 +3,7 @@
 use crate::running::{Seen, at_once, rule};
 use sluicegate::{ManualClock, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, HeldView, KeySpec, LeasesView, Mistake, Reason, RuleCache, RuleSpec, Settings, Target,
+    Engine, HeldView, KeySpec, Leased, LeasesView, Mistake, Reason, RuleCache, RuleSpec, Settings, Target,
 };
 use std::pin::pin;
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl From<Decided<'_>> for Seen {
 impl Seen {
     /// Decides a call of an engine whose keys live in memory.
     pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, Mistake> {
-        Seen::with(call, now, Seen::from)
+        Seen::with(call, now, |decided| Seen::from(decided))
     }
 
     /// The same, for what is to be seen of the answer.

@@ -8,6 +8,7 @@ use crate::client_limits::ClientLimits;
 use crate::engine::Target;
 use crate::service::testing::{leases, service, with_exports};
 use std::net::{IpAddr, Ipv4Addr};
+use tokio::io::AsyncWrite as _;
 
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const ACME: Target<'_> = Target { rule: "exports", key: b"acme" };
