@@ -1,8 +1,9 @@
 //! Connections that break in the middle of a reply, and replies that never come.
 
 use crate::support::{LONG, alone, connect, limiter, panics, until_answered, watch_for_panics};
+use sluicegate::StoreFailure;
 use sluicegate::Time;
-use sluicegate_redis::{RedisStore, StoreFailure, check_each};
+use sluicegate_redis::{RedisStore, check_each};
 use sluicegate_servers::{Options, Proxy, Server};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ async fn a_reply_cut_at_any_byte_is_a_lost_call_that_was_charged_once() {
             let failure = limiter.check_at(&key, 1, now()).await.expect_err("no whole reply");
             assert!(matches!(failure, StoreFailure::Lost(_)), "{limit}, byte {byte}: {failure:?}");
             until_answered(&limiter).await;
-            let answer = limiter.peek(&key, 1, Some(now())).await.unwrap();
+            let answer = limiter.peek_at(&key, 1, now()).await.unwrap();
             assert_eq!(answer.remaining(), 99, "{limit}, byte {byte}");
         }
         assert_eq!(panics(), Vec::<String>::new());
@@ -62,7 +63,7 @@ async fn of_calls_made_together_those_whose_reply_was_cut_fail_and_the_others_do
         until_answered(&limiter).await;
         assert!(answers[2].is_err(), "byte {byte}");
         for (key, answer) in keys.iter().zip(&answers) {
-            let used = 100 - limiter.peek(key, 1, Some(now())).await.unwrap().remaining();
+            let used = 100 - limiter.peek_at(key, 1, now()).await.unwrap().remaining();
             match answer {
                 Ok(answer) => assert!(answer.allowed() && used == 1, "{key}: {used} used, {answer:?}"),
                 Err(failure) => {
@@ -123,7 +124,7 @@ async fn a_call_whose_reply_is_lost_was_charged_at_most_once() {
         proxy.lose_replies(false);
         until_answered(&limiter).await;
         for (key, failure) in failures {
-            let used = 100 - limiter.peek(&key, 1, None).await.unwrap().remaining();
+            let used = 100 - limiter.peek(&key, 1).await.unwrap().remaining();
             let most = u32::from(failure.may_have_charged());
             assert!(used <= most, "{key}: {used} used, {failure}");
             may_have_charged += most;

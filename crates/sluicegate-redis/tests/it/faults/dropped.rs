@@ -1,7 +1,8 @@
 //! Callers who do not wait for their answer.
 
 use crate::support::{LONG, alone, panics, watch_for_panics};
-use sluicegate_redis::{Answer, RedisLimiter, RedisStore, StoreFailure, check_each};
+use sluicegate::{Answer, StoreFailure};
+use sluicegate_redis::{RedisLimiter, RedisStore, check_each};
 use sluicegate_servers::{Options, Server};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -60,7 +61,7 @@ async fn ask(limiters: &[RedisLimiter]) {
     };
     let one = any();
     match fastrand::u8(..3) {
-        0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1, None).await),
+        0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1).await),
         // More than remains, and a denial changes nothing.
         1 => is_its_own(one, limiters[one.0].check_cost(name(one.1), LIMIT).await),
         _ => {

@@ -1,7 +1,8 @@
 //! What callers are told for each fault, under each `on_store_failure`.
 
 use crate::support::{LONG, alone, connect, until_answered};
-use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Source};
+use sluicegate::Source;
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use sluicegate_servers::{Options, Proxy, Server};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Failovers and moves, under load.
 
 use crate::support::{Load, alone, connect, every_key_expires};
-use sluicegate_redis::StoreFailure;
+use sluicegate::StoreFailure;
 use sluicegate_servers::{Cluster, Options, Sentinels};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -5,7 +5,8 @@
 
 use super::heartbeat::Heartbeat;
 use super::{LONG, panics, until_answered, watch_for_panics};
-use sluicegate_redis::{DEADLINE_DEFAULT, RedisLimiter, RedisStore, Source, StoreFailure};
+use sluicegate::{Source, StoreFailure};
+use sluicegate_redis::{DEADLINE_DEFAULT, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

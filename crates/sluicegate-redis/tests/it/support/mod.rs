@@ -9,7 +9,8 @@ pub(crate) use alone::alone;
 pub(crate) use load::Load;
 pub(crate) use panics::{panics, watch_for_panics};
 
-use sluicegate_redis::{RedisLimiter, RedisStore, Source};
+use sluicegate::Source;
+use sluicegate_redis::{RedisLimiter, RedisStore};
 use sluicegate_servers::Server;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub(crate) fn limiter(store: &RedisStore, limit: &str) -> RedisLimiter {
 pub(crate) async fn until_answered(limiter: &RedisLimiter) {
     let began = Instant::now();
     loop {
-        let answer = limiter.peek("is anybody there?", 1, None).await;
+        let answer = limiter.peek("is anybody there?", 1).await;
         if answer.as_ref().is_ok_and(|answer| answer.source() == Source::Store) {
             return;
         }
