@@ -1,8 +1,8 @@
 //! What a check sends, for the benchmark that lays our scripts beside others'.
 
+use crate::encode::EncodedLimit;
 use crate::names::Names;
-use crate::script::Trip;
-use crate::shape::Shape;
+use crate::script::ScriptCall;
 use redis::Arg;
 use sluicegate::{Limit, Span};
 
@@ -19,15 +19,14 @@ pub struct Sent {
 
 /// What a check of a key under one limit sends, at the server's time. `None` for a limit that cannot be shared.
 pub fn check(limit: &Limit, key: &[u8], cost: u32) -> Option<Sent> {
-    let shape = Shape::new(limit, None)?;
-    let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, shape.letter, key);
-    let mut trip = Trip::new(shape.check(), &[&name]);
-    trip.arg("");
-    shape.add_check(&mut trip, cost, Span::ZERO, None);
+    let encoded = EncodedLimit::new(limit, None)?;
+    let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, encoded.letter, key);
+    let mut call = ScriptCall::new(encoded.check(), &[&name]).at(None);
+    encoded.add_check(&mut call, cost, Span::ZERO, None);
     // EVALSHA, the script's name, how many keys, and the key.
-    let arguments = trip.command.args_iter().skip(4).filter_map(|argument| match argument {
+    let arguments = call.command.args_iter().skip(4).filter_map(|argument| match argument {
         Arg::Simple(bytes) => Some(bytes.to_vec()),
         _ => None,
     });
-    Some(Sent { script: trip.script.text().to_owned(), key: name, arguments: arguments.collect() })
+    Some(Sent { script: call.script.text().to_owned(), key: name, arguments: arguments.collect() })
 }

@@ -1,27 +1,29 @@
 //! The way to the store: one server, a set with Sentinel, or a cluster.
 //!
-//! In plain words: a trip goes out and comes back by its deadline, whatever happens; the rest of the crate
-//! never sees a connection. A trip that may have reached a server is never made again. The exceptions are
-//! replies that prove that nothing ran: NOSCRIPT, MOVED, ASK, TRYAGAIN and CLUSTERDOWN.
+//! A script call is answered by its deadline, or fails; the rest of the crate never sees a connection. A call
+//! that may have run is never sent again. Replies that prove that nothing ran are the exception: NOSCRIPT,
+//! MOVED, ASK, TRYAGAIN and CLUSTERDOWN.
 //!
-//! address    how stores are written                    line       one connection, and whether a server will do
-//! node       a server, and who looks after its line    breaker    when to leave a server alone
-//! scripts    calls over a line, and NOSCRIPT           reply      what servers say
+//! ```text
+//! address    how stores are written                    connection a connection, and whether its server will do
+//! node       a server and its connection               breaker    when to leave a server alone
+//! pipeline   calls over a connection, and NOSCRIPT     no_answer  why a call has no answer
 //! sentinel   who is the master                         cluster    who has which slot; slot, table
+//! ```
 //!
 //! Rights     What a user of the store must be allowed: `evalsha`, `script|load`, `info`, `ping`, and what the
 //!            scripts call; `select` for a database that is not 0; in a cluster `cluster|slots`,
 //!            `cluster|info` and `asking`.
-//! Promise    A trip that is dropped half-way cannot mix up replies: they are matched by the connection's own
-//!            task, in order, and one that nobody waits for is thrown away there.
+//! Promise    A call that is dropped half-way cannot mix up replies: they are matched by the connection's own
+//!            task, in order, and one whose caller is gone is dropped there.
 
 mod address;
 mod breaker;
 mod cluster;
-mod line;
+mod connection;
+mod no_answer;
 mod node;
-mod reply;
-mod scripts;
+mod pipeline;
 mod sentinel;
 mod slot;
 mod table;
@@ -33,15 +35,16 @@ pub use address::without_password;
 pub use node::NodeHealth;
 pub(crate) use slot::slot;
 
-use crate::failure::{ConnectError, StoreFailure};
-use crate::script::Trip;
+use crate::failure::ConnectError;
+use crate::script::ScriptCall;
 use crate::store::Settings;
 use address::{Address, Place, Shape};
 use cluster::Cluster;
-use line::{Dialer, Part, Trouble};
+use connection::{Dialer, Part, Trouble};
 use node::{Haste, Node, NodeSettings, Route};
+use pipeline::Outgoing;
 use redis::Value;
-use scripts::Parcel;
+use sluicegate::StoreFailure;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -53,13 +56,13 @@ const CONNECT_WAIT: Duration = Duration::from_secs(3);
 
 /// Connections to a store.
 pub(crate) struct Link {
-    home: Arc<Home>,
+    topology: Arc<Topology>,
     /// Waits for the first server to say that it is a node of a cluster.
     turner: Option<JoinHandle<()>>,
 }
 
 /// Where the keys live.
-enum Home {
+enum Topology {
     Server(Node),
     Cluster(Cluster),
     /// A server; or a node of a cluster, and then that cluster as soon as it has said so.
@@ -107,53 +110,52 @@ impl Link {
             let (dialer, when_away) = (dialer.clone(), Arc::new(Notify::new()));
             Node::start(NodeSettings { route, part, dialer, deadline, when_away })
         };
-        let home = match address.shape {
-            Shape::Cluster(seeds) => Home::Cluster(Cluster::start(seeds, dialer, deadline)),
+        let topology = match address.shape {
+            Shape::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline)),
             Shape::Sentinel { sentinels, master } => {
-                Home::Server(node(Route::Sentinel { sentinels, master }, Part::Master))
+                Topology::Server(node(Route::Sentinel { sentinels, master }, Part::Master))
             }
             Shape::One(place) => {
                 let first = node(Route::Fixed(place.clone()), Part::Alone);
-                Home::First { node: first, place, dialer, deadline, cluster: OnceLock::new() }
+                Topology::First { node: first, place, dialer, deadline, cluster: OnceLock::new() }
             }
         };
-        let home = Arc::new(home);
-        let turner = matches!(*home, Home::First { .. }).then(|| {
-            let home = Arc::clone(&home);
-            tokio::spawn(async move { home.turn_into_cluster().await })
+        let topology = Arc::new(topology);
+        let turner = matches!(*topology, Topology::First { .. }).then(|| {
+            let topology = Arc::clone(&topology);
+            tokio::spawn(async move { topology.turn_into_cluster().await })
         });
-        Ok(Link { home, turner })
+        Ok(Link { topology, turner })
     }
 
-    /// Makes a trip, and is back by then.
-    pub(crate) async fn go(&self, trip: &Trip, until: Instant) -> Result<Value, StoreFailure> {
-        match self.home.now() {
-            Now::Server(node) => node.send(Parcel { trip, asking: false }, until).await?.finish(),
-            Now::Cluster(cluster) => cluster.go(trip, until).await,
-        }
-    }
-
-    /// Makes several trips at once, on each server in this order, and is back by then. An answer for each.
-    pub(crate) async fn go_each(&self, trips: &[Trip], until: Instant) -> Vec<Result<Value, StoreFailure>> {
-        match self.home.now() {
+    /// Sends script calls, on each server in this order, and is back by then. An answer for each.
+    pub(crate) async fn send(
+        &self,
+        calls: &[ScriptCall],
+        until: Instant,
+    ) -> Vec<Result<Value, StoreFailure>> {
+        match self.topology.now() {
             Now::Server(node) => {
-                let parcels: Vec<Parcel<'_>> =
-                    trips.iter().map(|trip| Parcel { trip, asking: false }).collect();
-                let replies = node.send_each(&parcels, until, Haste::None).await;
-                replies.into_iter().map(|reply| reply?.finish()).collect()
+                let outgoing: Vec<Outgoing<'_>> =
+                    calls.iter().map(|call| Outgoing { call, asking: false }).collect();
+                let answers = node.send(&outgoing, until, Haste::None).await;
+                answers
+                    .into_iter()
+                    .map(|answer| answer.map_err(|none| none.failure(node.deadline())))
+                    .collect()
             }
-            Now::Cluster(cluster) => cluster.go_each(trips, until).await,
+            Now::Cluster(cluster) => cluster.send(calls, until).await,
         }
     }
 
     /// Whether keys are spread over servers, so that those of one call have to share a slot.
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.home.now(), Now::Cluster(_))
+        matches!(self.topology.now(), Now::Cluster(_))
     }
 
     /// How each server is doing.
     pub(crate) fn health(&self) -> Vec<NodeHealth> {
-        match self.home.now() {
+        match self.topology.now() {
             Now::Server(node) => vec![node.health()],
             Now::Cluster(cluster) => cluster.health(),
         }
@@ -161,24 +163,24 @@ impl Link {
 
     /// Waits until calls can be made, or it is known that they cannot.
     async fn settle(&self) -> Result<(), Trouble> {
-        if let Home::First { node, .. } = &*self.home {
+        if let Topology::First { node, .. } = &*self.topology {
             match node.settle().await {
-                Err(Trouble::IsCluster) => self.home.turn_into_cluster().await,
+                Err(Trouble::IsCluster) => self.topology.turn_into_cluster().await,
                 settled => return settled,
             }
         }
-        match self.home.now() {
+        match self.topology.now() {
             Now::Cluster(cluster) => cluster.settle().await,
             Now::Server(node) => node.settle().await,
         }
     }
 
     fn is_usable(&self) -> bool {
-        self.health().iter().any(|node| node.connected && !node.breaker_open)
+        self.health().iter().any(NodeHealth::is_up)
     }
 
     fn trouble(&self) -> Option<Trouble> {
-        match self.home.now() {
+        match self.topology.now() {
             Now::Server(node) => node.trouble(),
             Now::Cluster(cluster) => cluster.trouble(),
         }
@@ -199,12 +201,12 @@ enum Now<'a> {
     Cluster(&'a Cluster),
 }
 
-impl Home {
+impl Topology {
     fn now(&self) -> Now<'_> {
         match self {
-            Home::Cluster(cluster) => Now::Cluster(cluster),
-            Home::Server(node) => Now::Server(node),
-            Home::First { node, cluster, .. } => match cluster.get() {
+            Topology::Cluster(cluster) => Now::Cluster(cluster),
+            Topology::Server(node) => Now::Server(node),
+            Topology::First { node, cluster, .. } => match cluster.get() {
                 Some(cluster) => Now::Cluster(cluster),
                 None => Now::Server(node),
             },
@@ -213,7 +215,7 @@ impl Home {
 
     /// Waits for the first server to say that it is a node of a cluster, and goes on with that.
     async fn turn_into_cluster(&self) {
-        if let Home::First { node, place, dialer, deadline, cluster } = self {
+        if let Topology::First { node, place, dialer, deadline, cluster } = self {
             node.turned_out_to_be_of_a_cluster().await;
             cluster.get_or_init(|| Cluster::start(vec![place.clone()], dialer.clone(), *deadline));
         }

@@ -1,6 +1,7 @@
 //! The scripts, and one call of one of them.
 
 use redis::Cmd;
+use sluicegate::Time;
 use std::sync::LazyLock;
 
 /// A script: its text, and the name by which a server knows it once it is loaded.
@@ -21,7 +22,7 @@ impl Script {
 }
 
 /// One script call, ready to be sent: `EVALSHA sha n key... argument...`.
-pub(crate) struct Trip {
+pub(crate) struct ScriptCall {
     /// To be loaded where the server does not know it.
     pub(crate) script: &'static LazyLock<Script>,
     pub(crate) command: Cmd,
@@ -29,18 +30,27 @@ pub(crate) struct Trip {
     pub(crate) key: Vec<u8>,
 }
 
-impl Trip {
-    /// A call on some keys, of which there is at least one. Arguments follow with [`Trip::arg`].
-    pub(crate) fn new(script: &'static LazyLock<Script>, keys: &[impl AsRef<[u8]>]) -> Trip {
+impl ScriptCall {
+    /// A call on some keys, of which there is at least one. Arguments follow with [`ScriptCall::arg`].
+    pub(crate) fn new(script: &'static LazyLock<Script>, keys: &[impl AsRef<[u8]>]) -> ScriptCall {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&script.sha).arg(keys.len());
         for key in keys {
             command.arg(key.as_ref());
         }
-        Trip { script, command, key: keys.first().map(|key| key.as_ref().to_vec()).unwrap_or_default() }
+        ScriptCall { script, command, key: keys.first().map(|key| key.as_ref().to_vec()).unwrap_or_default() }
     }
 
-    pub(crate) fn arg(&mut self, argument: impl redis::ToRedisArgs) -> &mut Trip {
+    /// Adds the time of the call, which is the first argument of every script; `None` is the server's.
+    pub(crate) fn at(mut self, at: Option<Time>) -> ScriptCall {
+        match at {
+            Some(at) => self.command.arg(at.as_micros()),
+            None => self.command.arg(""),
+        };
+        self
+    }
+
+    pub(crate) fn arg(&mut self, argument: impl redis::ToRedisArgs) -> &mut ScriptCall {
         self.command.arg(argument);
         self
     }

@@ -4,9 +4,9 @@
 //! id that nobody can guess, made here before the store is asked. So a lease whose answer was lost can still be given back, and one
 //! that nobody gives back, because its process has died, lapses by the store's clock.
 //!
-//! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` asks the store and `told.rs` reads what it says, `claim.rs` gives back
-//! what nobody came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `pace.rs` says how often
-//! they ask, `scope.rs` is what semaphores of one scope have in common, and `without.rs` answers when the store cannot.
+//! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` makes script calls of verbs and `reply.rs` reads what scripts reply, `claim.rs` releases
+//! leases that no caller came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `pace.rs`
+//! says how often they ask, and `scope.rs` is what semaphores of one scope have in common.
 
 mod ask;
 mod builder;
@@ -15,32 +15,31 @@ mod grant;
 mod id;
 mod lease;
 mod pace;
+mod reply;
 mod scope;
-mod told;
 mod wait;
 mod waiters;
-mod without;
 
 pub use builder::RedisSemaphoreBuilder;
-pub use grant::SharedGrant;
-pub use id::{BadLeaseId, LeaseId};
-pub use lease::{LeaseLost, SharedLease};
+pub use grant::RedisGrant;
+pub use lease::{LeaseLost, RedisLease};
 pub use pace::{ASKS_A_SECOND_MAX, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX};
 pub(crate) use scope::Scopes;
 
-use crate::answer::{Answer, Source};
-use crate::failure::StoreFailure;
+use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::store::RedisStore;
 use claim::Claim;
-use id::Home;
+use id::StoreId;
 use scope::{Member, Numbers};
-use sluicegate::{IntoLimits, Limit, Time};
+use sluicegate::{
+    Answer, BackendError, IntoLimits, Key, LeaseId, Limit, Semaphore, Source, StoreFailure, Time,
+};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use without::Fallback;
 
 /// At most so many at once for each key, over all processes that share the store.
 ///
@@ -61,25 +60,27 @@ use without::Fallback;
 ///
 /// **A lease lapses** `ttl` after it was taken or last renewed, by the store's clock, whatever its holder does. So a process that dies frees its
 /// places within `ttl`. And a process that is slow, or stopped, may act without holding a place any more: renew in time, and stop
-/// when [`renew`](SharedLease::renew) says no ([`renew_while`](SharedLease::renew_while) does both).
+/// when [`renew`](RedisLease::renew) says no ([`renew_while`](RedisLease::renew_while) does both).
 ///
 /// **Other numbers**: semaphores of one scope share the leases, in whichever process they are. One with fewer places than are held gives out
 /// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because numbers have changed, whoever waits and whoever
 /// holds a lease goes by the newest one; whoever neither waits nor holds one is answered by the one that it asks.
 ///
-/// `now` is `None` for the store's time, and a time of the caller's in tests and replays. Clones are the same semaphore.
+/// It has the methods of [`sluicegate::Semaphore`] and takes the same arguments; to move to it, change the constructor and add
+/// `.await?`. The time is the store's; the methods that end in `_at` take another one, for tests and replays. Clones are the same
+/// semaphore.
 #[derive(Clone)]
 pub struct RedisSemaphore {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     store: RedisStore,
     scope: String,
     names: Names,
     limit: Limit,
     member: Member,
-    fallback: Fallback,
+    fallback: Fallback<Semaphore>,
     /// The most that may stand in line under one key, of all processes.
     max_line: usize,
     /// The most that may wait under all keys of the scope, of this process.
@@ -98,8 +99,8 @@ impl RedisSemaphore {
     /// # Errors
     /// When the store gives no answer, and the semaphore is not to answer without it. A lease that may have been taken all the same
     /// is given back, as well as that can be.
-    pub async fn try_acquire(&self, key: impl AsRef<[u8]>, cost: u32) -> Result<SharedGrant, StoreFailure> {
-        self.inner.try_acquire(key.as_ref(), cost, self.inner.member.numbers(), None).await
+    pub async fn try_acquire(&self, key: impl Key, cost: u32) -> Result<RedisGrant, StoreFailure> {
+        self.inner.try_acquire(&key.to_bytes(), cost, None).await
     }
 
     /// The same at a time of the caller's, for tests and replays.
@@ -108,82 +109,78 @@ impl RedisSemaphore {
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn try_acquire_at(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl Key,
         cost: u32,
         now: Time,
-    ) -> Result<SharedGrant, StoreFailure> {
-        self.inner.try_acquire(key.as_ref(), cost, self.inner.member.numbers(), Some(now)).await
+    ) -> Result<RedisGrant, StoreFailure> {
+        self.inner.try_acquire(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Would a lease of this cost be given now? None is taken.
+    /// Decides whether a lease of this cost would be granted now. None is taken.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn peek(
-        &self,
-        key: impl AsRef<[u8]>,
-        cost: u32,
-        now: Option<Time>,
-    ) -> Result<Answer, StoreFailure> {
-        let (inner, key) = (&self.inner, key.as_ref());
-        match inner.ask_peek(key, cost, inner.member.numbers(), now).await {
-            Ok(told) => Ok(Answer::new(told.decision, Source::Store)),
-            Err(failure) => inner.fallback.peek(failure, key, cost),
-        }
+    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+        self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
-    /// Gives a lease that has not lapsed a whole new ttl. `false` if it has lapsed, also if nobody else has come since, or was never
-    /// there. Its holder must not go on then.
+    /// The same at a time.
     ///
     /// # Errors
-    /// When the store gives no answer. The lease may have been renewed all the same.
-    pub async fn renew(
-        &self,
-        key: impl AsRef<[u8]>,
-        lease: &LeaseId,
-        now: Option<Time>,
-    ) -> Result<bool, StoreFailure> {
-        let (inner, key) = (&self.inner, key.as_ref());
-        match &lease.of {
-            Home::Store(id) => Ok(inner.ask_renew(key, id, inner.member.numbers(), now).await?.0),
-            Home::Local(id) => Ok(inner.fallback.renew(key, id)),
-        }
+    /// As [`RedisSemaphore::try_acquire`].
+    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+        self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Returns a lease. `false` if it has lapsed, or was never there.
+    /// Extends a live lease by a full TTL. `false` if it has expired, also if its permit is still free, or never was there. Its
+    /// holder must stop then.
     ///
     /// # Errors
-    /// When the store gives no answer. The lease may have been returned all the same, and it is safe to ask again.
-    pub async fn release(
-        &self,
-        key: impl AsRef<[u8]>,
-        lease: &LeaseId,
-        now: Option<Time>,
-    ) -> Result<bool, StoreFailure> {
-        self.inner.release(key.as_ref(), lease, now).await
+    /// When the id is not one of this crate, or the store gives no answer. The lease may have been renewed all the same.
+    pub async fn renew(&self, key: impl Key, lease: &LeaseId) -> Result<bool, BackendError> {
+        self.inner.renew(&key.to_bytes(), lease, None).await
     }
 
-    /// Forgets the key: its leases are gone, and can be renewed no more. Who waits stays in line.
+    /// The same at a time.
+    ///
+    /// # Errors
+    /// As [`RedisSemaphore::renew`].
+    pub async fn renew_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> Result<bool, BackendError> {
+        self.inner.renew(&key.to_bytes(), lease, Some(now)).await
+    }
+
+    /// Releases a lease. `false` if it had expired, or never was there.
+    ///
+    /// # Errors
+    /// When the id is not one of this crate, or the store gives no answer. The lease may have been released all the same, and it
+    /// is safe to try again.
+    pub async fn release(&self, key: impl Key, lease: &LeaseId) -> Result<bool, BackendError> {
+        self.inner.release(&key.to_bytes(), lease, None).await
+    }
+
+    /// The same at a time.
+    ///
+    /// # Errors
+    /// As [`RedisSemaphore::release`].
+    pub async fn release_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> Result<bool, BackendError> {
+        self.inner.release(&key.to_bytes(), lease, Some(now)).await
+    }
+
+    /// Deletes the key's leases, which can then not be renewed any more. Waiters stay in the queue.
     ///
     /// # Errors
     /// When the store gives no answer.
-    pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), StoreFailure> {
-        self.reset_each(&[key.as_ref()]).await
+    pub async fn reset(&self, key: impl Key) -> Result<(), StoreFailure> {
+        self.inner.reset(&[&key.to_bytes()]).await
     }
 
-    /// Forgets several keys in one trip.
+    /// Deletes the leases of several keys in one round trip.
     ///
     /// # Errors
-    /// When the store gives no answer. Some of the keys may then be forgotten.
-    pub async fn reset_each(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
-        for key in keys {
-            self.inner.fallback.forget(key);
-        }
-        self.inner.ask_reset(keys).await?;
-        for key in keys {
-            self.inner.member.waiters().wake_first(key);
-        }
-        Ok(())
+    /// When the store gives no answer. The leases of some of the keys may then be deleted.
+    pub async fn reset_each<K: Key>(&self, keys: &[K]) -> Result<(), StoreFailure> {
+        let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(Key::to_bytes).collect();
+        self.inner.reset(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await
     }
 
     /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused. If the numbers are changed meanwhile, by another
@@ -205,8 +202,8 @@ impl RedisSemaphore {
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn acquire(&self, key: impl AsRef<[u8]>, cost: u32) -> Result<SharedGrant, StoreFailure> {
-        self.inner.acquire(key.as_ref(), cost, None).await
+    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<RedisGrant, StoreFailure> {
+        self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
     /// The same for at most so long.
@@ -215,11 +212,11 @@ impl RedisSemaphore {
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn acquire_within(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl Key,
         cost: u32,
         max_wait: Duration,
-    ) -> Result<SharedGrant, StoreFailure> {
-        self.inner.acquire(key.as_ref(), cost, Instant::now().checked_add(max_wait)).await
+    ) -> Result<RedisGrant, StoreFailure> {
+        self.inner.acquire(&key.to_bytes(), cost, Instant::now().checked_add(max_wait)).await
     }
 
     /// The same until a moment of this process's clock.
@@ -228,16 +225,16 @@ impl RedisSemaphore {
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn acquire_until(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl Key,
         cost: u32,
         deadline: std::time::Instant,
-    ) -> Result<SharedGrant, StoreFailure> {
-        self.inner.acquire(key.as_ref(), cost, Some(Instant::from_std(deadline))).await
+    ) -> Result<RedisGrant, StoreFailure> {
+        self.inner.acquire(&key.to_bytes(), cost, Some(Instant::from_std(deadline))).await
     }
 
     /// The limit.
-    pub fn limit(&self) -> &Limit {
-        &self.inner.limit
+    pub fn limit(&self) -> Limit {
+        self.inner.limit.clone()
     }
 
     /// What its keys belong to.
@@ -246,24 +243,110 @@ impl RedisSemaphore {
     }
 }
 
+/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's.
 impl Inner {
-    async fn try_acquire(
+    pub(crate) async fn try_acquire(
+        self: &Arc<Inner>,
+        key: &[u8],
+        cost: u32,
+        at: Option<Time>,
+    ) -> Result<RedisGrant, StoreFailure> {
+        self.counted(self.acquire_now(key, cost, self.member.numbers(), at).await)
+    }
+
+    pub(crate) async fn acquire(
+        self: &Arc<Inner>,
+        key: &[u8],
+        cost: u32,
+        until: Option<Instant>,
+    ) -> Result<RedisGrant, StoreFailure> {
+        self.counted(self.wait(key, cost, until).await)
+    }
+
+    pub(crate) async fn peek(&self, key: &[u8], cost: u32, at: Option<Time>) -> Result<Answer, StoreFailure> {
+        let answer = match self.ask_peek(key, cost, self.member.numbers(), at).await {
+            Ok(decided) => Ok(decided.answer()),
+            Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
+        };
+        self.count(answer.as_ref().map(Answer::source));
+        answer
+    }
+
+    pub(crate) async fn renew(
+        &self,
+        key: &[u8],
+        lease: &LeaseId,
+        at: Option<Time>,
+    ) -> Result<bool, BackendError> {
+        let Some(id) = StoreId::read(lease)? else {
+            return Ok(self.fallback.local().is_some_and(|local| local.renew(key, lease)));
+        };
+        let renewed = self.ask_renew(key, &id, self.member.numbers(), at).await;
+        self.count(renewed.as_ref().map(|_| Source::Store));
+        Ok(renewed?.0)
+    }
+
+    pub(crate) async fn release(
+        &self,
+        key: &[u8],
+        lease: &LeaseId,
+        at: Option<Time>,
+    ) -> Result<bool, BackendError> {
+        if let Some(id) = StoreId::read(lease)? {
+            return Ok(self.release_stored(key, &id, at).await?);
+        }
+        let released = self.fallback.local().is_some_and(|local| local.release(key, lease));
+        self.member.waiters().wake_first(key);
+        Ok(released)
+    }
+
+    /// Releases a lease in the store, and wakes the next waiter of this process.
+    async fn release_stored(&self, key: &[u8], id: &StoreId, at: Option<Time>) -> Result<bool, StoreFailure> {
+        let released = self.ask_release(key, id, None, at).await;
+        self.count(released.as_ref().map(|_| Source::Store));
+        self.member.waiters().wake_first(key);
+        released
+    }
+
+    pub(crate) async fn reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
+        if let Some(local) = self.fallback.local() {
+            for key in keys {
+                local.reset(key);
+            }
+        }
+        let reset = self.ask_reset(keys).await;
+        self.count(reset.as_ref().map(|()| Source::Store));
+        reset?;
+        for key in keys {
+            self.member.waiters().wake_first(key);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        self.limit.clone()
+    }
+
+    /// A lease, if a permit is free.
+    async fn acquire_now(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         numbers: Numbers,
-        now: Option<Time>,
-    ) -> Result<SharedGrant, StoreFailure> {
+        at: Option<Time>,
+    ) -> Result<RedisGrant, StoreFailure> {
         let began = Instant::now();
         if numbers.need_no_lease(cost) {
-            return self.answer_without_lease(key, cost, numbers, (now, began)).await;
+            return self.answer_without_lease(key, cost, numbers, (at, began)).await;
         }
         let claim = Claim::new(self, key, cost);
-        match self.ask_acquire(key, (claim.id(), cost), None, numbers, now).await {
-            Ok(told) if told.is_taken => Ok(SharedGrant::taken(&told, claim.held(&told, began), began)),
-            Ok(told) => {
+        match self.ask_acquire(key, (claim.id(), cost), None, numbers, at).await {
+            Ok(decided) if decided.is_taken => {
+                Ok(RedisGrant::granted(decided.answer(), Some(claim.held(&decided, began)), began))
+            }
+            Ok(decided) => {
                 claim.nothing_taken();
-                Ok(SharedGrant::without_lease(Answer::new(told.decision, Source::Store), began))
+                Ok(RedisGrant::without_lease(decided.answer(), began))
             }
             Err(failure) => {
                 claim.failed(&failure);
@@ -272,28 +355,53 @@ impl Inner {
         }
     }
 
-    /// The answer to one who asks for nothing, or for too much, and began to at a moment.
+    /// The answer to a call that began at a moment, and costs nothing or more than the limit.
     async fn answer_without_lease(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         numbers: Numbers,
-        (now, began): (Option<Time>, Instant),
-    ) -> Result<SharedGrant, StoreFailure> {
-        match self.ask_peek(key, cost, numbers, now).await {
-            Ok(told) => Ok(SharedGrant::without_lease(Answer::new(told.decision, Source::Store), began)),
+        (at, began): (Option<Time>, Instant),
+    ) -> Result<RedisGrant, StoreFailure> {
+        match self.ask_peek(key, cost, numbers, at).await {
+            Ok(decided) => Ok(RedisGrant::without_lease(decided.answer(), began)),
             Err(failure) => self.grant_without(failure, key, cost, began),
         }
     }
 
-    /// Returns a lease, and lets the next one in this process know.
-    async fn release(&self, key: &[u8], lease: &LeaseId, now: Option<Time>) -> Result<bool, StoreFailure> {
-        let released = match &lease.of {
-            Home::Store(id) => self.ask_release(key, id, None, now).await,
-            Home::Local(id) => Ok(self.fallback.release(key, id)),
-        };
-        self.member.waiters().wake_first(key);
-        released
+    /// The answer without the store. A lease of this process's memory has a home here too.
+    fn grant_without(
+        self: &Arc<Inner>,
+        failure: StoreFailure,
+        key: &[u8],
+        cost: u32,
+        began: Instant,
+    ) -> Result<RedisGrant, StoreFailure> {
+        let mut lease = None;
+        let answer = self.fallback.answer(|local| {
+            let grant = local.try_acquire(key, cost);
+            let decision = grant.decision();
+            lease = grant.lease();
+            Some(decision)
+        });
+        let answer = answer.ok_or(failure)?;
+        if !answer.allowed() {
+            return Ok(RedisGrant::without_lease(answer, began));
+        }
+        let lease = lease.map(|lease| RedisLease::local(self, key, lease, Instant::now()));
+        Ok(RedisGrant::granted(answer, lease, began))
+    }
+
+    fn counted(&self, grant: Result<RedisGrant, StoreFailure>) -> Result<RedisGrant, StoreFailure> {
+        self.count(grant.as_ref().map(RedisGrant::source));
+        grant
+    }
+
+    fn count(&self, source: Result<Source, &StoreFailure>) {
+        match source {
+            Ok(source) => self.store.inner.counters.answered(source),
+            Err(_) => self.store.inner.counters.unanswered(),
+        }
     }
 }
 

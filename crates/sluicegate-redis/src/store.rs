@@ -1,18 +1,15 @@
 //! A store that many processes share.
 
-use crate::failure::{ConnectError, StoreFailure};
+use crate::denial_cache::DenialCache;
+use crate::failure::ConnectError;
+use crate::in_flight::InFlight;
 use crate::link::{Link, NodeHealth, without_password};
-use crate::remembered::Denials;
-use crate::script::Trip;
 use crate::semaphore::Scopes;
-use redis::Value;
-use sluicegate::{SharedLeases, SharedStore};
+use crate::stats::{Counters, StoreStats};
+use sluicegate::{SharedLeases, SharedStore, Source};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::time::Instant;
-use tracing::{info, warn};
 
 /// How long a decision may take, unless said.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(50);
@@ -32,30 +29,16 @@ pub struct RedisStore {
 pub(crate) struct Inner {
     pub(crate) link: Link,
     pub(crate) settings: Settings,
-    failures: [AtomicU64; 4],
-    /// Whether it refused the last call.
-    refuses: AtomicBool,
+    pub(crate) in_flight: InFlight,
+    pub(crate) counters: Counters,
     /// The keys of limiters that decide in memory while the store is away. One room for all of them, made when the first needs it.
     local: OnceLock<SharedStore>,
     /// The leases of semaphores that decide there. The same: one room, made when the first needs it.
     local_leases: OnceLock<SharedLeases>,
     /// What its semaphores in this process have in common.
     pub(crate) scopes: Scopes,
-    /// Those of a moment ago, if they are to be remembered.
-    pub(crate) denials: Option<Denials>,
-}
-
-/// How often a store has failed, by what went wrong: see [`StoreFailure`].
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Failures {
-    /// It was not asked.
-    pub away: u64,
-    /// No answer came in time.
-    pub late: u64,
-    /// The connection broke, or the answer could not be used.
-    pub lost: u64,
-    /// It refused.
-    pub refused: u64,
+    /// Recent denials, if they are to be remembered.
+    pub(crate) denials: Option<DenialCache>,
 }
 
 /// What a store is told.
@@ -71,8 +54,11 @@ pub(crate) struct Settings {
     pub(crate) local_keys: usize,
     pub(crate) local_leases: usize,
     pub(crate) remember_denials: bool,
-    pub(crate) share_trips: bool,
+    pub(crate) on_round_trip: Option<OnRoundTrip>,
 }
+
+/// Told of a round trip: how many calls it answered, and how long it took.
+type OnRoundTrip = Arc<dyn Fn(u64, Duration) + Send + Sync>;
 
 impl Settings {
     pub(crate) fn new(url: &str) -> Settings {
@@ -85,7 +71,7 @@ impl Settings {
             local_keys: LOCAL_KEYS_DEFAULT,
             local_leases: LOCAL_LEASES_DEFAULT,
             remember_denials: false,
-            share_trips: false,
+            on_round_trip: None,
         }
     }
 }
@@ -111,58 +97,38 @@ impl RedisStore {
         RedisStoreBuilder { settings: Settings::new(url) }
     }
 
-    /// How often it has failed so far, also where a limiter answered without it.
-    pub fn failures(&self) -> Failures {
-        let [away, late, lost, refused] =
-            self.inner.failures.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Failures { away, late, lost, refused }
+    /// What it has answered so far, and how often it has failed.
+    pub fn stats(&self) -> StoreStats {
+        self.inner.counters.view()
+    }
+
+    /// Counts an answer that the caller gave itself, because [`check_all`](crate::check_all) had none.
+    #[doc(hidden)]
+    pub fn count_answer(&self, source: Source) {
+        self.inner.counters.answered(source);
     }
 
     /// How each server is doing: one, or all nodes of a cluster that have slots.
     pub fn health(&self) -> Vec<NodeHealth> {
         self.inner.link.health()
     }
+
+    /// Returns `true` if the whole store is available: of a cluster, all nodes.
+    pub fn is_up(&self) -> bool {
+        let health = self.health();
+        // A cluster that was never reached has no nodes that are known.
+        !health.is_empty() && health.iter().all(NodeHealth::is_up)
+    }
+
+    /// Returns `true` if any node is available.
+    pub fn is_partly_up(&self) -> bool {
+        self.inner.is_partly_up()
+    }
 }
 
 impl Inner {
-    /// Makes a trip, and is back by then.
-    pub(crate) async fn go(&self, trip: &Trip, until: Instant) -> Result<Value, StoreFailure> {
-        let answer = self.link.go(trip, until).await;
-        self.count(&answer);
-        answer
-    }
-
-    /// Makes several trips at once; an answer for each.
-    pub(crate) async fn go_each(&self, trips: &[Trip], until: Instant) -> Vec<Result<Value, StoreFailure>> {
-        let answers = self.link.go_each(trips, until).await;
-        for answer in &answers {
-            self.count(answer);
-        }
-        answers
-    }
-
-    /// Counts a failure.
-    pub(crate) fn count<T>(&self, answer: &Result<T, StoreFailure>) {
-        let Err(failure) = answer else {
-            if self.refuses.load(Ordering::Relaxed) && self.refuses.swap(false, Ordering::Relaxed) {
-                info!("the store refuses no more");
-            }
-            return;
-        };
-        // Said once, and not for each call. (That it is away is said by the link.)
-        if let StoreFailure::Refused(why) = failure
-            && !self.refuses.swap(true, Ordering::Relaxed)
-        {
-            warn!("the store refuses calls: {why}");
-        }
-        let place = match failure {
-            StoreFailure::Away(_) => 0,
-            StoreFailure::Late { .. } => 1,
-            StoreFailure::Refused(_) => 3,
-            // The connection broke, or the reply could not be used.
-            _ => 2,
-        };
-        self.failures[place].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn is_partly_up(&self) -> bool {
+        self.link.health().iter().any(NodeHealth::is_up)
     }
 
     /// Room for the keys of limiters that decide in memory while the store is away.
@@ -225,11 +191,12 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Whether denials are remembered here for a moment, so that those who do not stop calling cost no trips. Not unless said.
+    /// Whether recent denials are repeated without a round trip, so that callers that do not stop cost the store nothing.
+    /// Off by default.
     ///
     /// A check that costs at least as much as one that was just denied for the same key is denied again, without asking the
     /// store, until that denial's `retry_after` is over or [`REMEMBERED_MAX`](crate::REMEMBERED_MAX) has passed. Its answer
-    /// comes from [`Source::Remembered`](crate::Source::Remembered) and has the fields of the denial, with less to wait: what
+    /// comes from [`Source::Remembered`](sluicegate::Source::Remembered) and has the fields of the denial, with less to wait: what
     /// remains is what remained then, and the wait is that of the smaller cost. Whoever waits as told is asked at the store.
     ///
     /// What it changes: cost that another process gives back, or a key that it resets, is seen up to that second late; what this
@@ -241,18 +208,13 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Whether checks of one key that wait at the same time share a trip. Not unless said.
-    ///
-    /// Of each key of a limiter one trip of this process is under way at a time. Checks that come meanwhile line up, and go
-    /// together when it is back, in the order in which they came. Each is decided by itself, as one after another, and keeps
-    /// its own deadline, which includes the time in line. Where many wait and all cost 1, they are one script call, except under
-    /// sliding logs.
-    ///
-    /// It is for keys of which ten and more calls are under way at most times: they cost the store much less. For others it costs
-    /// more, as what would have been one trip is two, and a call that lines up takes up to two trips' time. Checks at times of
-    /// the caller's, and those of [`check_each`](crate::check_each), go by themselves.
-    pub fn share_trips(mut self, share: bool) -> RedisStoreBuilder {
-        self.settings.share_trips = share;
+    /// Is told of each round trip how many calls it answered and how long it took, for metrics. Round trips that
+    /// waiters for leases make again and again are not among them.
+    pub fn on_round_trip(
+        mut self,
+        on_round_trip: impl Fn(u64, Duration) + Send + Sync + 'static,
+    ) -> RedisStoreBuilder {
+        self.settings.on_round_trip = Some(Arc::new(on_round_trip));
         self
     }
 
@@ -265,12 +227,12 @@ impl RedisStoreBuilder {
             return Err(ConnectError::BadPrefix(self.settings.key_prefix));
         }
         let link = Link::connect(&self.settings).await?;
-        let denials = self.settings.remember_denials.then(Denials::new);
+        let denials = self.settings.remember_denials.then(DenialCache::new);
         let inner = Inner {
             link,
+            in_flight: InFlight::new(self.settings.deadline),
+            counters: Counters::default(),
             settings: self.settings,
-            failures: Default::default(),
-            refuses: AtomicBool::new(false),
             local: OnceLock::new(),
             local_leases: OnceLock::new(),
             scopes: Scopes::default(),

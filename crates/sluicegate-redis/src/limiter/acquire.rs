@@ -12,16 +12,15 @@
 //!                             └── for retry_after ─┘
 //! ```
 
+use super::ask::Verb;
 use super::held::Held;
-use super::line::{NotFirst, Place};
-use super::without::COME_BACK_AFTER;
-use super::{Inner, RedisLimiter, Shape};
-use crate::answer::{Answer, Source};
-use crate::failure::StoreFailure;
-use crate::turn::Turn;
+use super::queue::{NotFirst, Place};
+use super::{Inner, RedisLimiter};
+use crate::encode::EncodedLimit;
+use crate::fallback::RETRY_AFTER;
 use sluicegate::core::algorithm::Waiting;
 use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{Decision, Refusal, RetryAfter, Span};
+use sluicegate::{Acquired, Answer, Decision, Key, Refusal, RetryAfter, Source, Span, StoreFailure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -47,8 +46,8 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn acquire(&self, key: impl AsRef<[u8]>, cost: u32) -> Result<Turn, StoreFailure> {
-        self.inner.acquire(key.as_ref(), cost, None).await
+    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Acquired, StoreFailure> {
+        self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
     /// The same for at most so long. Who cannot make it is told as soon as that is known: under buckets and `pacer` at once, and
@@ -58,11 +57,11 @@ impl RedisLimiter {
     /// As [`RedisLimiter::check`].
     pub async fn acquire_within(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl Key,
         cost: u32,
         max_wait: Duration,
-    ) -> Result<Turn, StoreFailure> {
-        self.inner.acquire(key.as_ref(), cost, Some(max_wait)).await
+    ) -> Result<Acquired, StoreFailure> {
+        self.inner.acquire(&key.to_bytes(), cost, Some(max_wait)).await
     }
 }
 
@@ -74,17 +73,17 @@ enum Asked {
 }
 
 impl Inner {
-    async fn acquire(
+    pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         max_wait: Option<Duration>,
-    ) -> Result<Turn, StoreFailure> {
+    ) -> Result<Acquired, StoreFailure> {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
         let is_lent = self.made.iter().all(|limit| limit.waiting() != Waiting::Retry);
         // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
-        let stands_in_line = cost > 0 && !(is_lent && self.lines.are_empty(key));
+        let stands_in_line = cost > 0 && !(is_lent && self.queues.are_empty(key));
         let mut place = None;
         if stands_in_line {
             match Place::first(self, key, until).await {
@@ -110,11 +109,11 @@ impl Inner {
                 if let Some(held) = held {
                     held.act();
                 }
-                return Ok(Turn::come(answer.told_later(delay), began.elapsed()));
+                return Ok(acquired(told_later(answer, delay), began, None));
             }
             let retry_after = match self.refusal(&answer, cost, left) {
                 Ok(retry_after) => retry_after,
-                Err((refusal, answer)) => return Ok(Turn::refused(refusal, answer, began.elapsed())),
+                Err((refusal, answer)) => return Ok(acquired(answer, began, Some(refusal))),
             };
             let first = match place.take() {
                 Some(first) => first,
@@ -138,26 +137,28 @@ impl Inner {
         max_wait: Span,
     ) -> Result<Asked, StoreFailure> {
         // Where denied calls count there are no reservations, and what costs nothing needs none.
-        if cost == 0 || self.shapes.iter().any(Shape::counts_denied) {
-            let asked = self.ask_check(key, cost, None).await;
-            let answer = self.answered(asked, |fallback| fallback.check(key, cost))?;
+        if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
+            let reply = self.ask(self.call(key, cost, None), Verb::Check).await;
+            let decision = reply.and_then(|reply| self.decided(reply, cost));
+            let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
             return Ok(Asked::Answer(answer, None));
         }
         let _forgets = self.forgets(key);
         // Under `smooth` the next one pays, so there is nothing to be given back.
         if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
-            let asked = self.ask_within(key, cost, max_wait, None).await;
-            let answer = self.answered(asked, |fallback| fallback.check_within(key, cost, max_wait))?;
+            let asked = self.ask_within(self.call(key, cost, None), max_wait).await;
+            let answer =
+                self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
             return Ok(Asked::Answer(answer, None));
         }
         let held = Held::new(self, key);
-        match self.ask_reserve("wait", (key, cost, max_wait), held.receipt(), None).await {
+        match self.ask_reserve("wait", self.call(key, cost, None), max_wait, held.receipt()).await {
             Ok(None) => {
                 held.release();
                 Ok(Asked::Full)
             }
             Ok(Some(decision)) => {
-                let answer = Answer::new(decision, Source::Store);
+                let answer = self.answered(Ok(decision), |_| None)?;
                 if decision.delay() > Span::ZERO {
                     return Ok(Asked::Answer(answer, Some(held)));
                 }
@@ -168,8 +169,9 @@ impl Inner {
                 if !failure.may_have_charged() {
                     held.release();
                 }
-                let answer =
-                    self.answered(Err(failure), |fallback| fallback.check_within(key, cost, max_wait))?;
+                let answer = self.answered(Err(failure), |limiter| {
+                    limiter.check_within(key, cost, max_wait.into()).ok()
+                })?;
                 Ok(Asked::Answer(answer, None))
             }
         }
@@ -197,16 +199,24 @@ impl Inner {
         }
     }
 
-    fn not_first(&self, not: NotFirst, began: Instant) -> Turn {
+    fn not_first(&self, not: NotFirst, began: Instant) -> Acquired {
         let (refusal, denied) = match not {
             NotFirst::Full => (Refusal::LineFull, None),
             NotFirst::TooLong(denied) => (Refusal::TooLong, denied),
         };
         let denied = denied.unwrap_or_else(|| {
             let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
-            let nobody_knows = RetryAfter::After(COME_BACK_AFTER);
+            let nobody_knows = RetryAfter::After(RETRY_AFTER);
             Decision::no_room(limit, nobody_knows)
         });
-        Turn::refused(refusal, Answer::new(denied, Source::Remembered), began.elapsed())
+        acquired(Answer::new(denied, Source::Remembered), began, Some(refusal))
     }
+}
+
+fn acquired(answer: Answer, began: Instant, refusal: Option<Refusal>) -> Acquired {
+    Acquired::new(answer, began.elapsed().into(), refusal)
+}
+
+fn told_later(answer: Answer, passed: Span) -> Answer {
+    Answer::new(answer.decision().told_later(passed), answer.source())
 }

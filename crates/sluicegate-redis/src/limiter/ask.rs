@@ -1,283 +1,201 @@
-//! Asking the store: one trip a decision, and another one only when the first has changed nothing.
+//! Verbs as script calls. One round trip decides; another one follows only if the first has changed nothing.
 
-use super::{Inner, Shape, not_understood, same, unreachable_verb, unreadable};
-use crate::failure::StoreFailure;
-use crate::receipt::Receipt;
-use crate::reply::Reply;
-use crate::script::Trip;
+use super::Inner;
+use super::call::RedisCall;
+use crate::encode::EncodedLimit;
+use crate::receipt::StoredReceipt;
+use crate::round_trip::RoundTrip;
+use crate::script::ScriptCall;
+use crate::script_reply::ScriptReply;
 use crate::scripts;
-use redis::Value;
-use sluicegate::core::AnyState;
 use sluicegate::core::bounds::CENTURY;
-use sluicegate::core::receipts::{Ask, Receipt as Name, Receipts as Kept};
-use sluicegate::core::several::check_within_list;
-use sluicegate::{Decision, Span, Time};
-use tokio::time::Instant;
+use sluicegate::{Span, StoreFailure, Time};
 
-/// So often a trip is made anew that came back without having done anything: for the windows of a calendar, and for states in
-/// other numbers, which somebody else may be changing back and forth.
-pub(super) const TRIPS_MAX: usize = 8;
+/// A call that comes back undecided is sent this often at the most: for the windows of a calendar, and for a state that is
+/// written for another limit, which another process may be changing back and forth.
+const SENT_MAX: usize = 8;
 
-impl Inner {
-    pub(super) fn until(&self) -> Instant {
-        Instant::now() + self.store.inner.settings.deadline
-    }
-
-    pub(super) async fn ask_check(
-        &self,
-        key: &[u8],
-        cost: u32,
-        now: Option<Time>,
-    ) -> Result<Decision, StoreFailure> {
-        let reply = self.ask(key, now, || self.check_trip(key, cost, now)).await?;
-        self.decided(reply, cost)
-    }
-
-    pub(super) fn check_trip(&self, key: &[u8], cost: u32, now: Option<Time>) -> Trip {
-        match self.shapes.as_slice() {
-            // What costs nothing is always allowed and changes nothing.
-            _ if cost == 0 => self.read_trip(key, 0, now),
-            [shape] => self.alone_trip(shape, key, cost, Span::ZERO, now),
-            _ => self.verb_trip("check", key, cost, Receipts::Untouched, 0, now),
-        }
-    }
-
-    /// A check under the only limit.
-    fn alone_trip(&self, shape: &Shape, key: &[u8], cost: u32, max_wait: Span, now: Option<Time>) -> Trip {
-        let mut trip = Trip::new(shape.check(), &[self.names.state(0, shape.letter, key)]);
-        add_time(&mut trip, now);
-        shape.add_check(&mut trip, cost, max_wait, now);
-        trip
-    }
-
-    /// Charges now, to act within the longest wait.
-    pub(super) async fn ask_within(
-        &self,
-        key: &[u8],
-        cost: u32,
+/// What a script does with a key. Its cost is that of the call.
+#[derive(Clone, Copy)]
+pub(super) enum Verb<'a> {
+    Check,
+    /// Tells the state, as far as it matters to a call of the cost.
+    Read,
+    Take,
+    Refund,
+    Within {
         max_wait: Span,
-        now: Option<Time>,
-    ) -> Result<Decision, StoreFailure> {
-        let longest = max_wait.min(CENTURY);
-        let trip = || match self.shapes.as_slice() {
-            _ if cost == 0 => self.read_trip(key, 0, now),
-            [shape] if shape.check_waits() => self.alone_trip(shape, key, cost, longest, now),
-            _ => self.verb_trip("within", key, cost, Receipts::Untouched, longest.as_micros(), now),
-        };
-        let (yes, now, mut states) = self.done(self.ask(key, now, trip).await?)?;
-        let decided = check_within_list(&self.made, &mut states, now, cost, max_wait);
-        let decision = decided.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
-        Ok(decision)
-    }
-
-    /// How a key stands under each limit, as far as it matters to a call of this cost.
-    pub(super) async fn ask_states(
-        &self,
-        key: &[u8],
-        cost: u32,
-        now: Option<Time>,
-    ) -> Result<(Time, Vec<AnyState>), StoreFailure> {
-        let trip = || self.read_trip(key, cost, now);
-        let (_, now, states) = self.done(self.ask(key, now, trip).await?)?;
-        Ok((now, states))
-    }
-
-    fn read_trip(&self, key: &[u8], cost: u32, now: Option<Time>) -> Trip {
-        let mut trip = Trip::new(&scripts::READ, &self.states(key));
-        add_time(&mut trip, now);
-        for shape in &self.shapes {
-            shape.add_block(&mut trip, cost, now);
-        }
-        trip
-    }
-
-    pub(super) async fn ask_take(
-        &self,
-        key: &[u8],
-        up_to: u32,
-        now: Option<Time>,
-    ) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
-        self.done(self.ask(key, now, || self.take_trip(key, up_to, now)).await?)
-    }
-
-    pub(super) fn take_trip(&self, key: &[u8], up_to: u32, now: Option<Time>) -> Trip {
-        self.verb_trip("take", key, up_to.min(1), Receipts::Untouched, up_to.into(), now)
-    }
-
-    /// How the key stands after the refund.
-    pub(super) async fn ask_refund(
-        &self,
-        key: &[u8],
-        cost: u32,
-        now: Option<Time>,
-    ) -> Result<(Time, Vec<AnyState>), StoreFailure> {
-        let trip = || self.verb_trip("refund", key, 0, Receipts::All, cost.into(), now);
-        let (_, now, states) = self.done(self.ask(key, now, trip).await?)?;
-        Ok((now, states))
-    }
-
-    /// What a reservation came to; `None` if the key has too many open receipts. As `wait` the receipt is good only while its
-    /// caller waits, and there is none if there is nothing to wait for.
-    pub(super) async fn ask_reserve(
-        &self,
-        verb: &str,
-        (key, cost, max_wait): (&[u8], u32, Span),
-        receipt: &Receipt,
-        now: Option<Time>,
-    ) -> Result<Option<Decision>, StoreFailure> {
-        let longest = max_wait.min(CENTURY).as_micros();
-        let trip = || self.verb_trip(verb, key, cost, Receipts::One(receipt), longest, now);
-        let (yes, now, mut states) = match self.ask(key, now, trip).await? {
-            Reply::Full => return Ok(None),
-            reply => self.done(reply)?,
-        };
-        let ask = Ask { cost, max_wait, receipt: Name(0) };
-        let reserved = Kept::default().reserve(&self.made, &mut states, now, ask);
-        let decision = reserved.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
-        Ok(Some(decision))
-    }
-
-    /// Forgets a receipt whose caller has acted.
-    pub(super) async fn ask_forget(&self, receipt: &Receipt) -> Result<(), StoreFailure> {
-        let mut trip = Trip::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]);
-        add_time(&mut trip, None);
-        trip.arg(&receipt.name[..]);
-        self.store.inner.go(&trip, self.until()).await.map(|_| ())
-    }
-
-    /// Cancels or settles. A receipt of another scope is unknown here.
-    pub(super) async fn ask_close(
-        &self,
-        receipt: &Receipt,
-        verb: &str,
+    },
+    /// `verb` is `reserve`; or `wait`, whose receipt is good only while its caller waits, and is not made if there is nothing
+    /// to wait for.
+    Reserve {
+        verb: &'static str,
+        receipt: &'a StoredReceipt,
+        max_wait: Span,
+    },
+    /// `verb` is `cancel` or `settle`.
+    Close {
+        verb: &'static str,
+        receipt: &'a StoredReceipt,
         used: u32,
-        now: Option<Time>,
-    ) -> Result<bool, StoreFailure> {
-        if receipt.scope != self.scope {
-            return Ok(false);
+    },
+}
+
+/// What one script call decides.
+pub(super) struct Ask<'a> {
+    /// One call, or several that are charged all or nothing.
+    pub(super) calls: &'a [RedisCall<'a>],
+    pub(super) verb: Verb<'a>,
+}
+
+/// Sends script calls until each is decided. A reply for each.
+pub(super) async fn ask_each(
+    round_trip: &mut RoundTrip<'_>,
+    asks: &[Ask<'_>],
+) -> Vec<Result<ScriptReply, StoreFailure>> {
+    let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
+        asks.iter().map(|ask| ask.bounded().err().map(Err)).collect();
+    for _ in 0..SENT_MAX {
+        let left: Vec<usize> = (0..asks.len()).filter(|index| replies[*index].is_none()).collect();
+        if left.is_empty() {
+            break;
         }
-        let _forgets = self.forgets(&receipt.key);
-        let trip = || self.verb_trip(verb, &receipt.key, 0, Receipts::One(receipt), used.into(), now);
-        match self.ask(&receipt.key, now, trip).await? {
-            Reply::Done { yes, .. } => Ok(yes),
-            _ => Err(not_understood()),
-        }
-    }
-
-    pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
-        let trips: Vec<Trip> = keys.iter().map(|key| self.reset_trip(key)).collect();
-        let answers = self.store.inner.go_each(&trips, self.until()).await;
-        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
-    }
-
-    fn reset_trip(&self, key: &[u8]) -> Trip {
-        let mut names = self.states(key);
-        names.push(self.names.receipts(key));
-        let mut trip = Trip::new(&scripts::RESET, &names);
-        add_time(&mut trip, None);
-        trip
-    }
-
-    pub(super) fn states(&self, key: &[u8]) -> Vec<Vec<u8>> {
-        let shapes = self.shapes.iter().enumerate();
-        shapes.map(|(place, shape)| self.names.state(place, shape.letter, key)).collect()
-    }
-
-    fn verb_trip(
-        &self,
-        verb: &str,
-        key: &[u8],
-        cost: u32,
-        receipts: Receipts<'_>,
-        number: u64,
-        now: Option<Time>,
-    ) -> Trip {
-        let mut names = self.states(key);
-        if !matches!(receipts, Receipts::Untouched) {
-            names.push(self.names.receipts(key));
-        }
-        let mut trip = Trip::new(&scripts::VERBS, &names);
-        add_time(&mut trip, now);
-        trip.arg(verb).arg(self.shapes.len()).arg(number);
-        match receipts {
-            Receipts::One(receipt) => trip.arg(&receipt.name[..]),
-            Receipts::All | Receipts::Untouched => trip.arg(""),
-        };
-        trip.arg(&self.tags);
-        for shape in &self.shapes {
-            shape.add_block(&mut trip, cost, now);
-        }
-        trip
-    }
-
-    /// Makes a trip, and makes it anew while it comes back without having done anything.
-    async fn ask(
-        &self,
-        key: &[u8],
-        now: Option<Time>,
-        trip: impl Fn() -> Trip,
-    ) -> Result<Reply, StoreFailure> {
-        self.bounded(now)?;
-        let until = self.until();
-        let first = self.store.inner.go(&trip(), until).await?;
-        self.ask_on(key, now, first, trip, until).await
-    }
-
-    /// Goes on after the first trip.
-    pub(super) async fn ask_on(
-        &self,
-        key: &[u8],
-        now: Option<Time>,
-        first: Value,
-        trip: impl Fn() -> Trip,
-        until: Instant,
-    ) -> Result<Reply, StoreFailure> {
-        let mut reply = Reply::read(first)?;
-        for _ in 0..TRIPS_MAX {
-            match reply {
-                Reply::Ask { now } => {
-                    for shape in &self.shapes {
-                        shape.learn_windows(now);
-                    }
+        let calls: Vec<ScriptCall> = left.iter().map(|index| asks[*index].script_call()).collect();
+        let mut undecided: Vec<usize> = Vec::new();
+        let mut others: Vec<(usize, Other)> = Vec::new();
+        for (index, answer) in left.into_iter().zip(round_trip.send(&calls).await) {
+            let ask = &asks[index];
+            match answer.and_then(ScriptReply::read) {
+                Ok(ScriptReply::NeedsWindows { now }) => ask.learn_windows(now),
+                Ok(ScriptReply::OtherLimit { now, state, index: limit }) => {
+                    others.push((index, Other { now, state, limit }));
                 }
-                Reply::Other { now: at, state, place } => {
-                    self.replace(key, place, &state, at, now, until).await?;
+                // What costs nothing reads a state of any limit, so it has overtaken a call of its key that came back.
+                // It has changed nothing and can be sent again.
+                Ok(_) if ask.is_free() && undecided.iter().any(|before| asks[*before].is_same_key(ask)) => {}
+                reply => {
+                    replies[index] = Some(reply);
+                    continue;
                 }
-                reply => return Ok(reply),
             }
-            reply = Reply::read(self.store.inner.go(&trip(), until).await?)?;
+            undecided.push(index);
         }
-        Err(keeps_changing())
+        let mut replaced: Vec<(usize, usize)> = Vec::new();
+        for (index, other) in others {
+            // One state, that several calls came upon, is replaced once.
+            if replaced
+                .iter()
+                .any(|(before, limit)| asks[*before].is_same_key(&asks[index]) && *limit == other.limit)
+            {
+                continue;
+            }
+            replaced.push((index, other.limit));
+            if let Err(failure) = asks[index].replace(round_trip, other).await {
+                replies[index] = Some(Err(failure));
+                // The order of the calls behind it on this key stays: they are sent again.
+                break;
+            }
+        }
+    }
+    replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(keeps_changing()))).collect()
+}
+
+/// A state that is written for another limit.
+struct Other {
+    now: Time,
+    state: Vec<u8>,
+    /// The index of the limit, over all calls of the ask.
+    limit: usize,
+}
+
+impl<'a> Ask<'a> {
+    fn encoded(&self) -> impl Iterator<Item = &'a EncodedLimit> {
+        self.calls.iter().flat_map(|call| &call.inner.encoded)
     }
 
-    /// Writes a state that is in other numbers in ours, unless somebody has changed it meanwhile.
-    pub(super) async fn replace(
-        &self,
-        key: &[u8],
-        place: usize,
-        state: &[u8],
-        now: Time,
-        explicit: Option<Time>,
-        until: Instant,
-    ) -> Result<(), StoreFailure> {
-        let shape = self.shapes.get(place).ok_or_else(unreadable)?;
-        let (text, recovered) = shape.reread(state, now, self.keeps_time).ok_or_else(unreadable)?;
-        let names = [self.names.state(place, shape.letter, key), self.names.receipts(key)];
-        let mut trip = Trip::new(&scripts::REPLACE, &names);
-        add_time(&mut trip, explicit);
-        trip.arg(state).arg(text).arg(recovered);
-        self.store.inner.go(&trip, until).await.map(|_| ())
+    fn learn_windows(&self, now: Time) {
+        self.encoded().for_each(|encoded| encoded.learn_windows(now));
     }
 
-    /// An error for a time beyond what the scripts can reckon with.
-    pub(super) fn bounded(&self, now: Option<Time>) -> Result<(), StoreFailure> {
-        let latest = self.shapes.iter().map(|shape| shape.latest).min();
-        match (now, latest) {
-            (Some(now), Some(latest)) if now > latest => Err(StoreFailure::Refused(format!(
+    fn is_free(&self) -> bool {
+        matches!(self, Ask { calls: [call], verb: Verb::Check } if call.cost == 0)
+    }
+
+    fn is_same_key(&self, other: &Ask<'_>) -> bool {
+        matches!((self.calls, other.calls), ([one], [other]) if one.is_same_key(other))
+    }
+
+    fn script_call(&self) -> ScriptCall {
+        let [call] = self.calls else { return self.verb_call() };
+        match (self.verb, call.inner.encoded.as_slice()) {
+            (Verb::Read, _) => call.read_call(call.cost),
+            // What costs nothing is always allowed and changes nothing.
+            (Verb::Check | Verb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
+            (Verb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
+            (Verb::Within { max_wait }, [encoded]) if encoded.check_waits() => {
+                call.check_call(encoded, max_wait.min(CENTURY))
+            }
+            _ => self.verb_call(),
+        }
+    }
+
+    /// A call of the script that knows every verb and any limits.
+    fn verb_call(&self) -> ScriptCall {
+        let first = self.calls.first();
+        let (at, cost) = first.map_or((None, 0), |call| (call.at, call.cost));
+        let longest = |max_wait: Span| max_wait.min(CENTURY).as_micros();
+        let (verb, number, receipt) = match self.verb {
+            Verb::Check | Verb::Read => ("check", 0, None),
+            Verb::Take => ("take", cost.into(), None),
+            Verb::Refund => ("refund", cost.into(), Some(&[][..])),
+            Verb::Within { max_wait } => ("within", longest(max_wait), None),
+            Verb::Reserve { verb, receipt, max_wait } => (verb, longest(max_wait), Some(&receipt.name[..])),
+            Verb::Close { verb, receipt, used } => (verb, used.into(), Some(&receipt.name[..])),
+        };
+        let mut names: Vec<Vec<u8>> = self.calls.iter().flat_map(RedisCall::state_names).collect();
+        let limits = names.len();
+        if receipt.is_some() {
+            names.extend(first.map(|call| call.inner.names.receipts(&call.key)));
+        }
+        let mut script_call = ScriptCall::new(&scripts::VERBS, &names).at(at);
+        script_call.arg(verb).arg(limits).arg(number).arg(receipt.unwrap_or_default());
+        script_call.arg(first.map_or("", |call| &call.inner.tags));
+        for call in self.calls {
+            let cost = match self.verb {
+                Verb::Take => call.cost.min(1),
+                Verb::Refund | Verb::Close { .. } => 0,
+                _ => call.cost,
+            };
+            for encoded in &call.inner.encoded {
+                encoded.add_block(&mut script_call, cost, at);
+            }
+        }
+        script_call
+    }
+
+    /// Writes a state of another limit for this one, unless it has changed meanwhile.
+    async fn replace(&self, round_trip: &mut RoundTrip<'_>, other: Other) -> Result<(), StoreFailure> {
+        let mut limits =
+            self.calls.iter().flat_map(|call| (0..call.inner.encoded.len()).map(move |index| (call, index)));
+        let (call, index) = limits.nth(other.limit).ok_or_else(super::unreadable)?;
+        let inner = call.inner;
+        let encoded = &inner.encoded[index];
+        let reread = encoded.reread(&other.state, other.now, inner.keeps_time);
+        let (state, recovered) = reread.ok_or_else(super::unreadable)?;
+        let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
+        let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
+        script_call.arg(other.state).arg(state).arg(recovered);
+        round_trip.send_one(&script_call).await.map(|_| ())
+    }
+
+    /// An error for a time that the scripts cannot compute with.
+    fn bounded(&self) -> Result<(), StoreFailure> {
+        let at = self.calls.first().and_then(|call| call.at);
+        let latest = self.encoded().map(|encoded| encoded.latest).min();
+        match (at, latest) {
+            (Some(at), Some(latest)) if at > latest => Err(StoreFailure::Refused(format!(
                 "the time {} is too late for it, whose scripts reckon in 53 bits; use at most {} with this limit, or the store in memory",
-                now.as_micros(),
+                at.as_micros(),
                 latest.as_micros()
             ))),
             _ => Ok(()),
@@ -285,25 +203,56 @@ impl Inner {
     }
 }
 
-/// Which receipts a verb has to do with.
-#[derive(Clone, Copy)]
-pub(super) enum Receipts<'a> {
-    Untouched,
-    All,
-    One(&'a Receipt),
+impl RedisCall<'_> {
+    /// A check under the only limit.
+    fn check_call(&self, encoded: &EncodedLimit, max_wait: Span) -> ScriptCall {
+        let name = self.inner.names.state(0, encoded.letter, &self.key);
+        let mut script_call = ScriptCall::new(encoded.check(), &[name]).at(self.at);
+        encoded.add_check(&mut script_call, self.cost, max_wait, self.at);
+        script_call
+    }
+
+    fn read_call(&self, cost: u32) -> ScriptCall {
+        let names: Vec<Vec<u8>> = self.state_names().collect();
+        let mut script_call = ScriptCall::new(&scripts::READ, &names).at(self.at);
+        for encoded in &self.inner.encoded {
+            encoded.add_block(&mut script_call, cost, self.at);
+        }
+        script_call
+    }
+
+    /// The names of the key's states, one for each limit.
+    pub(super) fn state_names(&self) -> impl Iterator<Item = Vec<u8>> {
+        let encoded = self.inner.encoded.iter().enumerate();
+        encoded.map(|(index, encoded)| self.inner.names.state(index, encoded.letter, &self.key))
+    }
+}
+
+impl Inner {
+    /// Gives up a receipt whose caller has acted.
+    pub(super) async fn forget(&self, receipt: &StoredReceipt) -> Result<(), StoreFailure> {
+        let mut script_call =
+            ScriptCall::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]).at(None);
+        script_call.arg(&receipt.name[..]);
+        self.store.inner.admit(1).await?.send_one(&script_call).await.map(|_| ())
+    }
+
+    pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
+        let reset = |key: &&[u8]| {
+            let encoded = self.encoded.iter().enumerate();
+            let states = encoded.map(|(index, encoded)| self.names.state(index, encoded.letter, key));
+            let names: Vec<Vec<u8>> = states.chain([self.names.receipts(key)]).collect();
+            ScriptCall::new(&scripts::RESET, &names).at(None)
+        };
+        let calls: Vec<ScriptCall> = keys.iter().map(reset).collect();
+        let answers = self.store.inner.admit(calls.len()).await?.send(&calls).await;
+        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    }
 }
 
 /// Nothing was done, again and again.
-pub(super) fn keeps_changing() -> StoreFailure {
+fn keeps_changing() -> StoreFailure {
     StoreFailure::Refused(String::from(
         "the key's numbers keep changing; do processes use one scope with different limits?",
     ))
-}
-
-/// The caller's time, or none for the store's.
-pub(crate) fn add_time(trip: &mut Trip, now: Option<Time>) {
-    match now {
-        Some(now) => trip.arg(now.as_micros()),
-        None => trip.arg(""),
-    };
 }

@@ -1,13 +1,11 @@
 //! Making a limiter.
 
-use super::error::BuildError;
-use super::line::Lines;
-use super::trips::Trips;
-use super::without::Fallback;
+use super::queue::Queues;
 use super::{Inner, RedisLimiter};
-use crate::failure::OnStoreFailure;
+use crate::encode::EncodedLimit;
+use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
-use crate::shape::Shape;
 use crate::store::RedisStore;
 use sluicegate::{Limit, LimitError, ListError, MAX_LINE_DEFAULT, Time};
 use std::sync::Arc;
@@ -18,8 +16,7 @@ use std::sync::Arc;
 pub struct RedisLimiterBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     place: Option<(RedisStore, String)>,
-    on_store_failure: OnStoreFailure,
-    local_share: u32,
+    fallback: FallbackSettings,
     start: Option<Time>,
     keeps_time: bool,
     max_line: usize,
@@ -30,8 +27,7 @@ impl RedisLimiterBuilder {
         RedisLimiterBuilder {
             limits,
             place: None,
-            on_store_failure: OnStoreFailure::default(),
-            local_share: 100,
+            fallback: FallbackSettings::default(),
             start: None,
             keeps_time: false,
             max_line: MAX_LINE_DEFAULT,
@@ -47,14 +43,14 @@ impl RedisLimiterBuilder {
 
     /// What to answer when the store cannot. [`OnStoreFailure::Error`] unless said.
     pub fn on_store_failure(mut self, on_store_failure: OnStoreFailure) -> RedisLimiterBuilder {
-        self.on_store_failure = on_store_failure;
+        self.fallback.on_store_failure = on_store_failure;
         self
     }
 
     /// The share of the limit, in percent, that [`OnStoreFailure::Local`] decides with: 100 unless said. With four processes
     /// and 25, all of them together admit about the limit while the store is away.
     pub fn local_share(mut self, percent: u32) -> RedisLimiterBuilder {
-        self.local_share = percent;
+        self.fallback.local_share = percent;
         self
     }
 
@@ -83,41 +79,40 @@ impl RedisLimiterBuilder {
     ///
     /// # Errors
     /// When a text is not a limit, limits do not go together or cannot be shared, or no store was named.
-    pub fn build(self) -> Result<RedisLimiter, BuildError> {
+    pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
         let limits = self.limits?;
         ListError::check(&limits)?;
-        let (store, scope) = self.place.ok_or(BuildError::NoStore)?;
+        let (store, scope) = self.place.ok_or(RedisBuildError::NoStore)?;
         let names = Names::new(&store.inner.settings.key_prefix, &scope);
-        let names = names.ok_or_else(|| BuildError::BadScope(scope.clone()))?;
-        let mut shapes = Vec::with_capacity(limits.len());
+        let names = names.ok_or_else(|| RedisBuildError::BadScope(scope.clone()))?;
+        let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
-            let shape = Shape::new(limit, self.start);
-            shapes.push(shape.ok_or_else(|| BuildError::NeedsStart(limit.to_string()))?);
+            let made = EncodedLimit::new(limit, self.start);
+            encoded.push(made.ok_or_else(|| RedisBuildError::NeedsStart(limit.to_string()))?);
         }
-        let made = shapes.iter().map(|shape| shape.limit.clone()).collect();
+        let made = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
         let mut tags = String::new();
-        for shape in &shapes {
-            tags.push(shape.letter);
-            tags.push_str(shape.tag());
+        for limit in &encoded {
+            tags.push(limit.letter);
+            tags.push_str(limit.tag());
         }
-        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limits, (&store, &scope))?;
+        let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
         let keeps_time = self.keeps_time;
-        let remembers = super::denials::owner(&store, &limits, &shapes, self.start);
-        let trips = store.inner.settings.share_trips.then(Trips::default);
-        let lines = Lines::new(self.max_line);
+        let remembers = super::denials::owner(&store, &limits, &encoded, self.start);
+        let queues = Queues::new(self.max_line);
+        let limits = limits.into();
         let inner = Inner {
             store,
             scope,
             names,
             limits,
-            shapes,
+            encoded,
             made,
             tags,
             keeps_time,
             fallback,
             remembers,
-            trips,
-            lines,
+            queues,
         };
         Ok(RedisLimiter { inner: Arc::new(inner) })
     }

@@ -1,12 +1,11 @@
 //! When a denial of a moment ago answers in the store's place, and what makes it be forgotten.
 
-use super::{Inner, Shape};
-use crate::answer::{Answer, Source};
-use crate::failure::StoreFailure;
-use crate::remembered::{Denial, Denials};
+use super::Inner;
+use crate::denial_cache::{Denial, DenialCache};
+use crate::encode::EncodedLimit;
 use crate::store::RedisStore;
 use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{Decision, Limit, Time};
+use sluicegate::{Answer, Decision, Limit, Source, StoreFailure, Time};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -15,18 +14,18 @@ use tokio::time::Instant;
 pub(super) fn owner(
     store: &RedisStore,
     limits: &[Limit],
-    shapes: &[Shape],
+    encoded: &[EncodedLimit],
     start: Option<Time>,
 ) -> Option<Arc<str>> {
     store.inner.denials.as_ref()?;
     let limits: Vec<String> = limits.iter().map(Limit::to_string).collect();
-    let is_fit = !shapes.iter().any(Shape::counts_denied);
+    let is_fit = !encoded.iter().any(EncodedLimit::counts_denied);
     is_fit.then(|| format!("{} {:?}", limits.join(", "), start.map(Time::as_micros)).into())
 }
 
 /// Forgets a key when it goes: after the call that has to do so, however that ends.
 pub(super) struct Forgets<'a> {
-    denials: &'a Denials,
+    denials: &'a DenialCache,
     name: Vec<u8>,
 }
 
@@ -45,6 +44,7 @@ impl Inner {
         }
         let most = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
         let denied = denials.find(|| self.names.receipts(key), owner, cost, most, Instant::now())?;
+        self.store.inner.counters.answered(Source::Remembered);
         Some(Answer::new(denied, Source::Remembered))
     }
 

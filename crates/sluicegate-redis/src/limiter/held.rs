@@ -1,7 +1,7 @@
 //! A place in the store's line that is given back if its caller goes away.
 
 use super::Inner;
-use crate::receipt::Receipt;
+use crate::receipt::StoredReceipt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 /// has ended, the charge stays.
 pub(super) struct Held {
     inner: Arc<Inner>,
-    receipt: Receipt,
+    receipt: StoredReceipt,
     runtime: Option<Handle>,
     is_open: bool,
 }
@@ -20,13 +20,13 @@ impl Held {
     pub(super) fn new(inner: &Arc<Inner>, key: &[u8]) -> Held {
         Held {
             inner: Arc::clone(inner),
-            receipt: Receipt::new(&inner.scope, key),
+            receipt: StoredReceipt::new(&inner.scope, key),
             runtime: Handle::try_current().ok(),
             is_open: true,
         }
     }
 
-    pub(super) fn receipt(&self) -> &Receipt {
+    pub(super) fn receipt(&self) -> &StoredReceipt {
         &self.receipt
     }
 
@@ -41,7 +41,7 @@ impl Held {
         if let Some(runtime) = self.runtime.take() {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
             // If it fails, the receipt makes room for others as soon as it is worth nothing.
-            runtime.spawn(async move { inner.ask_forget(&receipt).await });
+            runtime.spawn(async move { inner.forget(&receipt).await });
         }
     }
 }
@@ -50,7 +50,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if let (true, Some(runtime)) = (self.is_open, self.runtime.take()) {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
-            runtime.spawn(async move { inner.ask_close(&receipt, "cancel", 0, None).await });
+            runtime.spawn(async move { inner.close_stored(&receipt, "cancel", 0, None).await });
         }
     }
 }

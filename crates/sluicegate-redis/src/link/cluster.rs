@@ -17,16 +17,16 @@
 mod refresh;
 
 use super::address::Place;
-use super::line::{Dialer, Part, Trouble};
+use super::connection::{Dialer, Part, Trouble};
+use super::no_answer::NoAnswer;
 use super::node::{Haste, Node, NodeHealth, NodeSettings, Route};
-use super::reply::Reply;
-use super::scripts::Parcel;
+use super::pipeline::Outgoing;
 use super::slot::slot;
 use super::table::redirected;
-use crate::failure::StoreFailure;
-use crate::script::Trip;
+use crate::script::ScriptCall;
 use futures_util::future::join_all;
 use redis::Value;
+use sluicegate::StoreFailure;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -86,7 +86,7 @@ struct Table {
 /// A call that has not been answered.
 struct Pending<'a> {
     index: usize,
-    trip: &'a Trip,
+    call: &'a ScriptCall,
     /// Where a redirection leads, and whether to say `ASKING` there. Else the table decides.
     to: Option<(Arc<Member>, bool)>,
 }
@@ -106,25 +106,18 @@ impl Cluster {
         Cluster { shared, refresher }
     }
 
-    pub(crate) async fn go(&self, trip: &Trip, until: Instant) -> Result<Value, StoreFailure> {
-        let member = self.shared.owner(&trip.key, until).await?;
-        let reply = member.node.send(Parcel { trip, asking: false }, until).await?;
-        match self.shared.next(&member, &reply) {
-            None => reply.finish(),
-            Some(next) => {
-                let pending = Pending { index: 0, trip, to: next.to };
-                let answers =
-                    self.shared.go_on(vec![pending], 1, next.later, vec![reply.finish()], until).await;
-                answers.into_iter().next().unwrap_or_else(|| Err(lost_count()))
-            }
-        }
-    }
-
-    pub(crate) async fn go_each(&self, trips: &[Trip], until: Instant) -> Vec<Result<Value, StoreFailure>> {
-        let pending: Vec<Pending<'_>> =
-            trips.iter().enumerate().map(|(index, trip)| Pending { index, trip, to: None }).collect();
-        let answers = trips.iter().map(|_| Err(lost_count())).collect();
-        self.shared.go_on(pending, 0, false, answers, until).await
+    /// Sends calls, on each node in this order. An answer for each.
+    pub(crate) async fn send(
+        &self,
+        calls: &[ScriptCall],
+        until: Instant,
+    ) -> Vec<Result<Value, StoreFailure>> {
+        let pending =
+            calls.iter().enumerate().map(|(index, call)| Pending { index, call, to: None }).collect();
+        let mut answers = vec![Err(NoAnswer::Away("the call found no node".to_owned())); calls.len()];
+        self.shared.send(pending, &mut answers, until).await;
+        let deadline = self.shared.deadline;
+        answers.into_iter().map(|answer| answer.map_err(|none| none.failure(deadline))).collect()
     }
 
     /// Waits until the table is known and its nodes are up, or it is known that they will not be.
@@ -170,22 +163,19 @@ struct Next {
 }
 
 impl Shared {
-    /// Sends calls until each has an answer; those that wait for one have a failure in its place.
-    /// `later` says that there has to be a wait first, `round` how many redirections there were.
-    async fn go_on(
+    /// Sends calls until each has an answer, or the last reason why it has none.
+    async fn send(
         &self,
         mut pending: Vec<Pending<'_>>,
-        mut round: u32,
-        mut later: bool,
-        mut answers: Vec<Result<Value, StoreFailure>>,
+        answers: &mut [Result<Value, NoAnswer>],
         until: Instant,
-    ) -> Vec<Result<Value, StoreFailure>> {
-        let mut waited = false;
-        while !pending.is_empty() && round < REDIRECTIONS_MAX {
+    ) {
+        let (mut later, mut waited) = (false, false);
+        for round in 0..REDIRECTIONS_MAX {
             // Without time for another try the last words are the answer: nothing ran.
             let wait = if later { TRY_AGAIN_AFTER + TRY_TIME_MIN } else { Duration::ZERO };
             let now = Instant::now();
-            if round > 0 && now + wait >= until {
+            if pending.is_empty() || (round > 0 && now + wait >= until) {
                 break;
             }
             waited |= later;
@@ -193,43 +183,38 @@ impl Shared {
                 sleep_until(now + TRY_AGAIN_AFTER).await;
             }
             let haste = if waited { Haste::LateStart } else { Haste::None };
-            let groups = self.grouped(pending, &mut answers, until).await;
+            let groups = self.grouped(pending, answers, until).await;
             let sent = join_all(groups.iter().map(|(member, group)| async move {
-                let parcels: Vec<Parcel<'_>> = group
+                let outgoing: Vec<Outgoing<'_>> = group
                     .iter()
-                    .map(|one| Parcel { trip: one.trip, asking: matches!(one.to, Some((_, true))) })
+                    .map(|one| Outgoing { call: one.call, asking: matches!(one.to, Some((_, true))) })
                     .collect();
-                member.node.send_each(&parcels, until, haste).await
+                member.node.send(&outgoing, until, haste).await
             }));
             let sent = sent.await;
             pending = Vec::new();
             later = false;
             for ((member, group), replies) in groups.into_iter().zip(sent) {
-                for (one, reply) in group.into_iter().zip(replies) {
-                    answers[one.index] = match reply {
-                        Err(failure) => Err(failure),
-                        Ok(reply) => {
-                            if let Some(next) = self.next(&member, &reply) {
-                                later |= next.later;
-                                pending.push(Pending { to: next.to, ..one });
-                            }
-                            reply.finish()
-                        }
-                    };
+                for (one, answer) in group.into_iter().zip(replies) {
+                    if let Err(none) = &answer
+                        && let Some(next) = self.next(&member, none)
+                    {
+                        later |= next.later;
+                        pending.push(Pending { to: next.to, ..one });
+                    }
+                    answers[one.index] = answer;
                 }
             }
             // The order of calls to one node stays theirs.
             pending.sort_by_key(|one| one.index);
-            round += 1;
         }
-        answers
     }
 
     /// Puts calls together that go to the same node. A call that can go nowhere has its failure.
     async fn grouped<'a>(
         &self,
         pending: Vec<Pending<'a>>,
-        answers: &mut [Result<Value, StoreFailure>],
+        answers: &mut [Result<Value, NoAnswer>],
         until: Instant,
     ) -> Vec<(Arc<Member>, Vec<Pending<'a>>)> {
         let mut groups: Vec<(Arc<Member>, Vec<Pending<'a>>)> = Vec::new();
@@ -237,7 +222,7 @@ impl Shared {
         for one in pending {
             let member = match &one.to {
                 Some((member, _)) => Arc::clone(member),
-                None => match self.owner(&one.trip.key, until).await {
+                None => match self.owner(&one.call.key, until).await {
                     Ok(member) => member,
                     Err(failure) => {
                         answers[one.index] = Err(failure);
@@ -254,19 +239,19 @@ impl Shared {
         groups
     }
 
-    /// Whether a reply of a node sends a call on, and where.
-    fn next(&self, member: &Member, reply: &Reply) -> Option<Next> {
-        match reply {
-            Reply::Moved(said) | Reply::Ask(said) => {
-                let asking = matches!(reply, Reply::Ask(_));
+    /// Whether a node sends a call on, and where.
+    fn next(&self, member: &Member, none: &NoAnswer) -> Option<Next> {
+        match none {
+            NoAnswer::Moved(said) | NoAnswer::Ask(said) => {
+                let asking = matches!(none, NoAnswer::Ask(_));
                 if !asking {
                     self.stale.notify_one();
                 }
                 let place = redirected(said, &member.place)?;
                 Some(Next { to: Some((self.member(&place)?, asking)), later: false })
             }
-            Reply::TryAgain(_) | Reply::ClusterDown(_) => Some(Next { to: None, later: true }),
-            Reply::ReadOnly(_) => {
+            NoAnswer::TryAgain(_) | NoAnswer::ClusterDown(_) => Some(Next { to: None, later: true }),
+            NoAnswer::ReadOnly(_) => {
                 self.stale.notify_one();
                 None
             }
@@ -275,25 +260,27 @@ impl Shared {
     }
 
     /// The node that has a key's slot.
-    async fn owner(&self, key: &[u8], until: Instant) -> Result<Arc<Member>, StoreFailure> {
+    async fn owner(&self, key: &[u8], until: Instant) -> Result<Arc<Member>, NoAnswer> {
         let slot = slot(key);
         if let Some(owner) = self.owner_now(slot) {
             return owner;
         }
         let mut maps = self.map.subscribe();
         match timeout_at(until, maps.wait_for(|map| !matches!(map, Map::Unknown))).await {
-            Ok(_) => self.owner_now(slot).unwrap_or_else(|| Err(lost_count())),
-            Err(_) => Err(StoreFailure::Away("no node of the cluster answered in time".to_owned())),
+            Ok(_) => self
+                .owner_now(slot)
+                .unwrap_or_else(|| Err(NoAnswer::Away("the call found no node".to_owned()))),
+            Err(_) => Err(NoAnswer::Away("no node of the cluster answered in time".to_owned())),
         }
     }
 
-    fn owner_now(&self, slot: u16) -> Option<Result<Arc<Member>, StoreFailure>> {
+    fn owner_now(&self, slot: u16) -> Option<Result<Arc<Member>, NoAnswer>> {
         match &*self.map.borrow() {
             Map::Unknown => None,
-            Map::Failed(trouble) => Some(Err(StoreFailure::Away(trouble.to_string()))),
+            Map::Failed(trouble) => Some(Err(NoAnswer::Away(trouble.to_string()))),
             Map::Known(table) => Some(table.owner(slot).ok_or_else(|| {
                 self.stale.notify_one();
-                StoreFailure::Away(format!("no node of the cluster has slot {slot}"))
+                NoAnswer::Away(format!("no node of the cluster has slot {slot}"))
             })),
         }
     }
@@ -329,9 +316,4 @@ impl Table {
         let number = usize::from(*self.owners.get(usize::from(slot))?).checked_sub(1)?;
         self.masters.get(number).cloned()
     }
-}
-
-/// Stands in the place of an answer until there is one; nobody sees it.
-fn lost_count() -> StoreFailure {
-    StoreFailure::Away("the call found no node".to_owned())
 }

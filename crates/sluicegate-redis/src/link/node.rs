@@ -16,11 +16,11 @@
 
 use super::address::Place;
 use super::breaker::{Backoff, Breaker, WAIT_MAX};
-use super::line::{Dialer, Line, Part, Trouble, in_time};
-use super::reply::Reply;
-use super::scripts::{Channel, Parcel, Unanswered, ship, ship_each};
+use super::connection::{Connection, Dialer, Part, Trouble, in_time};
+use super::no_answer::NoAnswer;
+use super::pipeline::{self, Channel, Outgoing};
 use super::sentinel;
-use crate::failure::StoreFailure;
+use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -68,6 +68,12 @@ pub struct NodeHealth {
     pub failures: u64,
 }
 
+impl NodeHealth {
+    pub(crate) fn is_up(&self) -> bool {
+        self.connected && !self.breaker_open
+    }
+}
+
 /// A server and the connection to it. Both end with this value.
 pub(crate) struct Node {
     shared: Arc<Shared>,
@@ -89,13 +95,13 @@ struct Shared {
 #[derive(Clone)]
 pub(crate) enum Phase {
     Joining,
-    Up(Way),
+    Up(Usable),
     Away(Trouble),
 }
 
 /// A connection to use.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct Usable {
     channel: Channel,
     /// Whether the connection has ended, which the phase says only a moment later.
     pulse: AbortHandle,
@@ -126,56 +132,61 @@ impl Node {
         Node { shared, supervisor }
     }
 
-    /// Sends a call.
-    pub(crate) async fn send(&self, parcel: Parcel<'_>, until: Instant) -> Result<Reply, StoreFailure> {
-        let (mut channel, epoch) = self.way(until).await?;
-        let sent = ship(&mut channel, parcel, until).await;
-        self.shared.draw_conclusions(epoch, sent.as_ref());
-        sent.map_err(|unanswered| self.shared.failure(unanswered))
-    }
-
-    /// Sends several calls in one write. A reply for each.
-    pub(crate) async fn send_each(
+    /// Sends calls in one write, in this order. An answer for each.
+    pub(crate) async fn send(
         &self,
-        parcels: &[Parcel<'_>],
+        calls: &[Outgoing<'_>],
         until: Instant,
         haste: Haste,
-    ) -> Vec<Result<Reply, StoreFailure>> {
-        let (mut channel, epoch) = match self.way(until).await {
-            Ok(way) => way,
-            Err(failure) => return parcels.iter().map(|_| Err(failure.clone())).collect(),
+    ) -> Vec<Result<Value, NoAnswer>> {
+        let (mut channel, epoch) = match self.channel(until).await {
+            Ok(channel) => channel,
+            Err(away) => return vec![Err(away); calls.len()],
         };
-        let sent = ship_each(&mut channel, parcels, until).await;
-        for reply in sent.iter().flatten() {
-            self.shared.draw_conclusions(epoch, Ok(reply));
+        let mut answers = pipeline::send(&mut channel, calls, until).await;
+        let silence = |answer: &Result<Value, NoAnswer>| {
+            answer.as_ref().err().filter(|none| none.is_silence()).cloned()
+        };
+        for answer in answers.iter().filter(|answer| silence(answer).is_none()) {
+            self.shared.draw_conclusions(epoch, answer.as_ref());
         }
         // A pipeline without replies is one failure, however many calls it held.
-        if let Some(Err(unanswered)) = sent.iter().find(|reply| reply.is_err()) {
-            if haste == Haste::None || *unanswered != Unanswered::Late {
-                self.shared.draw_conclusions(epoch, Err(unanswered));
+        if let Some(none) = answers.iter().find_map(silence) {
+            if haste == Haste::None || none != NoAnswer::Late {
+                self.shared.draw_conclusions(epoch, Err(&none));
             } else {
                 self.shared.breaker.count();
             }
         }
-        sent.into_iter().map(|reply| reply.map_err(|unanswered| self.shared.failure(unanswered))).collect()
+        for answer in &mut answers {
+            if let Err(NoAnswer::Lost(why)) = answer {
+                *why = format!("{}: {why}", self.shared.name);
+            }
+        }
+        answers
+    }
+
+    /// How long a call has at the most.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.shared.settings.deadline
     }
 
     /// The connection and its epoch, or why there is none.
-    async fn way(&self, until: Instant) -> Result<(Channel, u64), StoreFailure> {
+    async fn channel(&self, until: Instant) -> Result<(Channel, u64), NoAnswer> {
         // What cannot be answered in time is not sent: it would be charged for nothing.
         if Instant::now() >= until {
-            return Err(self.shared.away_failure("no time was left to ask it"));
+            return Err(self.shared.away("no time was left to ask it"));
         }
-        if let Some(way) = self.shared.way_now() {
-            return way;
+        if let Some(channel) = self.shared.channel_now() {
+            return channel;
         }
         let mut phases = self.shared.phase.subscribe();
         let joined = timeout_at(until, phases.wait_for(|phase| phase.settled().is_some())).await;
         if joined.is_err() {
             self.shared.fail(None, || "no connection in time".to_owned());
-            return Err(self.shared.away_failure("no connection in time"));
+            return Err(self.shared.away("no connection in time"));
         }
-        self.shared.way_now().unwrap_or_else(|| Err(self.shared.away_failure("the connection just broke")))
+        self.shared.channel_now().unwrap_or_else(|| Err(self.shared.away("the connection just broke")))
     }
 
     /// Waits until it is up, or it is known that it will not be by itself.
@@ -222,9 +233,9 @@ impl Drop for Node {
 
 impl Phase {
     /// The connection or the trouble, if it is decided which.
-    fn settled(&self) -> Option<Result<&Way, &Trouble>> {
+    fn settled(&self) -> Option<Result<&Usable, &Trouble>> {
         match self {
-            Phase::Up(way) if !way.pulse.is_finished() => Some(Ok(way)),
+            Phase::Up(up) if !up.pulse.is_finished() => Some(Ok(up)),
             Phase::Up(_) | Phase::Joining => None,
             Phase::Away(trouble) => Some(Err(trouble)),
         }
@@ -232,41 +243,36 @@ impl Phase {
 }
 
 impl Shared {
-    fn way_now(&self) -> Option<Result<(Channel, u64), StoreFailure>> {
+    fn channel_now(&self) -> Option<Result<(Channel, u64), NoAnswer>> {
         match self.phase.borrow().settled()? {
-            Ok(way) => Some(Ok((way.channel.clone(), way.epoch))),
-            Err(trouble) => Some(Err(StoreFailure::Away(trouble.to_string()))),
+            Ok(up) => Some(Ok((up.channel.clone(), up.epoch))),
+            Err(trouble) => Some(Err(NoAnswer::Away(trouble.to_string()))),
         }
     }
 
-    fn away_failure(&self, why: &str) -> StoreFailure {
-        StoreFailure::Away(format!("{}: {why}", self.name))
+    fn away(&self, why: &str) -> NoAnswer {
+        NoAnswer::Away(format!("{}: {why}", self.name))
     }
 
-    /// What a reply, or its absence, says about the node.
-    fn draw_conclusions(&self, epoch: u64, sent: Result<&Reply, &Unanswered>) {
-        match sent {
-            Ok(Reply::NotReady(said) | Reply::ClusterDown(said)) => self.fail(Some(epoch), || said.clone()),
-            Ok(Reply::ReadOnly(_)) => self.renew(epoch),
-            Ok(_) => self.breaker.succeed(),
-            Err(Unanswered::Late) => {
+    /// What an answer, or its absence, says about the node.
+    fn draw_conclusions(&self, epoch: u64, answer: Result<&Value, &NoAnswer>) {
+        match answer {
+            Err(NoAnswer::NotReady(said) | NoAnswer::ClusterDown(said)) => {
+                self.fail(Some(epoch), || said.clone());
+            }
+            Err(NoAnswer::ReadOnly(_)) => self.renew(epoch),
+            Err(NoAnswer::Late) => {
                 self.fail(Some(epoch), || format!("no answer within {:?}", self.settings.deadline));
             }
-            Err(Unanswered::Lost(why)) => self.fail(Some(epoch), || why.clone()),
-        }
-    }
-
-    fn failure(&self, unanswered: Unanswered) -> StoreFailure {
-        match unanswered {
-            Unanswered::Late => StoreFailure::Late { deadline: self.settings.deadline },
-            Unanswered::Lost(why) => StoreFailure::Lost(format!("{}: {why}", self.name)),
+            Err(NoAnswer::Lost(why)) => self.fail(Some(epoch), || why.clone()),
+            Ok(_) | Err(_) => self.breaker.succeed(),
         }
     }
 
     /// Counts a failure of the connection of that epoch, or of the wait for one.
     fn fail(&self, epoch: Option<u64>, why: impl Fn() -> String) {
         let current = match &*self.phase.borrow() {
-            Phase::Up(way) => epoch == Some(way.epoch),
+            Phase::Up(up) => epoch == Some(up.epoch),
             Phase::Joining => epoch.is_none(),
             Phase::Away(_) => false,
         };
@@ -285,7 +291,7 @@ impl Shared {
     /// The connection of that epoch leads to a server that is no master any more.
     fn renew(&self, epoch: u64) {
         let changed = self.phase.send_if_modified(|phase| {
-            let ours = matches!(phase, Phase::Up(way) if way.epoch == epoch);
+            let ours = matches!(phase, Phase::Up(up) if up.epoch == epoch);
             if ours {
                 *phase = Phase::Joining;
             }
@@ -302,7 +308,7 @@ impl Shared {
         let said = trouble.to_string();
         let changed = self.phase.send_if_modified(|phase| {
             let ours = match phase {
-                Phase::Up(way) => epoch == Some(way.epoch),
+                Phase::Up(up) => epoch == Some(up.epoch),
                 Phase::Joining | Phase::Away(_) => true,
             };
             if ours {
@@ -322,14 +328,15 @@ impl Shared {
         self.settings.when_away.notify_one();
     }
 
-    fn go_up(&self, line: &Line) {
+    fn go_up(&self, connection: &Connection) {
         if self.told_away.swap(false, Relaxed) {
             self.breaker.put_on_trial();
             tracing::info!(store = %self.name, "the store is back");
         }
         let epoch = self.epochs.fetch_add(1, Relaxed);
-        let way = Way { channel: Channel::new(line.connection.clone()), pulse: line.pulse(), epoch };
-        self.phase.send_replace(Phase::Up(way));
+        let up =
+            Usable { channel: Channel::new(connection.connection.clone()), pulse: connection.pulse(), epoch };
+        self.phase.send_replace(Phase::Up(up));
     }
 
     /// The connection is no more. Callers wait for the next one if it is likely to come at once.
@@ -350,7 +357,7 @@ impl Shared {
         }
     }
 
-    async fn connect(&self) -> Result<(Line, Place), Trouble> {
+    async fn connect(&self) -> Result<(Connection, Place), Trouble> {
         let place = match &self.settings.route {
             Route::Fixed(place) => place.clone(),
             Route::Sentinel { sentinels, master } => {
@@ -358,19 +365,19 @@ impl Shared {
             }
         };
         let part = self.settings.part;
-        let line = in_time(&place, async {
-            let line = self.settings.dialer.dial(&place).await?;
-            line.examine(&place, part).await?;
-            Ok(line)
+        let connection = in_time(&place, async {
+            let connection = self.settings.dialer.dial(&place).await?;
+            connection.examine(&place, part).await?;
+            Ok(connection)
         });
-        Ok((line.await?, place))
+        Ok((connection.await?, place))
     }
 
     /// Looks after a connection until it has to be replaced.
-    async fn tend(&self, line: &mut Line, place: &Place, backoff: &mut Backoff) {
+    async fn tend(&self, connection: &mut Connection, place: &Place, backoff: &mut Backoff) {
         loop {
             tokio::select! {
-                () = line.ended() => return,
+                () = connection.ended() => return,
                 () = self.nudge.notified() => {}
             }
             let phase = self.phase.borrow().clone();
@@ -383,8 +390,8 @@ impl Shared {
                 backoff.reset();
             }
             sleep(backoff.wait()).await;
-            match timeout(self.settings.deadline, line.probe(place, self.settings.part)).await {
-                Ok(Ok(())) => self.go_up(line),
+            match timeout(self.settings.deadline, connection.probe(place, self.settings.part)).await {
+                Ok(Ok(())) => self.go_up(connection),
                 // It does not answer, or says that it is not ready: a new connection finds out, as often as it takes.
                 Ok(Err(_)) | Err(_) => return,
             }
@@ -396,7 +403,7 @@ impl Shared {
 async fn supervise(shared: Arc<Shared>) {
     let mut backoff = Backoff::new();
     loop {
-        let (mut line, place) = match shared.connect().await {
+        let (mut connection, place) = match shared.connect().await {
             Ok(connected) => connected,
             Err(trouble) => {
                 let is_cluster = trouble == Trouble::IsCluster;
@@ -411,12 +418,12 @@ async fn supervise(shared: Arc<Shared>) {
         };
         let since = Instant::now();
         shared.connected.store(true, Relaxed);
-        shared.go_up(&line);
-        shared.tend(&mut line, &place, &mut backoff).await;
+        shared.go_up(&connection);
+        shared.tend(&mut connection, &place, &mut backoff).await;
         shared.connected.store(false, Relaxed);
         let likely_back = shared.breaker.has_worked_since_asked() || since.elapsed() >= WAIT_MAX;
         shared.go_down(likely_back);
-        drop(line);
+        drop(connection);
         if likely_back {
             backoff.reset();
         } else {

@@ -1,7 +1,7 @@
 //! Who is the master at the moment, by those who watch.
 
 use super::address::Place;
-use super::line::{Dialer, Trouble, in_time, text};
+use super::connection::{Dialer, Trouble, in_time, text};
 use redis::{RedisConnectionInfo, Value};
 
 /// Asks one sentinel after another, from a random one on, until one knows.
@@ -23,10 +23,10 @@ pub(crate) async fn master(dialer: &Dialer, sentinels: &[Place], name: &str) -> 
 
 async fn ask(dialer: &Dialer, sentinel: &Place, name: &str) -> Result<Place, Trouble> {
     let unknown = |why: &str| Trouble::Unreachable(format!("{sentinel}: {why}"));
-    let line = dialer.dial(sentinel).await?;
+    let connection = dialer.dial(sentinel).await?;
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let reply = line.connection.clone().send_packed_command(&question).await;
+    let reply = connection.connection.clone().send_packed_command(&question).await;
     match reply.map_err(|error| unknown(&error.to_string()))? {
         Value::Array(parts) => match parts.as_slice() {
             [host, port] => match (text(host), text(port).and_then(|port| port.parse().ok())) {
@@ -36,7 +36,7 @@ async fn ask(dialer: &Dialer, sentinel: &Place, name: &str) -> Result<Place, Tro
             _ => Err(unknown("its answer is no address")),
         },
         Value::Nil => Err(unknown("it does not know this name")),
-        Value::ServerError(error) => Err(unknown(&super::line::words(&error))),
+        Value::ServerError(error) => Err(unknown(&super::connection::words(&error))),
         _ => Err(unknown("its answer is no address")),
     }
 }

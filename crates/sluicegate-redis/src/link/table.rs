@@ -29,7 +29,7 @@ fn read_range(range: &Value, asked: &Place) -> Option<Range> {
 fn read_node(node: &Value, asked: &Place) -> Option<Place> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
-    let host = super::line::text(host).unwrap_or_default();
+    let host = super::connection::text(host).unwrap_or_default();
     place(&host, u16::try_from(*port).ok()?, asked)
 }
 

@@ -7,12 +7,13 @@ mod sentinel;
 mod server;
 
 use super::Link;
-use crate::failure::{ConnectError, StoreFailure};
-use crate::script::{Script, Trip};
+use crate::failure::ConnectError;
+use crate::script::{Script, ScriptCall};
 use crate::store::Settings;
 use futures_util::FutureExt as _;
 use redis::Value;
 use redis_testkit::Server;
+use sluicegate::StoreFailure;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -56,16 +57,16 @@ async fn refusal(url: &str) -> ConnectError {
     Link::connect(&settings(url, GENEROUS)).await.err().expect("a store that cannot be used")
 }
 
-fn add(key: &str, by: i64) -> Trip {
-    let mut trip = Trip::new(&ADD, &[key]);
-    trip.arg(by);
-    trip
+fn add(key: &str, by: i64) -> ScriptCall {
+    let mut call = ScriptCall::new(&ADD, &[key]);
+    call.arg(by);
+    call
 }
 
-fn echo(key: &str, what: &str) -> Trip {
-    let mut trip = Trip::new(&ECHO, &[key]);
-    trip.arg(what);
-    trip
+fn echo(key: &str, what: &str) -> ScriptCall {
+    let mut call = ScriptCall::new(&ECHO, &[key]);
+    call.arg(what);
+    call
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with what a call answers")]
@@ -74,16 +75,20 @@ fn said(what: &str) -> Result<Value, StoreFailure> {
 }
 
 impl Link {
+    async fn one(&self, call: &ScriptCall, until: Instant) -> Result<Value, StoreFailure> {
+        self.send(std::slice::from_ref(call), until).await.remove(0)
+    }
+
     async fn add(&self, key: &str) -> Result<Value, StoreFailure> {
-        self.go(&add(key, 1), Instant::now() + GENEROUS).await
+        self.one(&add(key, 1), Instant::now() + GENEROUS).await
     }
 
     async fn add_soon(&self, key: &str) -> Result<Value, StoreFailure> {
-        self.go(&add(key, 1), Instant::now() + SHORT).await
+        self.one(&add(key, 1), Instant::now() + SHORT).await
     }
 
-    async fn each(&self, trips: &[Trip]) -> Vec<Result<Value, StoreFailure>> {
-        self.go_each(trips, Instant::now() + GENEROUS).await
+    async fn each(&self, calls: &[ScriptCall]) -> Vec<Result<Value, StoreFailure>> {
+        self.send(calls, Instant::now() + GENEROUS).await
     }
 }
 

@@ -1,18 +1,17 @@
-//! Asking the store: one trip a verb, and another one only when the first was spent on clearing away what had lapsed.
+//! Verbs as script calls: one for each, and another one only if the first was spent on clearing away expired leases.
 
 use super::Inner;
 use super::id::StoreId;
 use super::pace::TICKET_LIFE_MAX;
+use super::reply::{Done, LeaseDecision, LeaseReply};
 use super::scope::Numbers;
-use super::told::{Done, Reply, Told};
 use super::wait::Ticket;
-use crate::failure::StoreFailure;
-use crate::limiter::{add_time, not_understood, unreadable};
-use crate::script::Trip;
+use crate::limiter::{not_understood, unreadable};
+use crate::round_trip::RoundTrip;
+use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::core::concurrency::LOOKED_AT_MAX;
-use sluicegate::{Span, Time};
-use tokio::time::Instant;
+use sluicegate::{Span, StoreFailure, Time};
 
 /// Every whole number below this is exact in a script.
 const EXACT: u64 = 1 << 53;
@@ -26,15 +25,19 @@ impl Inner {
         ticket: Option<Ticket>,
         numbers: Numbers,
         now: Option<Time>,
-    ) -> Result<Told, StoreFailure> {
-        let mut trip = Trip::new(&scripts::ACQUIRE, &self.names.of_semaphore(key));
-        add_time(&mut trip, now);
-        trip.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
-        trip.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
+    ) -> Result<LeaseDecision, StoreFailure> {
+        let mut call = ScriptCall::new(&scripts::ACQUIRE, &self.names.of_semaphore(key)).at(now);
+        call.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
+        call.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
         if let Some(Ticket { life, max_line }) = ticket {
-            trip.arg(Span::from(life).as_micros()).arg(max_line);
+            call.arg(Span::from(life).as_micros()).arg(max_line);
         }
-        numbers.decided(&self.ask(&trip, numbers, now).await?, cost, true)
+        let round_trip = match ticket {
+            // A waiter asks again and again.
+            Some(_) => self.store.inner.poll(),
+            None => self.store.inner.admit(1).await?,
+        };
+        numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, true)
     }
 
     pub(super) async fn ask_peek(
@@ -43,12 +46,11 @@ impl Inner {
         cost: u32,
         numbers: Numbers,
         now: Option<Time>,
-    ) -> Result<Told, StoreFailure> {
-        let mut trip = Trip::new(&scripts::PEEK, &self.names.of_semaphore(key));
-        add_time(&mut trip, now);
-        trip.arg(cost).arg(numbers.rule.count());
-        trip.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
-        numbers.decided(&self.ask(&trip, numbers, now).await?, cost, false)
+    ) -> Result<LeaseDecision, StoreFailure> {
+        let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
+        call.arg(cost).arg(numbers.rule.count());
+        call.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
+        numbers.decided(&self.ask(&call, numbers, now).await?, cost, false)
     }
 
     /// Whether it was live, and the store's time.
@@ -60,10 +62,9 @@ impl Inner {
         now: Option<Time>,
     ) -> Result<(bool, Time), StoreFailure> {
         let [leases, costs, ..] = self.names.of_semaphore(key);
-        let mut trip = Trip::new(&scripts::RENEW, &[leases, costs]);
-        add_time(&mut trip, now);
-        trip.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
-        self.ask(&trip, numbers, now).await?.yes().ok_or_else(not_understood)
+        let mut call = ScriptCall::new(&scripts::RENEW, &[leases, costs]).at(now);
+        call.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
+        self.ask(&call, numbers, now).await?.yes().ok_or_else(not_understood)
     }
 
     /// Whether it was live. Of one who may stand in line as well, its cost.
@@ -74,47 +75,51 @@ impl Inner {
         in_line: Option<u32>,
         now: Option<Time>,
     ) -> Result<bool, StoreFailure> {
-        let mut trip = Trip::new(&scripts::RELEASE, &self.names.of_semaphore(key));
-        add_time(&mut trip, now);
-        trip.arg(&id.to_bytes()[..]);
+        let mut call = ScriptCall::new(&scripts::RELEASE, &self.names.of_semaphore(key)).at(now);
+        call.arg(&id.to_bytes()[..]);
         match in_line {
-            Some(cost) => trip.arg(cost),
-            None => trip.arg(""),
+            Some(cost) => call.arg(cost),
+            None => call.arg(""),
         };
-        Ok(self.ask(&trip, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
+        Ok(self.ask(&call, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
     }
 
     pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
-        let trips: Vec<Trip> = keys
-            .iter()
-            .map(|key| {
-                let [leases, costs, ..] = self.names.of_semaphore(key);
-                let mut trip = Trip::new(&scripts::RESET, &[leases, costs]);
-                add_time(&mut trip, None);
-                trip
-            })
-            .collect();
-        let answers = self.store.inner.go_each(&trips, self.until()).await;
+        let reset = |key: &&[u8]| {
+            let [leases, costs, ..] = self.names.of_semaphore(key);
+            ScriptCall::new(&scripts::RESET, &[leases, costs]).at(None)
+        };
+        let calls: Vec<ScriptCall> = keys.iter().map(reset).collect();
+        let answers = self.store.inner.admit(calls.len()).await?.send(&calls).await;
         answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
-    /// Makes a trip, and again while all it did was to clear away leases that had lapsed.
-    async fn ask(&self, trip: &Trip, numbers: Numbers, now: Option<Time>) -> Result<Done, StoreFailure> {
-        numbers.bounded(now)?;
-        let until = self.until();
-        loop {
-            let value = self.store.inner.go(trip, until).await?;
-            match Reply::read(&value).ok_or_else(not_understood)? {
-                Reply::Done(done) => return Ok(done),
-                // Each time there are fewer, and the deadline is the same.
-                Reply::More => {}
-                Reply::NotOurs => return Err(unreadable()),
-            }
-        }
+    async fn ask(
+        &self,
+        call: &ScriptCall,
+        numbers: Numbers,
+        now: Option<Time>,
+    ) -> Result<Done, StoreFailure> {
+        ask(self.store.inner.admit(1).await?, call, numbers, now).await
     }
+}
 
-    fn until(&self) -> Instant {
-        Instant::now() + self.store.inner.settings.deadline
+/// Makes a script call, and again while all it did was to clear away leases that had expired.
+async fn ask(
+    mut round_trip: RoundTrip<'_>,
+    call: &ScriptCall,
+    numbers: Numbers,
+    now: Option<Time>,
+) -> Result<Done, StoreFailure> {
+    numbers.bounded(now)?;
+    loop {
+        let value = round_trip.send_one(call).await?;
+        match LeaseReply::read(&value).ok_or_else(not_understood)? {
+            LeaseReply::Done(done) => return Ok(done),
+            // Each time there are fewer, and the deadline is the same.
+            LeaseReply::More => {}
+            LeaseReply::NotOurs => return Err(unreadable()),
+        }
     }
 }
 

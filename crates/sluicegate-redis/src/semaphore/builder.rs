@@ -2,13 +2,12 @@
 
 use super::pace::WAITING_MAX;
 use super::scope::Numbers;
-use super::without::Fallback;
 use super::{Inner, RedisSemaphore};
-use crate::failure::OnStoreFailure;
-use crate::limiter::BuildError;
+use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Limit, LimitError, MAX_LINE_DEFAULT};
+use sluicegate::{Key, Limit, LimitError, MAX_LINE_DEFAULT};
 use std::sync::Arc;
 
 /// Settings of a semaphore. Made by [`RedisSemaphore::builder`].
@@ -18,8 +17,7 @@ pub struct RedisSemaphoreBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     place: Option<(RedisStore, String)>,
     only_for: Option<Arc<[u8]>>,
-    on_store_failure: OnStoreFailure,
-    local_share: u32,
+    fallback: FallbackSettings,
     max_line: usize,
     max_waiting: usize,
 }
@@ -30,8 +28,7 @@ impl RedisSemaphoreBuilder {
             limits,
             place: None,
             only_for: None,
-            on_store_failure: OnStoreFailure::default(),
-            local_share: 100,
+            fallback: FallbackSettings::default(),
             max_line: MAX_LINE_DEFAULT,
             max_waiting: WAITING_MAX,
         }
@@ -46,22 +43,22 @@ impl RedisSemaphoreBuilder {
 
     /// These numbers are for one key alone, which is an exception among those of the scope. It matters to whoever waits under that key, and under the others, while
     /// numbers are changed: they go by the newest semaphore that is for their key.
-    pub fn only_for(mut self, key: impl AsRef<[u8]>) -> RedisSemaphoreBuilder {
-        self.only_for = Some(key.as_ref().into());
+    pub fn only_for(mut self, key: impl Key) -> RedisSemaphoreBuilder {
+        self.only_for = Some(key.to_bytes().as_ref().into());
         self
     }
 
     /// What to answer when the store cannot. [`OnStoreFailure::Error`] unless said. Under [`OnStoreFailure::Allow`] there is a grant
     /// without a lease, and under [`OnStoreFailure::Local`] a lease in this process's memory, which is not told to the store when it is back. Leases that are out cannot be renewed or returned without the store, whatever is said here.
     pub fn on_store_failure(mut self, on_store_failure: OnStoreFailure) -> RedisSemaphoreBuilder {
-        self.on_store_failure = on_store_failure;
+        self.fallback.on_store_failure = on_store_failure;
         self
     }
 
     /// The share of the places, in percent, that [`OnStoreFailure::Local`] decides with: 100 unless said. With four processes
     /// and 25, all of them together give out about as many as there are while the store is away.
     pub fn local_share(mut self, percent: u32) -> RedisSemaphoreBuilder {
-        self.local_share = percent;
+        self.fallback.local_share = percent;
         self
     }
 
@@ -82,18 +79,18 @@ impl RedisSemaphoreBuilder {
     ///
     /// # Errors
     /// When the text is not a `concurrency` limit that says its `ttl`, or no store was named.
-    pub fn build(self) -> Result<RedisSemaphore, BuildError> {
+    pub fn build(self) -> Result<RedisSemaphore, RedisBuildError> {
         let limits = self.limits?;
-        let [limit] =
-            <[Limit; 1]>::try_from(limits).map_err(|limits| BuildError::NotOneConcurrency(texts(&limits)))?;
+        let [limit] = <[Limit; 1]>::try_from(limits)
+            .map_err(|limits| RedisBuildError::NotOneConcurrency(texts(&limits)))?;
         let Some(rule) = limit.concurrency() else {
-            return Err(BuildError::NotOneConcurrency(texts(&[limit])));
+            return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
-        let Some(ttl) = rule.ttl() else { return Err(BuildError::NeedsTtl(limit.to_string())) };
-        let (store, scope) = self.place.ok_or(BuildError::NoStore)?;
+        let Some(ttl) = rule.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
+        let (store, scope) = self.place.ok_or(RedisBuildError::NoStore)?;
         let names = Names::new(&store.inner.settings.key_prefix, &scope);
-        let names = names.ok_or_else(|| BuildError::BadScope(scope.clone()))?;
-        let fallback = Fallback::new(self.on_store_failure, self.local_share, &limit, (&store, &scope))?;
+        let names = names.ok_or_else(|| RedisBuildError::BadScope(scope.clone()))?;
+        let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
         let member = store.inner.scopes.join(&scope, self.only_for, Numbers { rule, ttl });
         let (max_line, max_waiting) = (self.max_line, self.max_waiting);
         let inner = Inner { store, scope, names, limit, member, fallback, max_line, max_waiting };

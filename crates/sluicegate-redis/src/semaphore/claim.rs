@@ -2,9 +2,9 @@
 
 use super::Inner;
 use super::id::StoreId;
-use super::lease::{Live, SharedLease};
-use super::told::Told;
-use crate::failure::StoreFailure;
+use super::lease::{Live, RedisLease};
+use super::reply::LeaseDecision;
+use sluicegate::StoreFailure;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -43,10 +43,10 @@ impl Claim {
     }
 
     /// It is taken, and was asked for at that moment.
-    pub(super) fn held(mut self, told: &Told, asked: Instant) -> SharedLease {
+    pub(super) fn held(mut self, decided: &LeaseDecision, asked: Instant) -> RedisLease {
         self.is_open = false;
         let (inner, key) = (Arc::clone(&self.inner), Arc::clone(&self.key));
-        SharedLease::new(inner, key, self.id, Live::from(told.now, asked, told.ttl), self.runtime.take())
+        RedisLease::new(inner, key, self.id, Live::from(decided.now, asked, decided.ttl), self.runtime.take())
     }
 
     /// There is nothing to give back.

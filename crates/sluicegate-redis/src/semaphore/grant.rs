@@ -1,89 +1,79 @@
-//! What came of asking for a lease.
+//! The answer to a request for a lease.
 
-use super::lease::SharedLease;
-use super::told::Told;
-use crate::answer::{Answer, Source};
-use sluicegate::{Decision, Refusal, RetryAfter};
+use super::lease::RedisLease;
+use sluicegate::{Acquired, Answer, Decision, Refusal, RetryAfter, Source};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A lease, or why there is none: a denial is a value. Dropped, it returns the lease.
+/// A lease, or why there is none: a denial is a value. Dropped, it releases the lease.
 #[derive(Debug)]
 #[must_use = "a call that was not granted must not happen: ask `allowed()` or take the `lease()`"]
-pub struct SharedGrant {
-    answer: Answer,
-    waited: Duration,
-    refusal: Option<Refusal>,
-    lease: Option<SharedLease>,
+pub struct RedisGrant {
+    pub(crate) acquired: Acquired,
+    pub(crate) lease: Option<RedisLease>,
 }
 
-impl SharedGrant {
-    /// The lease was taken.
-    pub(super) fn taken(told: &Told, lease: SharedLease, began: Instant) -> SharedGrant {
-        let answer = Answer::new(told.decision, Source::Store);
-        SharedGrant { answer, waited: began.elapsed(), refusal: None, lease: Some(lease) }
+impl RedisGrant {
+    /// A lease, or an allowed call that needs none.
+    pub(super) fn granted(answer: Answer, lease: Option<RedisLease>, began: Instant) -> RedisGrant {
+        RedisGrant { acquired: Acquired::new(answer, began.elapsed().into(), None), lease }
     }
 
-    /// The lease was taken in this process's memory.
-    pub(super) fn taken_locally(answer: Answer, lease: Option<SharedLease>, began: Instant) -> SharedGrant {
-        SharedGrant { answer, waited: began.elapsed(), refusal: None, lease }
+    /// The answer to a call that did not wait: a denial, or a grant that needs no lease.
+    pub(super) fn without_lease(answer: Answer, began: Instant) -> RedisGrant {
+        let refusal = answer.retry_after().map(|retry_after| match retry_after {
+            RetryAfter::After(_) => Refusal::TooLong,
+            RetryAfter::Never => Refusal::Never,
+        });
+        RedisGrant { acquired: Acquired::new(answer, began.elapsed().into(), refusal), lease: None }
     }
 
-    /// An answer to one who did not wait: a denial, or a grant that needs no lease.
-    pub(super) fn without_lease(answer: Answer, began: Instant) -> SharedGrant {
-        let refusal = match answer.retry_after() {
-            None => None,
-            Some(RetryAfter::After(_)) => Some(Refusal::TooLong),
-            Some(RetryAfter::Never) => Some(Refusal::Never),
-        };
-        SharedGrant { answer, waited: began.elapsed(), refusal, lease: None }
+    /// The answer to a call that waited for nothing.
+    pub(super) fn refused(refusal: Refusal, answer: Answer, began: Instant) -> RedisGrant {
+        RedisGrant { acquired: Acquired::new(answer, began.elapsed().into(), Some(refusal)), lease: None }
     }
 
-    /// No lease came of waiting.
-    pub(super) fn refused(refusal: Refusal, answer: Answer, began: Instant) -> SharedGrant {
-        SharedGrant { answer, waited: began.elapsed(), refusal: Some(refusal), lease: None }
-    }
-
-    /// The same answer to one who would have waited, if there were not too many already.
-    pub(super) fn with_a_full_line(mut self) -> SharedGrant {
-        if self.refusal == Some(Refusal::TooLong) {
-            self.refusal = Some(Refusal::LineFull);
+    /// The same answer to a call that would have waited, if its queue were not full.
+    pub(super) fn with_a_full_queue(self, began: Instant) -> RedisGrant {
+        if self.refusal() == Some(Refusal::TooLong) {
+            return RedisGrant::refused(Refusal::LineFull, self.answer(), began);
         }
         self
     }
 
-    /// Whether the caller may act.
+    /// Returns `true` if the caller may act.
     pub fn allowed(&self) -> bool {
-        self.refusal.is_none()
+        self.acquired.allowed()
     }
 
     /// The decision.
     pub fn decision(&self) -> Decision {
-        self.answer.decision()
+        self.acquired.decision()
     }
 
-    /// The decision, and who made it.
+    /// The decision and its source.
     pub fn answer(&self) -> Answer {
-        self.answer
+        self.acquired.answer()
     }
 
-    /// Who made it.
+    /// Where the decision was made.
     pub fn source(&self) -> Source {
-        self.answer.source()
+        self.acquired.source()
     }
 
-    /// How long it took, the trips to the store included.
+    /// How long it took, the round trips included.
     pub fn waited(&self) -> Duration {
-        self.waited
+        self.acquired.waited()
     }
 
-    /// Why there is no lease: for one who did not wait, [`Refusal::TooLong`] is that there was no place. `None` when it is allowed.
+    /// Why there is no lease: to a call that did not wait, [`Refusal::TooLong`] says that no permit was free. `None` if it is
+    /// allowed.
     pub fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+        self.acquired.refusal()
     }
 
-    /// The lease. There is none when it was refused, or cost nothing, or was allowed by nobody as the store is away.
-    pub fn lease(self) -> Option<SharedLease> {
+    /// The lease. `None` if the call was refused, cost nothing, or was allowed without the store.
+    pub fn lease(self) -> Option<RedisLease> {
         self.lease
     }
 }

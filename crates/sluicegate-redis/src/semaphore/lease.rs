@@ -1,9 +1,9 @@
 //! A place that somebody holds.
 
 use super::Inner;
-use super::id::{Home, LeaseId, StoreId};
-use crate::failure::StoreFailure;
-use sluicegate::{Span, Time};
+use super::id::StoreId;
+use sluicegate::backend::StoreLease;
+use sluicegate::{LeaseId, Span, StoreFailure, Time};
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -20,11 +20,11 @@ const TRIED_AGAIN_AFTER: u32 = 20;
 /// A place held in the store, returned when it is dropped.
 ///
 /// In a drop nothing can wait for the store: the lease is returned by a task on the runtime that it was taken on, as well as can be. Where that
-/// fails, or the process dies, it lapses after its ttl. [`release`](SharedLease::release) waits, and tells what came of it.
+/// fails, or the process dies, it lapses after its ttl. [`release`](RedisLease::release) waits, and tells what came of it.
 ///
 /// While the store is away and [`OnStoreFailure::Local`](crate::OnStoreFailure::Local) was said, it is a place in this process's memory.
 #[must_use = "a lease that is dropped is returned"]
-pub struct SharedLease {
+pub struct RedisLease {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
     held: Held,
@@ -56,7 +56,7 @@ pub struct LeaseLost {
     pub failure: Option<StoreFailure>,
 }
 
-impl SharedLease {
+impl RedisLease {
     /// A lease that was taken.
     pub(super) fn new(
         inner: Arc<Inner>,
@@ -64,8 +64,8 @@ impl SharedLease {
         id: StoreId,
         live: Live,
         runtime: Option<Handle>,
-    ) -> SharedLease {
-        SharedLease { inner, key, held: Held::Store(id, runtime), live: Mutex::new(live) }
+    ) -> RedisLease {
+        RedisLease { inner, key, held: Held::Store(id, runtime), live: Mutex::new(live) }
     }
 
     /// One that was taken in this process's memory, at a moment.
@@ -74,16 +74,16 @@ impl SharedLease {
         key: &[u8],
         lease: sluicegate::Lease,
         asked: Instant,
-    ) -> SharedLease {
+    ) -> RedisLease {
         let live = Mutex::new(inner.live_here(&lease, asked));
-        SharedLease { inner: Arc::clone(inner), key: key.into(), held: Held::Local(lease), live }
+        RedisLease { inner: Arc::clone(inner), key: key.into(), held: Held::Local(lease), live }
     }
 
     /// Names the lease, wherever it is renewed or released: see [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
     pub fn id(&self) -> LeaseId {
         match &self.held {
-            Held::Store(id, _) => LeaseId::from(*id),
-            Held::Local(lease) => LeaseId { of: Home::Local(lease.id()) },
+            Held::Store(id, _) => id.id(),
+            Held::Local(lease) => lease.id(),
             Held::NotOurs => unreachable!("only a method that consumes the lease says so"),
         }
     }
@@ -101,7 +101,7 @@ impl SharedLease {
     /// Gives it a whole new ttl. `false` if it has lapsed: then its holder must stop, as somebody else may have the place.
     ///
     /// # Errors
-    /// When the store gives no answer. The lease may have been renewed all the same; it is live until [`until`](SharedLease::until) at least.
+    /// When the store gives no answer. The lease may have been renewed all the same; it is live until [`until`](RedisLease::until) at least.
     pub async fn renew(&self) -> Result<bool, StoreFailure> {
         let asked = Instant::now();
         let renewed = match &self.held {
@@ -125,7 +125,7 @@ impl SharedLease {
     /// When the store gives no answer. It is then tried again in the background, as when the lease is dropped.
     pub async fn release(mut self) -> Result<bool, StoreFailure> {
         if let Held::Store(id, _) = &self.held {
-            let released = self.inner.release(&self.key, &LeaseId::from(*id), None).await?;
+            let released = self.inner.release_stored(&self.key, id, None).await?;
             self.held = Held::NotOurs;
             return Ok(released);
         }
@@ -152,7 +152,7 @@ impl SharedLease {
     /// where it is, as somebody else may have the place by then.
     ///
     /// ```no_run
-    /// # async fn run(lease: sluicegate_redis::SharedLease) {
+    /// # async fn run(lease: sluicegate_redis::RedisLease) {
     /// # async fn export() -> u32 { 7 }
     /// match lease.renew_while(export()).await {
     ///     Ok(rows) => println!("{rows} rows"),
@@ -226,7 +226,7 @@ impl Inner {
     }
 }
 
-impl Drop for SharedLease {
+impl Drop for RedisLease {
     fn drop(&mut self) {
         match mem::replace(&mut self.held, Held::NotOurs) {
             Held::Store(id, Some(runtime)) => {
@@ -242,10 +242,20 @@ impl Drop for SharedLease {
     }
 }
 
-impl fmt::Debug for SharedLease {
+impl StoreLease for RedisLease {
+    fn id(&self) -> LeaseId {
+        RedisLease::id(self)
+    }
+
+    fn keep(self: Box<Self>) -> LeaseId {
+        RedisLease::keep(*self)
+    }
+}
+
+impl fmt::Debug for RedisLease {
     /// Without the id: who knows it can return the lease.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedLease")
+        f.debug_struct("RedisLease")
             .field("scope", &self.inner.scope)
             .field("key", &String::from_utf8_lossy(&self.key))
             .field("until", &self.until())

@@ -11,13 +11,10 @@
 
 use super::Inner;
 use super::claim::Claim;
-use super::grant::SharedGrant;
+use super::grant::RedisGrant;
 use super::pace::Pauses;
-use super::told::Told;
-use super::without::{COME_BACK_AFTER, Without};
-use crate::answer::{Answer, Source};
-use crate::failure::StoreFailure;
-use sluicegate::Refusal;
+use crate::fallback::RETRY_AFTER;
+use sluicegate::{Refusal, Source, StoreFailure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -32,19 +29,20 @@ pub(super) struct Ticket {
 }
 
 impl Inner {
-    pub(super) async fn acquire(
+    /// A lease, after waiting for it.
+    pub(super) async fn wait(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         until: Option<Instant>,
-    ) -> Result<SharedGrant, StoreFailure> {
+    ) -> Result<RedisGrant, StoreFailure> {
         let (numbers, began) = (self.member.newest(key), Instant::now());
         if numbers.need_no_lease(cost) {
             return self.answer_without_lease(key, cost, numbers, (None, began)).await;
         }
         let Some(mut waiter) = self.member.waiters().join(key, self.max_waiting) else {
             // Who cannot stand in line may find a place all the same.
-            return Ok(self.try_acquire(key, cost, numbers, None).await?.with_a_full_line());
+            return Ok(self.acquire_now(key, cost, numbers, None).await?.with_a_full_queue(began));
         };
         let claim = Claim::new(self, key, cost);
         let mut pauses = Pauses::default();
@@ -61,19 +59,23 @@ impl Inner {
             let ticket = Ticket { life: ticket_life, max_line: self.max_line };
             let (denied, sleeps_until) =
                 match self.ask_acquire(key, (claim.id(), cost), Some(ticket), numbers, None).await {
-                    Ok(told) if told.is_taken => {
-                        return Ok(SharedGrant::taken(&told, claim.held(&told, asked), began));
+                    Ok(decided) if decided.is_taken => {
+                        return Ok(RedisGrant::granted(
+                            decided.answer(),
+                            Some(claim.held(&decided, asked)),
+                            began,
+                        ));
                     }
-                    Ok(told) if told.is_full => {
+                    Ok(decided) if decided.is_full => {
                         claim.nothing_taken();
-                        return Ok(SharedGrant::refused(Refusal::LineFull, stored(&told), began));
+                        return Ok(RedisGrant::refused(Refusal::LineFull, decided.answer(), began));
                     }
-                    Ok(told) => {
+                    Ok(decided) => {
                         silent_since = None;
-                        waiter.has_ticket(told.ticket);
+                        waiter.has_ticket(decided.ticket);
                         // It may be the first here only since then; but its ticket is good for as long as was said.
-                        let pause = pauses.next(told.place, waiter.pace()).min(pace.longest());
-                        (Some(stored(&told)), Instant::now() + pause)
+                        let pause = pauses.next(decided.place, waiter.pace()).min(pace.longest());
+                        (Some(decided.answer()), Instant::now() + pause)
                     }
                     // The ticket is the same, so that what was given meanwhile is not given twice.
                     Err(failure)
@@ -83,23 +85,23 @@ impl Inner {
                     {
                         (None, Instant::now() + pauses.next(0, pace))
                     }
-                    Err(failure) => match self.fallback.instead(failure, key, cost)? {
-                        Without::Granted(answer, lease) => {
-                            return Ok(self.granted_without(answer, lease, key, began));
+                    Err(failure) => {
+                        let grant = self.grant_without(failure, key, cost, began)?;
+                        if grant.allowed() {
+                            return Ok(grant);
                         }
-                        // Whoever decides here is asked as often as the store would be.
-                        Without::Denied(answer) if answer.source() == Source::Local => {
-                            (Some(answer), Instant::now() + pauses.next(0, pace))
-                        }
-                        Without::Denied(answer) => {
-                            (Some(answer), Instant::now() + pace.at_least(COME_BACK_AFTER.into()))
-                        }
-                    },
+                        // Memory is asked as often as the store would be.
+                        let pause = match grant.source() {
+                            Source::Local => pauses.next(0, pace),
+                            _ => pace.at_least(RETRY_AFTER.into()),
+                        };
+                        (Some(grant.answer()), Instant::now() + pause)
+                    }
                 };
             if let (Some(denied), Some(until)) = (denied, until)
                 && Instant::now() >= until
             {
-                return Ok(SharedGrant::refused(Refusal::TooLong, denied, began));
+                return Ok(RedisGrant::refused(Refusal::TooLong, denied, began));
             }
             // Who has no time left asks once more, at the very end.
             let wakes = until.map_or(sleeps_until, |until| until.min(sleeps_until));
@@ -109,8 +111,4 @@ impl Inner {
             }
         }
     }
-}
-
-fn stored(told: &Told) -> Answer {
-    Answer::new(told.decision, Source::Store)
 }

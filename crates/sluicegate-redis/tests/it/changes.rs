@@ -2,9 +2,11 @@
 
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
+use sluicegate::ReserveError;
 use sluicegate::core::time::SECOND;
 use sluicegate::{Limiter, SharedStore, Span, Time};
-use sluicegate_redis::{AskError, RedisLimiter, TogetherError, check_all};
+use sluicegate_redis::{RedisLimiter, RedisTogetherError, check_all};
+use std::time::Duration;
 
 const KEY: &str = "Harry";
 /// A second after `at(0)`.
@@ -43,7 +45,7 @@ fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
                 now += rng.u64(..2 * SECOND);
                 let cost = rng.u32(1..4);
                 // A peek first, which must see the same and change nothing.
-                let peeked = connected.runtime.block_on(shared.peek(KEY, cost, Some(at(now)))).unwrap();
+                let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
                 assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, turn {turn}: peek");
                 let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
                 assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, turn {turn}");
@@ -79,13 +81,13 @@ fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
             now += rng.u64(..SECOND);
             let (cost, max_wait) = (rng.u32(..6), Span::from_micros(rng.u64(..SECOND)));
             let context = format!("{limit}, turn {turn}, cost {cost}");
-            let peeked = connected.runtime.block_on(shared.peek(KEY, cost, Some(at(now)))).unwrap();
+            let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
             assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{context}: peek");
             if rng.bool() {
                 let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
                 assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{context}");
             } else if cost > 0 {
-                let asked = shared.check_within(KEY, cost, max_wait, Some(at(now)));
+                let asked = shared.check_within_at(KEY, cost, max_wait, at(now));
                 let checked = connected.runtime.block_on(asked).unwrap().decision();
                 assert_eq!(Ok(checked), own.check_within_at(KEY, cost, max_wait, at(now)), "{context}");
             }
@@ -119,7 +121,7 @@ fn a_day_of_the_calendar_goes_by_the_stores_clock() {
     let first = connected.runtime.block_on(check_in.check(KEY)).unwrap();
     let second = connected.runtime.block_on(check_in.check(KEY)).unwrap();
     assert!(first.allowed() && !second.allowed());
-    let next = connected.runtime.block_on(check_in.next_window(KEY, None)).unwrap();
+    let next = connected.runtime.block_on(check_in.next_window(KEY)).unwrap();
     // Midnight there is 16:00 in UTC.
     assert_eq!(next.as_micros() % (86_400 * SECOND), 16 * 3_600 * SECOND);
 }
@@ -143,7 +145,7 @@ fn a_bucket_that_was_refunded_to_full_stays_while_unseen_ones_are_filling() {
     let bucket = RedisLimiter::builder("token-bucket 1/300d burst=2 initial=1").start(start);
     let bucket = bucket.in_store(&connected.store, "slow").build().unwrap();
     assert!(connected.runtime.block_on(bucket.check(KEY)).unwrap().allowed());
-    let refunded = connected.runtime.block_on(bucket.refund(KEY, 2, None)).unwrap();
+    let refunded = connected.runtime.block_on(bucket.refund(KEY, 2)).unwrap();
     assert_eq!(refunded.remaining(), 2);
     assert!(stays(&server, "sluice:slow:0t|{Harry}") > 299 * 86_400_000);
 }
@@ -154,12 +156,12 @@ fn a_key_has_so_many_open_receipts_and_no_more() {
     let connected = Connected::to(&server.url());
     let bucket = limiter(&connected, "fixed-window 10000/1h start=first", "receipts");
     for _ in 0..1_024 {
-        let reserved = connected.runtime.block_on(bucket.reserve(KEY, 1, Span::ZERO, None)).unwrap();
-        assert!(reserved.receipt.is_some());
+        let reserved = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO)).unwrap();
+        assert!(reserved.keep().is_some());
     }
-    let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Span::ZERO, None));
-    assert_eq!(full, Err(AskError::TooManyReceipts));
-    let peeked = connected.runtime.block_on(bucket.peek(KEY, 1, None)).unwrap();
+    let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO));
+    assert_eq!(full.unwrap_err(), ReserveError::TooManyReceiptsOfKey.into());
+    let peeked = connected.runtime.block_on(bucket.peek(KEY, 1)).unwrap();
     assert_eq!(peeked.remaining(), 10_000 - 1_024, "what is refused is not charged");
 }
 
@@ -170,19 +172,21 @@ fn keys_in_different_slots_are_refused_with_what_to_do_and_a_hash_tag_helps() {
     let user = limiter(&connected, "fixed-window 2/1h", "user");
     let site = limiter(&connected, "fixed-window 100/1h", "site");
     let apart = [user.on(b"Harry", 1), site.on(b"all", 1)];
-    let refused = connected.runtime.block_on(check_all(&apart, None)).unwrap_err();
-    assert!(matches!(refused, TogetherError::SlotsDiffer(..)) && refused.to_string().contains("hash tag"));
+    let refused = connected.runtime.block_on(check_all(&apart)).unwrap_err();
+    assert!(
+        matches!(refused, RedisTogetherError::SlotsDiffer(..)) && refused.to_string().contains("hash tag")
+    );
     let together = [user.on(b"{acme}:Harry", 1), site.on(b"{acme}:all", 1)];
     for allowed in [true, true, false] {
-        let (answer, each) = connected.runtime.block_on(check_all(&together, None)).unwrap();
+        let (answer, each) = connected.runtime.block_on(check_all(&together)).unwrap();
         assert_eq!((answer.allowed(), each.len()), (allowed, 2));
     }
     // The third was denied by the user's limit, so the site was not charged.
-    let left = connected.runtime.block_on(site.peek("{acme}:all", 1, None)).unwrap();
+    let left = connected.runtime.block_on(site.peek("{acme}:all", 1)).unwrap();
     assert_eq!(left.remaining(), 98);
     // Limits on one key are always in one slot.
     let both = [user.on(b"Ron", 1), site.on(b"Ron", 1)];
-    assert!(connected.runtime.block_on(check_all(&both, None)).unwrap().0.allowed());
+    assert!(connected.runtime.block_on(check_all(&both)).unwrap().0.allowed());
 }
 
 #[test]
@@ -191,6 +195,6 @@ fn limiters_in_different_stores_are_not_charged_as_one() {
     let connected = servers.each_ref().map(|server| Connected::to(&server.url()));
     let limiters = connected.each_ref().map(|connected| limiter(connected, "fixed-window 2/1h", "same"));
     let calls = [limiters[0].on(b"Harry", 1), limiters[1].on(b"Harry", 1)];
-    let refused = connected[0].runtime.block_on(check_all(&calls, None));
-    assert_eq!(refused.unwrap_err(), TogetherError::StoresDiffer);
+    let refused = connected[0].runtime.block_on(check_all(&calls));
+    assert_eq!(refused.unwrap_err(), RedisTogetherError::StoresDiffer);
 }

@@ -3,8 +3,9 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
-use sluicegate::Span;
-use sluicegate_redis::{AskError, RedisLimiter, StoreFailure};
+use sluicegate::{BackendError, StoreFailure};
+use sluicegate_redis::{RedisLimiter, RedisReservation};
+use std::time::Duration;
 
 const KEY: &str = "Harry";
 const LIMITS: [(&str, char); 7] = [
@@ -26,21 +27,21 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
             "{context}: {failure:?}"
         );
     };
-    let asked = |error: &AskError| match error {
-        AskError::Store(failure) => refused(failure),
-        AskError::NotOffered(_) => {}
+    let asked = |error: &BackendError| match error {
+        BackendError::Store(failure) => refused(failure),
+        BackendError::NotOffered(_) => {}
         other => panic!("{context}: {other}"),
     };
-    let _ = run.block_on(limiter.peek(KEY, 1, None)).inspect_err(refused);
+    let _ = run.block_on(limiter.peek(KEY, 1)).inspect_err(refused);
     let _ = run.block_on(limiter.check(KEY)).inspect_err(refused);
-    let _ = run.block_on(limiter.take(KEY, 2, None)).inspect_err(asked);
-    let _ = run.block_on(limiter.refund(KEY, 1, None)).inspect_err(asked);
-    let reserved = run.block_on(limiter.reserve(KEY, 1, Span::ZERO, None)).inspect_err(asked);
-    if let Ok(Some(receipt)) = reserved.map(|reserved| reserved.receipt) {
-        let _ = run.block_on(limiter.cancel(&receipt, None)).inspect_err(refused);
+    let _ = run.block_on(limiter.take(KEY, 2)).inspect_err(asked);
+    let _ = run.block_on(limiter.refund(KEY, 1)).inspect_err(asked);
+    let reserved = run.block_on(limiter.reserve(KEY, 1, Duration::ZERO)).inspect_err(asked);
+    if let Ok(Some(receipt)) = reserved.map(RedisReservation::keep) {
+        let _ = run.block_on(limiter.cancel(&receipt)).inspect_err(asked);
     }
-    let _ = run.block_on(limiter.check_within(KEY, 1, Span::from_micros(9), None)).inspect_err(asked);
-    let _ = run.block_on(limiter.next_window(KEY, None)).inspect_err(refused);
+    let _ = run.block_on(limiter.check_within(KEY, 1, Duration::from_micros(9))).inspect_err(asked);
+    let _ = run.block_on(limiter.next_window(KEY)).inspect_err(refused);
 }
 
 /// A state as it is written.

@@ -2,9 +2,10 @@
 
 use crate::support::connect;
 use sluicegate::core::verbs::NotOffered;
+use sluicegate::{BackendError, Receipt};
 use sluicegate::{Decision, Limit, Span, Time};
 use sluicegate_conformance::{Answer, OneKey, Subject};
-use sluicegate_redis::{AskError, Receipt, RedisLimiter, RedisStore};
+use sluicegate_redis::{RedisLimiter, RedisStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
@@ -60,10 +61,10 @@ impl Subject for InRedis {
     }
 }
 
-fn offered<T>(asked: Result<T, AskError>) -> Result<T, NotOffered> {
+fn offered<T>(asked: Result<T, BackendError>) -> Result<T, NotOffered> {
     match asked {
         Ok(answered) => Ok(answered),
-        Err(AskError::NotOffered(refused)) => Err(refused),
+        Err(BackendError::NotOffered(refused)) => Err(refused),
         Err(error) => panic!("{error}"),
     }
 }
@@ -76,16 +77,16 @@ impl OneKey for InRedis {
     }
 
     fn peek(&mut self, now: Time, cost: u32) -> Decision {
-        self.runtime.block_on(self.limiter.peek(KEY, cost, Some(now))).unwrap().decision()
+        self.runtime.block_on(self.limiter.peek_at(KEY, cost, now)).unwrap().decision()
     }
 
     fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
-        let taken = self.runtime.block_on(self.limiter.take(KEY, up_to, Some(now)));
+        let taken = self.runtime.block_on(self.limiter.take_at(KEY, up_to, now));
         offered(taken).map(|(answer, taken)| (answer.decision(), taken))
     }
 
     fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered> {
-        let refunded = self.runtime.block_on(self.limiter.refund(KEY, cost, Some(now)));
+        let refunded = self.runtime.block_on(self.limiter.refund_at(KEY, cost, now));
         offered(refunded).map(|answer| answer.decision())
     }
 
@@ -95,29 +96,30 @@ impl OneKey for InRedis {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<usize>), NotOffered> {
-        let reserved = offered(self.runtime.block_on(self.limiter.reserve(KEY, cost, max_wait, Some(now))))?;
-        let place = reserved.receipt.map(|receipt| {
+        let reserved = offered(self.runtime.block_on(self.limiter.reserve_at(KEY, cost, max_wait, now)))?;
+        let decision = reserved.decision();
+        let place = reserved.keep().map(|receipt| {
             self.receipts.push(receipt);
             self.receipts.len() - 1
         });
-        Ok((reserved.answer.decision(), place))
+        Ok((decision, place))
     }
 
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
-        let checked = self.runtime.block_on(self.limiter.check_within(KEY, cost, max_wait, Some(now)));
+        let checked = self.runtime.block_on(self.limiter.check_within_at(KEY, cost, max_wait, now));
         offered(checked).map(|answer| answer.decision())
     }
 
     fn cancel(&mut self, now: Time, receipt: usize) -> bool {
-        self.runtime.block_on(self.limiter.cancel(&self.receipts[receipt], Some(now))).unwrap()
+        self.runtime.block_on(self.limiter.cancel_at(&self.receipts[receipt], now)).unwrap()
     }
 
     fn settle(&mut self, now: Time, receipt: usize, used: u32) -> bool {
-        self.runtime.block_on(self.limiter.settle(&self.receipts[receipt], used, Some(now))).unwrap()
+        self.runtime.block_on(self.limiter.settle_at(&self.receipts[receipt], used, now)).unwrap()
     }
 
     fn next_window(&mut self, now: Time) -> Time {
-        self.runtime.block_on(self.limiter.next_window(KEY, Some(now))).unwrap()
+        self.runtime.block_on(self.limiter.next_window_at(KEY, now)).unwrap()
     }
 
     fn reset(&mut self) {

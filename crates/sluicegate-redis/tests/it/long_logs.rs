@@ -31,30 +31,30 @@ fn every_verb_on_a_log_of_a_thousand_entries_is_answered_as_in_memory() {
             match rng.u8(..40) {
                 0 => {
                     let expected = memory.refund_at(KEY, cost, now).unwrap();
-                    let answer = connected.runtime.block_on(shared.refund(KEY, cost, Some(now))).unwrap();
+                    let answer = connected.runtime.block_on(shared.refund_at(KEY, cost, now)).unwrap();
                     assert_eq!(answer.decision(), expected, "{context}: refund");
                 }
                 1 => {
                     let expected = memory.next_window_at(KEY, now);
-                    let next = connected.runtime.block_on(shared.next_window(KEY, Some(now))).unwrap();
+                    let next = connected.runtime.block_on(shared.next_window_at(KEY, now)).unwrap();
                     assert_eq!(next, expected, "{context}: next window");
                 }
                 2 | 3 if !limit.contains("all") => {
                     let expected = memory.reserve_at(KEY, cost, Span::ZERO, now).unwrap();
-                    let reserved = shared.reserve(KEY, cost, Span::ZERO, Some(now));
+                    let reserved = shared.reserve_at(KEY, cost, Span::ZERO, now);
                     let reserved = connected.runtime.block_on(reserved).unwrap();
-                    assert_eq!(reserved.answer.decision(), expected.decision(), "{context}: reserve");
-                    receipts.extend(reserved.receipt.zip(expected.keep()));
+                    assert_eq!(reserved.decision(), expected.decision(), "{context}: reserve");
+                    receipts.extend(reserved.keep().zip(expected.keep()));
                 }
                 4 | 5 if receipts.len() > 5 => {
                     let (receipt, known) = receipts.remove(rng.usize(..receipts.len())).unwrap();
                     let expected = memory.settle_at(&known, cost, now);
-                    let settled = connected.runtime.block_on(shared.settle(&receipt, cost, Some(now)));
+                    let settled = connected.runtime.block_on(shared.settle_at(&receipt, cost, now));
                     assert_eq!(settled.unwrap(), expected, "{context}: settle");
                 }
                 6 => {
                     let expected = memory.peek_at(KEY, cost, now);
-                    let answer = connected.runtime.block_on(shared.peek(KEY, cost, Some(now))).unwrap();
+                    let answer = connected.runtime.block_on(shared.peek_at(KEY, cost, now)).unwrap();
                     assert_eq!(answer.decision(), expected, "{context}: peek");
                 }
                 _ => {

@@ -5,8 +5,8 @@
 mod atomic;
 mod changes;
 mod damaged;
+mod denial_cache;
 mod faults;
-mod fewer_trips;
 mod in_redis;
 mod long_logs;
 mod order;

@@ -2,8 +2,9 @@
 
 use crate::support::connect;
 use redis_testkit::{Options, Server};
-use sluicegate::{Limit, Span};
-use sluicegate_redis::{AskError, RedisLimiter, RedisSemaphore, RedisStore, check_all, check_each};
+use sluicegate::BackendError;
+use sluicegate::Limit;
+use sluicegate_redis::{RedisLimiter, RedisReservation, RedisSemaphore, RedisStore, check_all, check_each};
 use std::time::Duration;
 
 const MANUAL: &str = include_str!("../../../../docs/shared.md");
@@ -60,15 +61,15 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     let key = "Harry";
     let _ = limiter.check(key).await.unwrap();
     let _ = limiter.check_cost(key, 0).await.unwrap();
-    let _ = limiter.peek(key, 1, None).await.unwrap();
-    limiter.next_window(key, None).await.unwrap();
-    offered(limiter.take(key, 3, None).await);
-    offered(limiter.refund(key, 1, None).await);
+    let _ = limiter.peek(key, 1).await.unwrap();
+    limiter.next_window(key).await.unwrap();
+    offered(limiter.take(key, 3).await);
+    offered(limiter.refund(key, 1).await);
     for settles in [false, true] {
-        let reserved = offered(limiter.reserve(key, 1, Span::from_micros(1_000_000), None).await);
-        match reserved.and_then(|reserved| reserved.receipt) {
-            Some(receipt) if settles => drop(limiter.settle(&receipt, 2, None).await.unwrap()),
-            Some(receipt) => drop(limiter.cancel(&receipt, None).await.unwrap()),
+        let reserved = offered(limiter.reserve(key, 1, Duration::from_secs(1)).await);
+        match reserved.and_then(RedisReservation::keep) {
+            Some(receipt) if settles => drop(limiter.settle(&receipt, 2).await.unwrap()),
+            Some(receipt) => drop(limiter.cancel(&receipt).await.unwrap()),
             None => {}
         }
     }
@@ -79,10 +80,10 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     }
     // By now there is nothing left of a bucket, so that this one waits.
     let _ = limiter.acquire_within(key, 1, Duration::from_millis(20)).await.unwrap();
-    offered(limiter.check_within(key, 1, Span::from_micros(1_000_000), None).await);
+    offered(limiter.check_within(key, 1, Duration::from_secs(1)).await);
     let goes_alone = limits.iter().any(|limit| limit.contains("count=all") || limit.contains("smooth"));
     if !goes_alone {
-        let _ = check_all(&[limiter.on(b"Harry", 1), limiter.on(b"Sally", 2)], None).await.unwrap();
+        let _ = check_all(&[limiter.on(b"Harry", 1), limiter.on(b"Sally", 2)]).await.unwrap();
     }
     // The same keys with other numbers.
     let changed: Vec<String> =
@@ -90,7 +91,7 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     let changed: Vec<&str> = changed.iter().map(String::as_str).collect();
     let changed = RedisLimiter::builder(changed.as_slice()).in_store(store, scope).build().unwrap();
     let _ = changed.check(key).await.unwrap();
-    offered(changed.refund(key, 1, None).await);
+    offered(changed.refund(key, 1).await);
     changed.reset(key).await.unwrap();
 }
 
@@ -101,17 +102,17 @@ async fn every_verb_of_a_semaphore(store: &RedisStore) {
     let _lapses = jobs.try_acquire(key, 3).await.unwrap().lease().unwrap().keep();
     let lease = jobs.acquire(key, 2).await.unwrap().lease().unwrap();
     let _ = jobs.acquire_within(key, 3, Duration::ZERO).await.unwrap();
-    let _ = jobs.peek(key, 1, None).await.unwrap();
+    let _ = jobs.peek(key, 1).await.unwrap();
     let _ = lease.renew().await.unwrap();
     let _ = lease.release().await.unwrap();
     jobs.reset(key).await.unwrap();
 }
 
 /// Not every limit offers every verb.
-fn offered<T>(asked: Result<T, AskError>) -> Option<T> {
+fn offered<T>(asked: Result<T, BackendError>) -> Option<T> {
     match asked {
         Ok(answered) => Some(answered),
-        Err(AskError::NotOffered(_)) => None,
+        Err(BackendError::NotOffered(_)) => None,
         Err(error) => panic!("{error}"),
     }
 }

@@ -3,7 +3,8 @@
 use crate::damaged::state;
 use crate::support::{LONG, PATIENCE, connect, until};
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Refusal, Source, Turn};
+use sluicegate::{Acquired, Refusal, Source};
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -150,14 +151,14 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         let limiter = limiter(&store, &limit);
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert!(turn.allowed() && turn.waited() < PATIENCE, "{limit}: {turn:?}");
-        let before = limiter.next_window(KEY, None).await.unwrap();
+        let before = limiter.next_window(KEY).await.unwrap();
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
         assert_eq!(never.refusal(), Some(Refusal::Never), "{limit}: {never:?}");
         assert!(limiter.acquire(KEY, 0).await.unwrap().allowed(), "{limit}");
-        assert_eq!(limiter.next_window(KEY, None).await.unwrap(), before, "{limit}");
+        assert_eq!(limiter.next_window(KEY).await.unwrap(), before, "{limit}");
     }
 }
 
@@ -303,7 +304,7 @@ async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
     let deny_and_back = wait(OnStoreFailure::Deny, PATIENCE);
     until("all have asked", || server.cli(&["DBSIZE"]).trim() == "5").await;
     server.kill();
-    let ended = |waiting: tokio::task::JoinHandle<Result<Turn, _>>| async {
+    let ended = |waiting: tokio::task::JoinHandle<Result<Acquired, _>>| async {
         timeout(PATIENCE, waiting).await.unwrap().unwrap()
     };
     assert!(ended(error).await.is_err());

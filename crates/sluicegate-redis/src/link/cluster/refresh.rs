@@ -6,7 +6,7 @@
 use super::{Map, Member, Shared, Table};
 use crate::link::address::Place;
 use crate::link::breaker::Backoff;
-use crate::link::line::{Trouble, in_time, refusal};
+use crate::link::connection::{Trouble, in_time, refusal};
 use crate::link::slot::SLOTS;
 use crate::link::table::{Range, read};
 use redis::Value;
@@ -89,10 +89,10 @@ impl Shared {
     }
 
     async fn fetch(&self, place: &Place) -> Result<Vec<Range>, Trouble> {
-        let line = self.dialer.dial(place).await?;
+        let connection = self.dialer.dial(place).await?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        let reply = line.connection.clone().send_packed_command(&question).await;
+        let reply = connection.connection.clone().send_packed_command(&question).await;
         match reply.map_err(|error| Trouble::Unreachable(format!("{place}: {error}")))? {
             Value::ServerError(error) => Err(refusal(place, &error)),
             reply => match read(&reply, place) {

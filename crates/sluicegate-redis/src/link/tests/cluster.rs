@@ -22,7 +22,8 @@ async fn any_node_leads_to_all_of_them() {
         for key in keys() {
             link.add(&key).await.unwrap();
         }
-        let twice: Vec<Trip> = keys().iter().flat_map(|key| [echo(key, key), echo(key, "second")]).collect();
+        let twice: Vec<ScriptCall> =
+            keys().iter().flat_map(|key| [echo(key, key), echo(key, "second")]).collect();
         let wanted: Vec<_> = keys().iter().flat_map(|key| [said(key), said("second")]).collect();
         assert_eq!(link.each(&twice).await, wanted);
         // Nobody had to be sent elsewhere.
@@ -63,9 +64,9 @@ async fn a_slot_moves_and_each_call_is_charged_once() {
     let mixed = [add("{tag}new", 1), add("{tag}old", 1), add("elsewhere", 1)];
     assert_eq!(link.each(&mixed).await, [Ok(Value::Int(2)), Ok(Value::Int(3)), Ok(Value::Int(1))]);
     // Two keys on the two sides of the move: not now, in the server's words, and long before the deadline.
-    let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
+    let mut split = ScriptCall::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
-    let refused = link.go(&split, Instant::now() + GENEROUS).await;
+    let refused = link.one(&split, Instant::now() + GENEROUS).await;
     assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")), "{refused:?}");
     cluster.move_keys(slot, from, to);
     cluster.end_move(slot, from, to);
@@ -116,9 +117,9 @@ async fn a_slot_that_moves_under_load_is_noticed_by_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_two_slots_are_refused_in_the_servers_words() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
-    let mut split = Trip::new(&ADD, &["a", "b"]);
+    let mut split = ScriptCall::new(&ADD, &["a", "b"]);
     split.arg(1);
-    let refused = link(&cluster.url()).await.go(&split, Instant::now() + GENEROUS).await;
+    let refused = link(&cluster.url()).await.one(&split, Instant::now() + GENEROUS).await;
     assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("CROSSSLOT")), "{refused:?}");
 }
 
@@ -169,14 +170,14 @@ async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_agai
     let from = cluster.owner_of(slot);
     link.add("{tag}old").await.unwrap();
     cluster.begin_move(slot, from, (from + 1) % 3);
-    let mut split = Trip::new(&ADD, &["{tag}old", "{tag}new"]);
+    let mut split = ScriptCall::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
     // So short that it ends before the tries do.
     let short = Duration::from_millis(50);
     let (mut refusals, mut late, mut unsent) = (0, 0, 0);
     while refusals < 10 {
         let until = Instant::now() + short;
-        match timeout_at(until, link.go(&split, until)).await.expect("given up in time") {
+        match timeout_at(until, link.one(&split, until)).await.expect("given up in time") {
             Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN") => refusals += 1,
             // A busy machine can be late with any reply, and with sending.
             Err(StoreFailure::Late { .. }) if late < 10 => late += 1,

@@ -97,14 +97,14 @@ async fn a_connection_cut_at_any_byte_of_a_reply_loses_that_call_only() {
     let server = Server::start(&Options::redis());
     let proxy = Proxy::start(server.port());
     let link = link(&proxy.url()).await;
-    link.go(&echo("k", "0123456789"), Instant::now() + GENEROUS).await.unwrap();
+    link.one(&echo("k", "0123456789"), Instant::now() + GENEROUS).await.unwrap();
     for bytes in 0..17 {
         proxy.cut_after(bytes);
-        let failed = link.go(&echo("k", "0123456789"), Instant::now() + GENEROUS).await;
+        let failed = link.one(&echo("k", "0123456789"), Instant::now() + GENEROUS).await;
         // "$10\r\n0123456789\r\n" has 17 bytes.
         assert!(matches!(failed, Err(StoreFailure::Lost(_))), "cut after {bytes}: {failed:?}");
         eventually("it is back", async || {
-            link.go(&echo("k", "x"), Instant::now() + GENEROUS).await == said("x")
+            link.one(&echo("k", "x"), Instant::now() + GENEROUS).await == said("x")
         })
         .await;
     }

@@ -9,8 +9,8 @@ async fn calls_are_answered_one_by_one_and_together() {
     let link = link(&format!("{}/3", server.url())).await;
     assert!(!link.is_cluster());
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
-    let trips = [add("k", 2), echo("k", "hello"), add("k", 4)];
-    assert_eq!(link.each(&trips).await, [Ok(Value::Int(3)), said("hello"), Ok(Value::Int(7))]);
+    let calls = [add("k", 2), echo("k", "hello"), add("k", 4)];
+    assert_eq!(link.each(&calls).await, [Ok(Value::Int(3)), said("hello"), Ok(Value::Int(7))]);
     assert_eq!(link.each(&[]).await, []);
     assert!(server.info("db3").contains("keys=1,expires=1"));
 }
@@ -30,17 +30,17 @@ async fn scripts_that_were_flushed_are_loaded_again() {
 async fn each_script_that_a_pipeline_misses_is_loaded_once_and_nothing_runs_twice() {
     let server = Server::start(&Options::redis());
     let link = link(&server.url()).await;
-    let trips: Vec<Trip> =
+    let calls: Vec<ScriptCall> =
         (0..100).map(|n| if n % 2 == 0 { add("k", 1) } else { echo("k", &n.to_string()) }).collect();
     let wanted: Vec<_> =
         (0..100).map(|n| if n % 2 == 0 { Ok(Value::Int(n / 2 + 1)) } else { said(&n.to_string()) }).collect();
-    assert_eq!(link.each(&trips).await, wanted);
+    assert_eq!(link.each(&calls).await, wanted);
     assert_eq!(loads(&server), 2);
     // Only one of the two is missing now, and only its calls are sent again.
     server.cli(&["SCRIPT", "FLUSH"]);
     server.cli(&["DEL", "k"]);
-    assert_eq!(link.go(&echo("k", "x"), Instant::now() + GENEROUS).await, said("x"));
-    assert_eq!(link.each(&trips).await, wanted);
+    assert_eq!(link.one(&echo("k", "x"), Instant::now() + GENEROUS).await, said("x"));
+    assert_eq!(link.each(&calls).await, wanted);
     assert_eq!(loads(&server), 4);
 }
 
@@ -152,12 +152,12 @@ async fn replies_stay_with_their_calls_when_calls_are_dropped() {
                 let mut dropped = 0;
                 for n in 0..2000 {
                     let what = format!("{task}-{n}");
-                    let trips = [echo("k", &what), echo("k", &format!("{what}-second"))];
+                    let calls = [echo("k", &what), echo("k", &format!("{what}-second"))];
                     let until = Instant::now() + GENEROUS;
                     // Some are dropped before they are sent, some while they are under way.
                     let patience = Duration::from_micros(fastrand::u64(0..400));
-                    let one = tokio::time::timeout(patience, link.go(&trips[0], until)).await;
-                    let two = tokio::time::timeout(patience, link.go_each(&trips, until)).await;
+                    let one = tokio::time::timeout(patience, link.one(&calls[0], until)).await;
+                    let two = tokio::time::timeout(patience, link.send(&calls, until)).await;
                     match one {
                         Ok(answer) => assert_eq!(answer, said(&what)),
                         Err(_) => dropped += 1,

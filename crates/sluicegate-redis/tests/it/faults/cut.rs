@@ -4,8 +4,9 @@ use crate::support::{
     LONG, PATIENCE, by, connect, connect_by_default, limiter, panics, until_answered, watch_for_panics,
 };
 use redis_testkit::{Options, Proxy, Server};
+use sluicegate::StoreFailure;
 use sluicegate::Time;
-use sluicegate_redis::{DEADLINE_DEFAULT, RedisStore, StoreFailure, check_each};
+use sluicegate_redis::{DEADLINE_DEFAULT, RedisStore, check_each};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -37,7 +38,7 @@ async fn a_reply_cut_at_any_byte_is_a_lost_call_that_was_charged_once() {
             let failure = limiter.check_at(&key, 1, now()).await.expect_err("no whole reply");
             assert!(matches!(failure, StoreFailure::Lost(_)), "{limit}, byte {byte}: {failure:?}");
             until_answered(&limiter).await;
-            let answer = limiter.peek(&key, 1, Some(now())).await.unwrap();
+            let answer = limiter.peek_at(&key, 1, now()).await.unwrap();
             assert_eq!(answer.remaining(), 99, "{limit}, byte {byte}");
         }
         assert_eq!(panics(), Vec::<String>::new());
@@ -65,7 +66,7 @@ async fn of_calls_made_together_those_whose_reply_was_cut_fail_and_the_others_do
         until_answered(&limiter).await;
         assert!(answers[2].is_err(), "byte {byte}");
         for (key, answer) in keys.iter().zip(&answers) {
-            let used = 100 - limiter.peek(key, 1, Some(now())).await.unwrap().remaining();
+            let used = 100 - limiter.peek_at(key, 1, now()).await.unwrap().remaining();
             match answer {
                 Ok(answer) => assert!(answer.allowed() && used == 1, "{key}: {used} used, {answer:?}"),
                 Err(failure) => {
@@ -124,7 +125,7 @@ async fn a_call_whose_reply_is_lost_was_charged_at_most_once() {
         proxy.lose_replies(false);
         until_answered(&limiter).await;
         for (key, failure) in failures {
-            let used = 100 - patient.peek(&key, 1, None).await.unwrap().remaining();
+            let used = 100 - patient.peek(&key, 1).await.unwrap().remaining();
             let most = u32::from(failure.may_have_charged());
             assert!(used <= most, "{key}: {used} used, {failure}");
             may_have_charged += most;

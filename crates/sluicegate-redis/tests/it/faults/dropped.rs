@@ -2,7 +2,8 @@
 
 use crate::support::{LONG, alone, connect, panics, watch_for_panics};
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{Answer, RedisLimiter, StoreFailure, check_each};
+use sluicegate::{Answer, StoreFailure};
+use sluicegate_redis::{RedisLimiter, check_each};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -66,7 +67,7 @@ async fn ask(limiters: &[RedisLimiter]) {
     };
     let one = any();
     match fastrand::u8(..3) {
-        0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1, None).await),
+        0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1).await),
         // More than remains, and a denial changes nothing.
         1 => is_its_own(one, limiters[one.0].check_cost(name(one.1), LIMIT).await),
         _ => {

@@ -2,8 +2,9 @@
 
 use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
-use sluicegate::Span;
-use sluicegate_redis::{AskError, RedisLimiter, StoreFailure, TogetherError, check_all};
+use sluicegate::{BackendError, StoreFailure};
+use sluicegate_redis::{RedisLimiter, RedisTogetherError, check_all};
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_full_store_refuses_and_writes_nothing() {
@@ -25,13 +26,13 @@ async fn a_full_store_refuses_and_writes_nothing() {
             let failure = limiter.check(key).await.expect_err("no memory");
             assert!(is_no_memory(&failure), "{failure:?}");
             assert!(
-                matches!(limiter.take(key, 2, None).await, Err(AskError::Store(failure)) if is_no_memory(&failure))
+                matches!(limiter.take(key, 2).await, Err(BackendError::Store(failure)) if is_no_memory(&failure))
             );
-            let reserved = limiter.reserve(key, 1, Span::ZERO, None).await;
-            assert!(matches!(reserved, Err(AskError::Store(failure)) if is_no_memory(&failure)));
+            let reserved = limiter.reserve(key, 1, Duration::ZERO).await;
+            assert!(matches!(reserved, Err(BackendError::Store(failure)) if is_no_memory(&failure)));
             let calls = [bucket.on(b"together", 1), limiter.on(key.as_bytes(), 1)];
-            let together = check_all(&calls, None).await;
-            assert!(matches!(together, Err(TogetherError::Store(failure)) if is_no_memory(&failure)));
+            let together = check_all(&calls).await;
+            assert!(matches!(together, Err(RedisTogetherError::Store(failure)) if is_no_memory(&failure)));
         }
     }
     assert_eq!(digest(), before);

@@ -2,7 +2,8 @@
 
 use crate::support::{LONG, connect, connect_by_default, until_answered};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore, Source};
+use sluicegate::Source;
+use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
 
 /// Eight calls under a limit of 10, of which this process may give out 3 by itself.

@@ -2,20 +2,21 @@
 
 use super::{KEY, PATIENCE, calls, connect, leases, line, number, semaphore, until};
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{RedisSemaphore, Refusal, SharedGrant, SharedLease};
+use sluicegate::Refusal;
+use sluicegate_redis::{RedisGrant, RedisLease, RedisSemaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<SharedGrant> {
+fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<RedisGrant> {
     let (jobs, key) = (jobs.clone(), key.to_owned());
     tokio::spawn(async move { jobs.acquire(key, cost).await.unwrap() })
 }
 
-async fn ended(waiting: JoinHandle<SharedGrant>) -> SharedGrant {
+async fn ended(waiting: JoinHandle<RedisGrant>) -> RedisGrant {
     timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
 }
 
-async fn take(jobs: &RedisSemaphore, times: u32) -> Vec<SharedLease> {
+async fn take(jobs: &RedisSemaphore, times: u32) -> Vec<RedisLease> {
     let mut leases = Vec::new();
     for _ in 0..times {
         leases.push(jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap());
@@ -46,12 +47,12 @@ async fn who_waits_goes_on_by_more_places_as_soon_as_there_are() {
     for waiting in waiting {
         grants.push(ended(waiting).await);
     }
-    assert!(grants.iter().all(SharedGrant::allowed));
+    assert!(grants.iter().all(RedisGrant::allowed));
     assert_eq!(grants.iter().map(|grant| grant.decision().limit()).collect::<Vec<_>>(), [3, 3]);
     // They have the new ttl, and so has whoever renews. (A busy machine may take a minute for this.)
     let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();
     let lapses_within =
-        |lease: &SharedLease, most: u64| lease.until().as_micros() <= (seconds + most) * 1_000_000;
+        |lease: &RedisLease, most: u64| lease.until().as_micros() <= (seconds + most) * 1_000_000;
     assert!(!lapses_within(&held[0], 3_000) && held[0].renew().await.unwrap());
     assert!(lapses_within(&held[0], 70));
     assert!(grants.into_iter().all(|grant| lapses_within(&grant.lease().unwrap(), 70)));

@@ -3,29 +3,28 @@
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{connect_with, panics, watch_for_panics};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate_redis::{
-    OnStoreFailure, RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, StoreFailure,
-};
+use sluicegate::{Refusal, Source, StoreFailure};
+use sluicegate_redis::{OnStoreFailure, RedisGrant, RedisSemaphore, RedisStore};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 const LIMIT: &str = "concurrency 2 ttl=1h";
 
-type Waiting = JoinHandle<Result<SharedGrant, StoreFailure>>;
+type Waiting = JoinHandle<Result<RedisGrant, StoreFailure>>;
 
 fn wait(jobs: &RedisSemaphore) -> Waiting {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.acquire(KEY, 2).await })
 }
 
-async fn ended(waiting: Waiting) -> Result<SharedGrant, StoreFailure> {
+async fn ended(waiting: Waiting) -> Result<RedisGrant, StoreFailure> {
     timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
 }
 
 async fn until_answered(jobs: &RedisSemaphore) {
     let answered = async {
-        while !matches!(jobs.peek("is anybody there?", 1, None).await, Ok(answer) if answer.source() == Source::Store)
+        while !matches!(jobs.peek("is anybody there?", 1).await, Ok(answer) if answer.source() == Source::Store)
         {
             sleep(Duration::from_millis(2)).await;
         }
@@ -58,13 +57,13 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
     let allowed = ended(waits_allow).await.unwrap();
     assert_eq!((allowed.allowed(), allowed.source()), (true, Source::Allowed));
     assert!(allowed.lease().is_none(), "there is nobody to return it to");
-    assert!(error.try_acquire(KEY, 1).await.is_err() && error.peek(KEY, 1, None).await.is_err());
+    assert!(error.try_acquire(KEY, 1).await.is_err() && error.peek(KEY, 1).await.is_err());
     assert!(held.renew().await.is_err());
     for (jobs, source) in [(&allow, Source::Allowed), (&deny, Source::Denied)] {
         let is_yes = source == Source::Allowed;
         let grant = jobs.try_acquire(KEY, 1).await.unwrap();
         assert_eq!((grant.allowed(), grant.source()), (is_yes, source));
-        assert_eq!(jobs.peek(KEY, 1, None).await.unwrap().allowed(), is_yes);
+        assert_eq!(jobs.peek(KEY, 1).await.unwrap().allowed(), is_yes);
         let free = jobs.try_acquire(KEY, 0).await.unwrap();
         assert_eq!((free.allowed(), free.source()), (is_yes, source));
     }
@@ -73,17 +72,17 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
         grants.each_ref().map(|grant| (grant.allowed(), grant.source())),
         [(true, Source::Local), (false, Source::Local)]
     );
-    let [Some(lease), None] = grants.map(SharedGrant::lease) else {
+    let [Some(lease), None] = grants.map(RedisGrant::lease) else {
         panic!("there is one place of the two here")
     };
-    assert!(lease.renew().await.unwrap() && !local.peek(KEY, 1, None).await.unwrap().allowed());
+    assert!(lease.renew().await.unwrap() && !local.peek(KEY, 1).await.unwrap().allowed());
     let id = lease.keep().to_string().parse().unwrap();
-    assert!(local.renew(KEY, &id, None).await.unwrap());
+    assert!(local.renew(KEY, &id).await.unwrap());
     let waiting = {
         let local = local.clone();
         tokio::spawn(async move { local.acquire(KEY, 1).await })
     };
-    assert!(local.release(KEY, &id, None).await.unwrap() && !local.release(KEY, &id, None).await.unwrap());
+    assert!(local.release(KEY, &id).await.unwrap() && !local.release(KEY, &id).await.unwrap());
     assert_eq!(ended(waiting).await.unwrap().source(), Source::Local);
     let short = deny.acquire_within(KEY, 1, Duration::from_millis(50)).await.unwrap();
     assert_eq!((short.refusal(), short.source()), (Some(Refusal::TooLong), Source::Denied));
@@ -140,12 +139,12 @@ async fn a_lease_whose_answer_was_cut_at_any_byte_is_given_back() {
     // The scripts are there already when bytes are counted.
     for _ in 0..2 {
         let warm = jobs.try_acquire_at(KEY, 1, now).await.unwrap().lease().unwrap().keep();
-        assert!(jobs.release(KEY, &warm, Some(now)).await.unwrap());
+        assert!(jobs.release_at(KEY, &warm, now).await.unwrap());
     }
     let before = proxy.reply_bytes();
     let whole = jobs.try_acquire_at(KEY, 1, now).await.unwrap().lease().unwrap().keep();
     let length = proxy.reply_bytes() - before;
-    assert!(jobs.release(KEY, &whole, Some(now)).await.unwrap() && length > 10);
+    assert!(jobs.release_at(KEY, &whole, now).await.unwrap() && length > 10);
     for byte in 0..length {
         proxy.cut_after(byte);
         let failure = jobs.try_acquire_at(KEY, 2, now).await.expect_err("no whole reply");

@@ -2,25 +2,33 @@
 
 use super::{KEY, connect, name, semaphore};
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{RedisSemaphore, SharedGrant, StoreFailure};
+use sluicegate::{BackendError, StoreFailure};
+use sluicegate_redis::{RedisGrant, RedisSemaphore};
 use std::time::Duration;
 
 /// Returns what was given, before anybody else asks.
-async fn given_back(grant: Result<SharedGrant, StoreFailure>) -> Result<(), StoreFailure> {
+async fn given_back(grant: Result<RedisGrant, StoreFailure>) -> Result<(), StoreFailure> {
     if let Some(lease) = grant?.lease() {
         assert!(lease.release().await.unwrap());
     }
     Ok(())
 }
 
+fn failure(error: BackendError) -> StoreFailure {
+    match error {
+        BackendError::Store(failure) => failure,
+        other => panic!("{other}"),
+    }
+}
+
 /// Asks in every way. Each verb that is named must notice, and the others must go on.
 async fn ask_all(jobs: &RedisSemaphore, noticed_by: &[&str], what: &str) {
-    let id = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
+    let id = "s1.AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
     // Who waits is asked last, as it may write.
     let outcomes = [
-        ("peek", jobs.peek(KEY, 1, None).await.map(drop)),
-        ("renew", jobs.renew(KEY, &id, None).await.map(drop)),
-        ("release", jobs.release(KEY, &id, None).await.map(drop)),
+        ("peek", jobs.peek(KEY, 1).await.map(drop)),
+        ("renew", jobs.renew(KEY, &id).await.map(drop).map_err(failure)),
+        ("release", jobs.release(KEY, &id).await.map(drop).map_err(failure)),
         ("try_acquire", given_back(jobs.try_acquire(KEY, 2).await).await),
         ("acquire", given_back(jobs.acquire_within(KEY, 2, Duration::ZERO).await).await),
     ];
@@ -83,7 +91,7 @@ async fn values_of_others_are_an_error_and_never_stop_the_store() {
     }
     server.cli(&["ZADD", &name('w'), "1", "somebody's"]);
     server.cli(&["ZADD", &name('u'), "9999999999999999", "somebody's"]);
-    let peeked = jobs.peek(KEY, 1, None).await.unwrap_err().to_string();
+    let peeked = jobs.peek(KEY, 1).await.unwrap_err().to_string();
     assert!(peeked.contains("cannot be read"), "{peeked}");
     server.cli(&["FLUSHALL"]);
     assert!(jobs.try_acquire(KEY, 3).await.unwrap().allowed());

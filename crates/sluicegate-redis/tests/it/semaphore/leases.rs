@@ -4,8 +4,9 @@ use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
 use redis_testkit::{Options, Server};
 use sluicegate::core::RetryAfter;
+use sluicegate::{Refusal, Source, StoreFailure};
 use sluicegate::{Span, Time};
-use sluicegate_redis::{BuildError, LeaseLost, RedisLimiter, RedisSemaphore, Refusal, Source, StoreFailure};
+use sluicegate_redis::{LeaseLost, RedisBuildError, RedisLimiter, RedisSemaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -25,7 +26,7 @@ async fn a_place_is_held_until_its_lease_is_released_or_dropped_and_then_nothing
     assert!(third.lease().is_none());
     every_key_expires(&server);
     assert!(second.release().await.unwrap());
-    assert_eq!(jobs.peek(KEY, 1, None).await.unwrap().remaining(), 2);
+    assert_eq!(jobs.peek(KEY, 1).await.unwrap().remaining(), 2);
     drop(first);
     until("the dropped grant has returned its lease", || server.cli(&["DBSIZE"]).trim() == "0").await;
 }
@@ -38,12 +39,12 @@ async fn a_lease_that_is_kept_is_renewed_and_released_by_its_id_from_anywhere() 
     let text = here.try_acquire(KEY, 1).await.unwrap().lease().unwrap().keep().to_string();
     let there = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=30s");
     let lease = text.parse().unwrap();
-    assert!(there.renew(KEY, &lease, None).await.unwrap());
-    assert!(!there.renew("Sally", &lease, None).await.unwrap(), "it is Harry's");
+    assert!(there.renew(KEY, &lease).await.unwrap());
+    assert!(!there.renew("Sally", &lease).await.unwrap(), "it is Harry's");
     assert!(!there.try_acquire(KEY, 1).await.unwrap().allowed());
-    assert!(there.release(KEY, &lease, None).await.unwrap());
-    assert!(!there.release(KEY, &lease, None).await.unwrap(), "once");
-    assert!(!there.renew(KEY, &lease, None).await.unwrap());
+    assert!(there.release(KEY, &lease).await.unwrap());
+    assert!(!there.release(KEY, &lease).await.unwrap(), "once");
+    assert!(!there.renew(KEY, &lease).await.unwrap());
 }
 
 #[tokio::test]
@@ -100,8 +101,8 @@ async fn a_store_whose_clock_steps_back_gives_out_no_more_and_holds_places_for_t
     let back = jobs.try_acquire_at(KEY, 1, at(40)).await.unwrap();
     assert_eq!(back.decision().retry_after(), Some(RetryAfter::After(Span::from_micros(90_000_000))));
     // Seen to have lapsed it is gone, though the clock goes back again.
-    assert!(jobs.peek(KEY, 2, Some(at(130))).await.unwrap().allowed());
-    assert!(!jobs.renew(KEY, &lease, Some(at(100))).await.unwrap());
+    assert!(jobs.peek_at(KEY, 2, at(130)).await.unwrap().allowed());
+    assert!(!jobs.renew_at(KEY, &lease, at(100)).await.unwrap());
     assert!(jobs.try_acquire_at(KEY, 2, at(100)).await.unwrap().lease().is_some());
 }
 
@@ -183,9 +184,9 @@ async fn what_cannot_be_a_semaphore_says_why() {
     );
     assert!(said(&["concurrency 10 ttl=1s", "concurrency 5 ttl=1s"]).contains("one concurrency limit"));
     let no_store = RedisSemaphore::builder("concurrency 10 ttl=30s").build();
-    assert_eq!(no_store.unwrap_err(), BuildError::NoStore);
+    assert_eq!(no_store.unwrap_err(), RedisBuildError::NoStore);
     let bad_scope = RedisSemaphore::builder("concurrency 10 ttl=30s").in_store(&store, "a|b").build();
-    assert!(matches!(bad_scope, Err(BuildError::BadScope(_))));
+    assert!(matches!(bad_scope, Err(RedisBuildError::BadScope(_))));
     let limiter = RedisLimiter::builder("concurrency 10 ttl=30s").in_store(&store, "jobs").build();
-    assert!(matches!(limiter, Err(BuildError::List(_))), "{limiter:?}");
+    assert!(matches!(limiter, Err(RedisBuildError::List(_))), "{limiter:?}");
 }

@@ -2,7 +2,8 @@
 
 use super::KEY;
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{BuildError, OnStoreFailure, RedisSemaphore, RedisStore, Source};
+use sluicegate::Source;
+use sluicegate_redis::{OnStoreFailure, RedisBuildError, RedisSemaphore, RedisStore};
 
 async fn store_that_is_away(leases: usize) -> (RedisStore, Server) {
     let server = Server::start(&Options::redis());
@@ -26,15 +27,12 @@ async fn leases_given_in_memory_outlast_the_semaphore_that_gave_them() {
     let kept = kept.keep();
     let new = local(&store, "concurrency 3 ttl=1h", "jobs");
     drop(old);
-    assert_eq!(new.peek(KEY, 1, None).await.unwrap().remaining(), 1, "both are still counted");
-    assert!(new.renew(KEY, &kept, None).await.unwrap());
+    assert_eq!(new.peek(KEY, 1).await.unwrap().remaining(), 1, "both are still counted");
+    assert!(new.renew(KEY, &kept).await.unwrap());
     drop(dropped);
-    assert!(new.release(KEY, &kept, None).await.unwrap());
-    assert_eq!(new.peek(KEY, 1, None).await.unwrap().remaining(), 3);
-    assert_eq!(
-        local(&store, "concurrency 3 ttl=1h", "others").peek(KEY, 1, None).await.unwrap().remaining(),
-        3
-    );
+    assert!(new.release(KEY, &kept).await.unwrap());
+    assert_eq!(new.peek(KEY, 1).await.unwrap().remaining(), 3);
+    assert_eq!(local(&store, "concurrency 3 ttl=1h", "others").peek(KEY, 1).await.unwrap().remaining(), 3);
 }
 
 #[tokio::test]
@@ -55,5 +53,5 @@ async fn leases_given_in_memory_have_one_bound_for_all_semaphores_of_a_store() {
     let (nowhere, _server) = store_that_is_away(0).await;
     let jobs = RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&nowhere, "jobs");
     let made = jobs.on_store_failure(OnStoreFailure::Local).build();
-    assert!(matches!(made, Err(BuildError::Local(_))), "{made:?}");
+    assert!(matches!(made, Err(RedisBuildError::Local(_))), "{made:?}");
 }

@@ -3,10 +3,11 @@
 use super::connect;
 use fastrand::Rng;
 use redis_testkit::{Cluster, Options, Server};
+use sluicegate::LeaseId;
 use sluicegate::core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
 use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
 use sluicegate_model as model;
-use sluicegate_redis::{LeaseId, RedisSemaphore, RedisStore, SharedLease};
+use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore};
 
 const START: u64 = 1_780_000_000_000_000;
 
@@ -69,13 +70,13 @@ impl Twins {
             number
         });
         let lease = grant.lease();
-        assert_eq!(lease.as_ref().map(SharedLease::until), held.and_then(|held| held.until()));
+        assert_eq!(lease.as_ref().map(RedisLease::until), held.and_then(|held| held.until()));
         self.given.extend(lease.zip(held).map(|(lease, held)| Given { id: lease.keep(), held, number }));
         decision.allowed()
     }
 
     async fn peek(&mut self, key: &str, cost: u32, now: Time) {
-        let answer = self.semaphore.peek(key, cost, Some(now)).await.unwrap();
+        let answer = self.semaphore.peek_at(key, cost, now).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
@@ -87,7 +88,7 @@ impl Twins {
     async fn renew(&mut self, key: &str, place: usize, now: Time) -> bool {
         let (rule, given) = (self.model_rule(), &mut self.given[place]);
         let renewed = self.rule.renew(&mut self.leases, now, given.held);
-        assert_eq!(self.semaphore.renew(key, &given.id, Some(now)).await.unwrap(), renewed.is_some());
+        assert_eq!(self.semaphore.renew_at(key, &given.id, now).await.unwrap(), renewed.is_some());
         if let (Some(model), Some(number)) = (&mut self.model, given.number) {
             assert_eq!(model.renew(rule, now.as_micros(), number), renewed.is_some());
         }
@@ -102,7 +103,7 @@ impl Twins {
         }
         let Given { id, held, number } = &self.given[place];
         let released = self.leases.release(now, *held);
-        assert_eq!(self.semaphore.release(key, &id, Some(now)).await.unwrap(), released);
+        assert_eq!(self.semaphore.release_at(key, id, now).await.unwrap(), released);
         if let (Some(model), Some(number)) = (&mut self.model, number) {
             assert_eq!(model.release(now.as_micros(), *number), released);
         }

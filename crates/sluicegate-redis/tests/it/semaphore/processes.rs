@@ -7,7 +7,8 @@ use crate::support::{alone, connect_with, every_key_expires};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, AsyncConnectionConfig};
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{RedisSemaphore, RedisStore, SharedGrant, StoreFailure, TICKET_LIFE};
+use sluicegate::StoreFailure;
+use sluicegate_redis::{RedisGrant, RedisSemaphore, RedisStore, TICKET_LIFE};
 use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -126,7 +127,7 @@ async fn a_lease_renewed_by_a_paused_process_after_it_lapsed_is_refused() {
             let next = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
             // Longer than the test lasts, so that it is there to be disturbed.
             let long = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
-            assert!(long.renew(KEY, &next.id(), None).await.unwrap());
+            assert!(long.renew(KEY, &next.id()).await.unwrap());
             Some(next)
         } else {
             // Not looked at by anybody: that it has lapsed is known from the clock alone.
@@ -334,7 +335,7 @@ async fn come_and_go(jobs: RedisSemaphore, mut redis: MultiplexedConnection, see
         let grant =
             if random.bool() { jobs.try_acquire(KEY, cost).await } else { jobs.acquire(KEY, cost).await };
         // The store may be slow while processes are started.
-        let Some(lease) = grant.ok().and_then(SharedGrant::lease) else { continue };
+        let Some(lease) = grant.ok().and_then(RedisGrant::lease) else { continue };
         let name = format!("{cost} {}", lease.id());
         for _ in 0..random.u32(1..4) {
             let mut call = enter.key("inside");

@@ -3,18 +3,19 @@
 use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
 use crate::support::connect_with;
 use redis_testkit::{Options, Server};
-use sluicegate_redis::{RedisSemaphore, RedisStore, Refusal, SharedGrant, Source, TICKET_LIFE};
+use sluicegate::{Refusal, Source};
+use sluicegate_redis::{RedisGrant, RedisSemaphore, RedisStore, TICKET_LIFE};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<SharedGrant> {
+fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<RedisGrant> {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.acquire(KEY, cost).await.unwrap() })
 }
 
-async fn granted(waiting: JoinHandle<SharedGrant>) -> SharedGrant {
+async fn granted(waiting: JoinHandle<RedisGrant>) -> RedisGrant {
     let grant = timeout(PATIENCE, waiting).await.expect("it still waits").unwrap();
     assert!(grant.allowed(), "{grant:?}");
     grant
@@ -38,7 +39,7 @@ async fn waiters_go_in_the_order_in_which_they_came_and_a_large_one_is_not_overt
         assert!(passer_by.decision().retry_after().is_some());
         sleep(Duration::from_millis(2)).await;
     }
-    assert!(!jobs.peek(KEY, 1, None).await.unwrap().allowed());
+    assert!(!jobs.peek(KEY, 1).await.unwrap().allowed());
     assert!(!large.is_finished() && !small.is_finished());
     drop(two);
     let large = granted(large).await;
@@ -232,7 +233,7 @@ async fn tickets_from_before_the_clock_was_set_back_hold_nobody_up() {
     );
     server.cli(&["EVAL", &write, "2", &name('w'), &name('u')]);
     assert_eq!(line(&server), 1);
-    assert!(jobs.peek(KEY, 1, None).await.unwrap().allowed());
+    assert!(jobs.peek(KEY, 1).await.unwrap().allowed());
     assert!(jobs.try_acquire(KEY, 1).await.unwrap().allowed());
     assert_eq!(line(&server), 0);
 }

@@ -9,7 +9,8 @@ pub(crate) use load::{Load, Report};
 pub(crate) use panics::{panics, watch_for_panics};
 
 use redis_testkit::Server;
-use sluicegate_redis::{ConnectError, RedisLimiter, RedisStore, RedisStoreBuilder, Source};
+use sluicegate::Source;
+use sluicegate_redis::{ConnectError, RedisLimiter, RedisStore, RedisStoreBuilder};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -75,7 +76,7 @@ pub(crate) fn limiter(store: &RedisStore, limit: &str) -> RedisLimiter {
 pub(crate) async fn until_answered(limiter: &RedisLimiter) {
     let began = Instant::now();
     loop {
-        let answer = limiter.peek("is anybody there?", 1, None).await;
+        let answer = limiter.peek("is anybody there?", 1).await;
         if answer.as_ref().is_ok_and(|answer| answer.source() == Source::Store) {
             return;
         }

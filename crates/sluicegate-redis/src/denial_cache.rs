@@ -1,4 +1,4 @@
-//! Denials of a moment ago, so that those who do not stop calling cost the store nothing.
+//! The denial cache: recent denials, so that callers that do not stop cost the store nothing.
 //!
 //! In plain words: what was denied a moment ago, and is not over yet, is denied again from here. Nothing else: whatever is not
 //! known for sure to be denied is asked at the store.
@@ -27,7 +27,7 @@ const NAME_MAX: usize = 1024;
 const PARTS: usize = 256;
 
 /// The denials of a store's keys.
-pub(crate) struct Denials {
+pub(crate) struct DenialCache {
     start: Instant,
     /// When the last of them is over, in microseconds since the start.
     over: AtomicU64,
@@ -70,15 +70,15 @@ impl Denial {
     }
 }
 
-impl Denials {
-    pub(crate) fn new() -> Denials {
+impl DenialCache {
+    pub(crate) fn new() -> DenialCache {
         let kept = Kept {
             young: HashMap::new(),
             old: HashMap::new(),
             forgotten: vec![None; PARTS],
             parts: RandomState::new(),
         };
-        Denials { start: Instant::now(), over: AtomicU64::new(0), kept: Mutex::new(kept) }
+        DenialCache { start: Instant::now(), over: AtomicU64::new(0), kept: Mutex::new(kept) }
     }
 
     /// The denial of a call of this cost, if it is known to be one. `most` is the largest cost that can be allowed at all.
@@ -173,13 +173,13 @@ mod tests {
         Denial { owner: "us".into(), cost, decision, began, told: began + 2 * MS }
     }
 
-    fn find(denials: &Denials, name: &str, cost: u32, at: Instant) -> Option<Decision> {
+    fn find(denials: &DenialCache, name: &str, cost: u32, at: Instant) -> Option<Decision> {
         denials.find(|| name.into(), "us", cost, 10, at)
     }
 
     #[test]
     fn a_denial_holds_until_its_time_is_over_and_tells_what_is_left() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
         assert_eq!(denied.decision.retry_after(), Some(RetryAfter::After(Span::from_micros(100_000))));
         denials.remember("Harry".into(), denied.clone());
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn no_denial_is_remembered_for_longer_than_the_longest_time() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         denials.remember("Harry".into(), denial("token-bucket 10/h", 10, 1, began));
         assert!(find(&denials, "Harry", 1, began + REMEMBERED_MAX - MS).is_some());
         assert_eq!(find(&denials, "Harry", 1, began + REMEMBERED_MAX), None);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_smaller_cost_and_one_that_can_never_be_allowed_are_not_known() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         denials.remember("Harry".into(), denial("token-bucket 10/s", 7, 5, began));
         assert_eq!(find(&denials, "Harry", 4, began), None);
         assert!(find(&denials, "Harry", 5, began).is_some() && find(&denials, "Harry", 10, began).is_some());
@@ -219,14 +219,14 @@ mod tests {
 
     #[test]
     fn other_limits_on_the_same_key_are_asked() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         denials.remember("Harry".into(), denial("token-bucket 10/s", 10, 1, began));
         assert_eq!(denials.find(|| "Harry".into(), "others", 1, 10, began), None);
     }
 
     #[test]
     fn what_is_forgotten_stays_so_even_if_an_older_answer_comes_after() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
         denials.remember("Harry".into(), denied.clone());
         denials.forget(b"Harry", began + MS);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn allowed_calls_and_denials_that_came_too_late_are_not_remembered() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         denials.remember("Harry".into(), denial("token-bucket 10/s", 7, 1, began));
         let late = Denial { told: began + 100 * MS, ..denial("token-bucket 10/s", 10, 1, began) };
         denials.remember("Harry".into(), late);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_names_that_are_too_long_are_not_kept() {
-        let (denials, began) = (Denials::new(), Instant::now());
+        let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
         for key in 0..3 * REMEMBERED_KEYS_MAX {
             denials.remember(key.to_string().into(), denied.clone());

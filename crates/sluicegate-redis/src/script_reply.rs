@@ -1,30 +1,32 @@
 //! What scripts reply, read with suspicion: a server can be anything.
 
-use crate::failure::StoreFailure;
-use crate::shape::Told;
 use redis::Value;
-use sluicegate::Time;
+use sluicegate::{StoreFailure, Time};
 
-/// What came of a trip.
+/// A key's state as a script tells it: as it is written, or of a log what matters of it. `None` if the key is unseen.
+pub(crate) type RawState = Option<Vec<u8>>;
+
+/// What a script of a limiter replies.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reply {
-    /// It was decided, at that time.
-    Done {
+pub(crate) enum ScriptReply {
+    /// The call was decided, at that time.
+    Decided {
         /// Allowed, or whatever the verb says with 1.
         yes: bool,
         now: Time,
-        told: Vec<Told>,
+        /// The state under each limit, as it was before.
+        states: Vec<RawState>,
     },
-    /// The state at a place is written in other numbers. Nothing was done.
-    Other { now: Time, state: Vec<u8>, place: usize },
+    /// The state under the limit at that index is written for another limit. Nothing was done.
+    OtherLimit { now: Time, state: Vec<u8>, index: usize },
     /// The windows of a calendar are needed for that time. Nothing was done.
-    Ask { now: Time },
+    NeedsWindows { now: Time },
     /// The key has as many open receipts as it may. Nothing was done.
-    Full,
+    TooManyReceipts,
 }
 
-impl Reply {
-    pub(crate) fn read(value: Value) -> Result<Reply, StoreFailure> {
+impl ScriptReply {
+    pub(crate) fn read(value: Value) -> Result<ScriptReply, StoreFailure> {
         read(value).ok_or_else(|| {
             StoreFailure::Garbled(String::from(
                 "it is not one of our script's; is something else listening there?",
@@ -33,7 +35,7 @@ impl Reply {
     }
 }
 
-fn read(value: Value) -> Option<Reply> {
+fn read(value: Value) -> Option<ScriptReply> {
     let items = match value {
         Value::BulkString(text) => return one_text(&text),
         Value::Array(items) => items,
@@ -46,47 +48,47 @@ fn read(value: Value) -> Option<Reply> {
         Value::Int(0) => false,
         Value::BulkString(word) => {
             return match word.as_slice() {
-                b"ask" => Some(Reply::Ask { now }),
-                b"full" => Some(Reply::Full),
+                b"ask" => Some(ScriptReply::NeedsWindows { now }),
+                b"full" => Some(ScriptReply::TooManyReceipts),
                 b"other" => {
                     let Value::BulkString(state) = items.next()? else { return None };
-                    // Of a single limit the place goes without saying.
-                    let place = match items.next() {
-                        Some(Value::Int(place)) => usize::try_from(place).ok()?.checked_sub(1)?,
+                    // The script of a single limit tells no index.
+                    let index = match items.next() {
+                        Some(Value::Int(index)) => usize::try_from(index).ok()?.checked_sub(1)?,
                         _ => 0,
                     };
-                    Some(Reply::Other { now, state, place })
+                    Some(ScriptReply::OtherLimit { now, state, index })
                 }
                 _ => None,
             };
         }
         _ => return None,
     };
-    let told = items.map(told).collect::<Option<Vec<Told>>>()?;
-    Some(Reply::Done { yes, now, told })
+    let states = items.map(raw_state).collect::<Option<Vec<RawState>>>()?;
+    Some(ScriptReply::Decided { yes, now, states })
 }
 
 /// The reply of a check under one limit: what came of it, seconds, microseconds, and the state.
-fn one_text(text: &[u8]) -> Option<Reply> {
+fn one_text(text: &[u8]) -> Option<ScriptReply> {
     let (code, rest) = text.split_first()?;
     let mut parts = rest.splitn(3, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
     let now = number()?.checked_mul(1_000_000)?.checked_add(number()?)?;
     let (now, state) = (Time::from_micros(now)?, parts.next()?);
-    let told = || vec![if state.is_empty() { Told::Nothing } else { Told::State(state.to_vec()) }];
+    let states = || vec![(!state.is_empty()).then(|| state.to_vec())];
     match code {
-        b'1' => Some(Reply::Done { yes: true, now, told: told() }),
-        b'0' => Some(Reply::Done { yes: false, now, told: told() }),
-        b'o' => Some(Reply::Other { now, state: state.to_vec(), place: 0 }),
-        b'a' => Some(Reply::Ask { now }),
+        b'1' => Some(ScriptReply::Decided { yes: true, now, states: states() }),
+        b'0' => Some(ScriptReply::Decided { yes: false, now, states: states() }),
+        b'o' => Some(ScriptReply::OtherLimit { now, state: state.to_vec(), index: 0 }),
+        b'a' => Some(ScriptReply::NeedsWindows { now }),
         _ => None,
     }
 }
 
-fn told(value: Value) -> Option<Told> {
+fn raw_state(value: Value) -> Option<RawState> {
     match value {
-        Value::Nil => Some(Told::Nothing),
-        Value::BulkString(bytes) => Some(Told::State(bytes)),
+        Value::Nil => Some(None),
+        Value::BulkString(bytes) => Some(Some(bytes)),
         _ => None,
     }
 }

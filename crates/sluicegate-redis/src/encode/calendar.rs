@@ -1,6 +1,6 @@
 //! The windows of a calendar. A script does not know the time zones, so it is told the windows around a time.
 
-use super::{Kind, Shape, Windows};
+use super::{EncodedLimit, Kind, Windows};
 use sluicegate::core::time::YEAR;
 use sluicegate::core::{Algorithm as _, AnyState};
 use sluicegate::{CalendarUnit, Time};
@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bounds(pub(super) [u64; 3]);
 
-impl Shape {
+impl EncodedLimit {
     /// Learns the windows of the calendar around a time of the store's.
     pub(crate) fn learn_windows(&self, now: Time) {
         if let Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. } = &self.kind {

@@ -1,15 +1,13 @@
-//! Denials that are remembered, and trips that are shared: fewer of them, and the same answers.
+//! Denials that are remembered: fewer round trips, and the same answers.
 
 use crate::support::PATIENCE;
 use redis_testkit::{Options, Server};
-use sluicegate::{Limiter, RetryAfter, Span, Time};
-use sluicegate_redis::{
-    Answer, OnStoreFailure, REMEMBERED_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, Source, check_each,
-};
-use std::collections::BTreeSet;
+use sluicegate::{Answer, Source};
+use sluicegate::{RetryAfter, Time};
+use sluicegate_redis::{REMEMBERED_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
 use std::time::Duration;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 fn store_of(server: &Server) -> RedisStoreBuilder {
     RedisStore::builder(&server.url()).deadline(PATIENCE)
@@ -21,10 +19,6 @@ fn limiter_in(store: &RedisStore, limit: &str) -> RedisLimiter {
 
 async fn remembering(server: &Server, limit: &str) -> RedisLimiter {
     limiter_in(&store_of(server).remember_denials(true).connect().await.unwrap(), limit)
-}
-
-async fn sharing(server: &Server, limit: &str) -> RedisLimiter {
-    limiter_in(&store_of(server).share_trips(true).connect().await.unwrap(), limit)
 }
 
 /// How many scripts were called so far.
@@ -124,19 +118,19 @@ async fn what_this_process_gives_back_is_seen_at_once() {
     let store = store_of(&server).remember_denials(true).connect().await.unwrap();
     let (limiter, other) =
         (limiter_in(&store, "token-bucket 5/h"), limiter_in(&store, "token-bucket 5/h burst=9"));
-    let reserved = limiter.reserve("Harry", 1, Span::ZERO, None).await.unwrap().receipt.unwrap();
+    let reserved = limiter.reserve("Harry", 1, Duration::ZERO).await.unwrap().keep().unwrap();
     use_up(&limiter, "Harry", 4).await;
-    assert!(limiter.refund("Harry", 1, None).await.unwrap().allowed());
+    assert!(limiter.refund("Harry", 1).await.unwrap().allowed());
     use_up(&limiter, "Harry", 1).await;
-    assert!(limiter.cancel(&reserved, None).await.unwrap());
-    let reserved = limiter.reserve("Harry", 1, Span::ZERO, None).await.unwrap().receipt.unwrap();
+    assert!(limiter.cancel(&reserved).await.unwrap());
+    let reserved = limiter.reserve("Harry", 1, Duration::ZERO).await.unwrap().keep().unwrap();
     assert_eq!(limiter.check("Harry").await.unwrap().source(), Source::Store);
-    assert!(limiter.settle(&reserved, 0, None).await.unwrap());
+    assert!(limiter.settle(&reserved, 0).await.unwrap());
     use_up(&limiter, "Harry", 1).await;
     limiter.reset("Harry").await.unwrap();
     use_up(&limiter, "Harry", 5).await;
     // Another limiter of the scope is about the same keys.
-    assert!(other.refund("Harry", 1, None).await.unwrap().allowed());
+    assert!(other.refund("Harry", 1).await.unwrap().allowed());
     use_up(&limiter, "Harry", 1).await;
 }
 
@@ -146,7 +140,7 @@ async fn what_another_process_gives_back_is_seen_a_second_later() {
     let (here, there) =
         (remembering(&server, "token-bucket 5/h").await, remembering(&server, "token-bucket 5/h").await);
     use_up(&here, "Harry", 5).await;
-    assert!(there.refund("Harry", 1, None).await.unwrap().allowed());
+    assert!(there.refund("Harry", 1).await.unwrap().allowed());
     let refunded = Instant::now();
     loop {
         let late = refunded.elapsed() > REMEMBERED_MAX;
@@ -201,153 +195,4 @@ async fn without_being_told_to_nothing_is_remembered() {
         assert_eq!(limiter.check("Harry").await.unwrap().source(), Source::Store);
     }
     assert_eq!(script_calls(&server) - before, 10);
-}
-
-/// The answers to so many checks that are made at the same time, on several threads.
-async fn crowd(limiter: &RedisLimiter, checks: usize) -> Vec<Answer> {
-    let tasks: Vec<_> = (0..checks)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.check("Harry").await.unwrap() })
-        })
-        .collect();
-    let mut answers = Vec::with_capacity(checks);
-    for task in tasks {
-        answers.push(task.await.unwrap());
-    }
-    answers
-}
-
-fn is_exactly_the_limit(answers: &[Answer]) {
-    let remaining: Vec<u32> =
-        answers.iter().filter(|answer| answer.allowed()).map(Answer::remaining).collect();
-    assert_eq!(remaining.len(), 100);
-    assert_eq!(remaining.into_iter().collect::<BTreeSet<u32>>(), (0..100).collect());
-    assert!(answers.iter().all(|answer| answer.source() == Source::Store));
-    assert!(answers.iter().filter(|answer| !answer.allowed()).all(|answer| answer.remaining() == 0));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_crowd_shares_trips_and_gets_exactly_the_limit() {
-    let server = Server::start(&Options::redis());
-    for limit in ["token-bucket 100/h", "fixed-window 100/1000h", "sliding-window 100/1000h"] {
-        let limiter = sharing(&server, limit).await;
-        let before = script_calls(&server);
-        is_exactly_the_limit(&crowd(&limiter, 200).await);
-        let calls = script_calls(&server) - before;
-        assert!(calls < 60, "{limit}: {calls} script calls for 200 checks");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn logs_are_asked_check_by_check_in_shared_trips() {
-    let server = Server::start(&Options::redis());
-    let limiter = sharing(&server, "sliding-log 100/h").await;
-    // The server has to know the script.
-    assert!(limiter.check("Sally").await.unwrap().allowed());
-    let before = script_calls(&server);
-    is_exactly_the_limit(&crowd(&limiter, 200).await);
-    assert_eq!(script_calls(&server) - before, 200);
-}
-
-#[tokio::test]
-async fn the_answers_are_those_of_one_after_another_in_the_order_of_arrival() {
-    let server = Server::start(&Options::redis());
-    for limit in ["token-bucket 100/h", "sliding-log 100/h", "pacer 100/h queue=99"] {
-        let limiter = sharing(&server, limit).await;
-        let model = Limiter::new(limit).unwrap();
-        // A single thread starts them in this order.
-        let costs = [1, 1, 1, 7, 1, 1, 0, 3, 3, 40, 1, 1, 60, 1, 30, 1, 1, 1, 13, 2, 1, 1, 101, 1];
-        let checks: Vec<_> = costs
-            .iter()
-            .map(|cost| {
-                let (limiter, cost) = (limiter.clone(), *cost);
-                (cost, tokio::spawn(async move { limiter.check_cost("Harry", cost).await.unwrap() }))
-            })
-            .collect();
-        for (cost, check) in checks {
-            let (answer, expected) = (check.await.unwrap(), model.check_at("Harry", cost, Time::EPOCH));
-            // What costs nothing changes nothing, and goes by itself.
-            if cost > 0 {
-                assert_eq!(
-                    (answer.allowed(), answer.remaining()),
-                    (expected.allowed(), expected.remaining()),
-                    "{limit}, cost {cost}"
-                );
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_check_that_is_dropped_takes_nobody_along() {
-    let server = Server::start(&Options::redis());
-    let limiter = sharing(&server, "token-bucket 100/h").await;
-    server.stop();
-    let check = || {
-        let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.check("Harry").await.unwrap() })
-    };
-    let (first, second, third, fourth) = (check(), check(), check(), check());
-    // All of them have started: one is under way, the others are in line.
-    for _ in 0..10 {
-        yield_now().await;
-    }
-    first.abort();
-    third.abort();
-    assert!(first.await.unwrap_err().is_cancelled() && third.await.unwrap_err().is_cancelled());
-    server.cont();
-    let (second, fourth) =
-        timeout(PATIENCE, async { (second.await.unwrap(), fourth.await.unwrap()) }).await.unwrap();
-    assert!(second.allowed() && fourth.allowed() && second.remaining() > fourth.remaining());
-    assert!(timeout(PATIENCE, limiter.check("Harry")).await.unwrap().unwrap().allowed());
-}
-
-#[tokio::test]
-async fn a_shared_trip_that_fails_is_each_ones_own_failure_in_its_own_time() {
-    let server = Server::start(&Options::redis());
-    let deadline = Duration::from_millis(200);
-    let store =
-        RedisStore::builder(&server.url()).deadline(deadline).share_trips(true).connect().await.unwrap();
-    let limiter = |scope: &str, policy| {
-        let builder = RedisLimiter::builder("token-bucket 100/h").in_store(&store, scope);
-        builder.on_store_failure(policy).build().unwrap()
-    };
-    let (strict, denying) = (limiter("a", OnStoreFailure::Error), limiter("b", OnStoreFailure::Deny));
-    server.stop();
-    let tasks: Vec<_> = (0..20)
-        .map(|number| {
-            let limiter = if number % 2 == 0 { strict.clone() } else { denying.clone() };
-            tokio::spawn(async move {
-                sleep(Duration::from_millis(5 * number)).await;
-                let began = Instant::now();
-                (limiter.check("Harry").await, began.elapsed())
-            })
-        })
-        .collect();
-    for (number, task) in tasks.into_iter().enumerate() {
-        let (answer, took) = task.await.unwrap();
-        match answer {
-            Err(failure) => assert!(number % 2 == 0, "{failure}"),
-            Ok(answer) => assert_eq!((number % 2, answer.source()), (1, Source::Denied)),
-        }
-        assert!(took < deadline + Duration::from_millis(300), "{took:?}");
-    }
-    server.cont();
-    let is_back = async {
-        while strict.check("Harry").await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, is_back).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn both_together_admit_exactly_the_limit() {
-    let server = Server::start(&Options::redis());
-    let store = store_of(&server).share_trips(true).remember_denials(true).connect().await.unwrap();
-    let limiter = limiter_in(&store, "token-bucket 100/h");
-    let answers = crowd(&limiter, 400).await;
-    assert_eq!(answers.iter().filter(|answer| answer.allowed()).count(), 100);
-    assert_eq!(limiter.check("Harry").await.unwrap().source(), Source::Remembered);
 }

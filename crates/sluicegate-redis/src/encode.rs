@@ -10,9 +10,7 @@ mod calendar;
 mod packed;
 mod state;
 
-pub(crate) use state::Told;
-
-use crate::script::{Script, Trip};
+use crate::script::{Script, ScriptCall};
 use crate::scripts;
 use calendar::Bounds;
 use packed::{EXACT, Length, Packed};
@@ -33,7 +31,7 @@ const SHORT_LOG: u32 = 200;
 const BLOCK: usize = 15;
 
 /// One limit as the scripts know it.
-pub(crate) struct Shape {
+pub(crate) struct EncodedLimit {
     pub(crate) limit: AnyLimit,
     kind: Kind,
     /// The version and the numbers that a state is written in.
@@ -82,10 +80,10 @@ fn time_for(rate: Rate, units: u32) -> Length {
     Length { whole, part: u64::try_from(parts % count).unwrap_or(0) }
 }
 
-impl Shape {
+impl EncodedLimit {
     /// How the scripts know a limit that is made at `start`. That matters to a bucket with `initial`, which without it cannot be
     /// shared, so that there is none; and to `smooth`, which without it is made now.
-    pub(crate) fn new(limit: &Limit, start: Option<Time>) -> Option<Shape> {
+    pub(crate) fn new(limit: &Limit, start: Option<Time>) -> Option<EncodedLimit> {
         let bucket = |rate: Rate, burst, is_paced, initial| {
             let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
             (tag, Kind::Bucket { rate, burst, is_paced, initial })
@@ -116,7 +114,7 @@ impl Shape {
             Spec::Concurrency { .. } => return None,
         };
         let latest = Time::saturating_from_micros(EXACT - 1 - kind.reach());
-        Some(Shape { limit: made, kind, tag, letter, latest })
+        Some(EncodedLimit { limit: made, kind, tag, letter, latest })
     }
 
     /// The script of a check under this limit alone.
@@ -150,53 +148,53 @@ impl Shape {
     }
 
     /// Adds what the script of a check under this limit alone needs: numbers are packed, which is quicker to read there.
-    pub(crate) fn add_check(&self, trip: &mut Trip, cost: u32, max_wait: Span, now: Option<Time>) {
+    pub(crate) fn add_check(&self, call: &mut ScriptCall, cost: u32, max_wait: Span, now: Option<Time>) {
         match &self.kind {
             Kind::Smooth { numbers } => {
-                trip.arg(&self.tag).arg(cost).arg(&**numbers).arg(max_wait.as_micros());
+                call.arg(&self.tag).arg(cost).arg(&**numbers).arg(max_wait.as_micros());
             }
             Kind::Bucket { rate, burst, initial, .. } => {
                 let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
-                trip.arg(&self.tag);
-                trip.arg(&*Packed::new().u32(rate.count()).length(&fill).length(&due).0);
+                call.arg(&self.tag);
+                call.arg(&*Packed::new().u32(rate.count()).length(&fill).length(&due).0);
                 if let Some((start, missing)) = initial {
                     let missing = time_for(*rate, *missing);
-                    trip.arg(&*Packed::new().f64(start.as_micros()).length(&missing).0);
+                    call.arg(&*Packed::new().f64(start.as_micros()).length(&missing).0);
                 }
             }
             Kind::FixedWindow { count, windows } => {
-                trip.arg(&self.tag);
+                call.arg(&self.tag);
                 let packed = Packed::new().u32(*count).u32(cost);
                 match windows {
                     Windows::Aligned { start, period } => {
-                        trip.arg(&*packed.f64(*period).f64(start.as_micros()).0);
+                        call.arg(&*packed.f64(*period).f64(start.as_micros()).0);
                     }
                     Windows::First { period } => {
-                        trip.arg(&*packed.f64(*period).none().0);
+                        call.arg(&*packed.f64(*period).none().0);
                     }
                     Windows::Calendar { .. } => {
                         let Bounds([began, ends, next_ends]) = self.bounds(now);
-                        trip.arg(&*packed.f64(0).none().0);
-                        trip.arg(&*Packed::new().f64(began).f64(ends).f64(next_ends).0);
+                        call.arg(&*packed.f64(0).none().0);
+                        call.arg(&*Packed::new().f64(began).f64(ends).f64(next_ends).0);
                     }
                 }
             }
             Kind::SlidingLog { rate, count_all: false } => {
                 let packed = Packed::new().u32(rate.count()).u32(cost).f64(rate.period().as_micros());
-                trip.arg(&*packed.0);
+                call.arg(&*packed.0);
             }
             Kind::SlidingWindow { .. } | Kind::SlidingLog { count_all: true, .. } => {
-                self.add_arguments(trip, cost, now);
+                self.add_arguments(call, cost, now);
             }
         }
     }
 
     /// Adds what the functions of the limit's own script need. How many arguments that were.
-    fn add_arguments(&self, trip: &mut Trip, cost: u32, now: Option<Time>) -> usize {
+    fn add_arguments(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) -> usize {
         match &self.kind {
             Kind::Bucket { rate, burst, initial, .. } => {
                 let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
-                trip.arg(&self.tag)
+                call.arg(&self.tag)
                     .arg(rate.count())
                     .arg(fill.whole)
                     .arg(fill.part)
@@ -204,45 +202,45 @@ impl Shape {
                     .arg(due.part);
                 let Some((start, missing)) = initial else { return 6 };
                 let missing = time_for(*rate, *missing);
-                trip.arg(start.as_micros()).arg(missing.whole).arg(missing.part);
+                call.arg(start.as_micros()).arg(missing.whole).arg(missing.part);
                 9
             }
             Kind::FixedWindow { count, windows } => {
-                trip.arg(&self.tag).arg(*count).arg(cost);
+                call.arg(&self.tag).arg(*count).arg(cost);
                 match windows {
                     Windows::Aligned { start, period } => {
-                        trip.arg(*period).arg(start.as_micros());
+                        call.arg(*period).arg(start.as_micros());
                         5
                     }
                     Windows::First { period } => {
-                        trip.arg(*period).arg("first");
+                        call.arg(*period).arg("first");
                         5
                     }
                     Windows::Calendar { .. } => {
                         let Bounds([began, ends, next_ends]) = self.bounds(now);
-                        trip.arg("").arg(began).arg(ends).arg(next_ends);
+                        call.arg("").arg(began).arg(ends).arg(next_ends);
                         7
                     }
                 }
             }
             Kind::SlidingWindow { rate } => {
-                trip.arg(&self.tag).arg(rate.count()).arg(cost).arg(rate.period().as_micros());
+                call.arg(&self.tag).arg(rate.count()).arg(cost).arg(rate.period().as_micros());
                 4
             }
             Kind::SlidingLog { rate, count_all } => {
-                trip.arg(rate.count()).arg(cost).arg(rate.period().as_micros());
-                trip.arg(if *count_all { "all" } else { "" });
+                call.arg(rate.count()).arg(cost).arg(rate.period().as_micros());
+                call.arg(if *count_all { "all" } else { "" });
                 4
             }
             Kind::Smooth { numbers } => {
-                trip.arg(&self.tag).arg(cost).arg(&**numbers).arg(0);
+                call.arg(&self.tag).arg(cost).arg(&**numbers).arg(0);
                 4
             }
         }
     }
 
     /// Adds what a script for limits of any kind needs.
-    pub(crate) fn add_block(&self, trip: &mut Trip, cost: u32, now: Option<Time>) {
+    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) {
         let letter = match self.kind {
             Kind::Bucket { .. } => "b",
             Kind::FixedWindow { .. } => "f",
@@ -250,19 +248,19 @@ impl Shape {
             Kind::SlidingLog { .. } => "l",
             Kind::Smooth { .. } => "o",
         };
-        trip.arg(letter);
-        let mut added = 1 + self.add_arguments(trip, cost, now);
+        call.arg(letter);
+        let mut added = 1 + self.add_arguments(call, cost, now);
         if let Kind::Bucket { rate, burst, is_paced, .. } = &self.kind {
             for _ in added..10 {
-                trip.arg("");
+                call.arg("");
             }
             let interval = time_for(*rate, 1);
-            trip.arg(interval.whole).arg(interval.part).arg(cost).arg(*burst);
-            trip.arg(if *is_paced { "paced" } else { "" });
+            call.arg(interval.whole).arg(interval.part).arg(cost).arg(*burst);
+            call.arg(if *is_paced { "paced" } else { "" });
             added = BLOCK;
         }
         for _ in added..BLOCK {
-            trip.arg("");
+            call.arg("");
         }
     }
 }

@@ -1,14 +1,13 @@
 //! What the scripts of a semaphore say, read with suspicion, and what the core makes of it.
 
 use super::scope::Numbers;
-use crate::failure::StoreFailure;
 use crate::limiter::not_understood;
 use redis::Value;
 use sluicegate::core::concurrency::Leases;
-use sluicegate::{Decision, Span, Time};
+use sluicegate::{Answer, Decision, Source, Span, StoreFailure, Time};
 
-/// What came of asking for a lease.
-pub(super) struct Told {
+/// The store's decision about a lease.
+pub(super) struct LeaseDecision {
     pub(super) is_taken: bool,
     /// Not taken, and no room in line either.
     pub(super) is_full: bool,
@@ -23,9 +22,9 @@ pub(super) struct Told {
     pub(super) ticket: u64,
 }
 
-/// A reply.
+/// What a script of a semaphore replies.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Reply {
+pub(super) enum LeaseReply {
     Done(Done),
     /// Nothing was done: there are more lapsed leases to be cleared away first.
     More,
@@ -40,16 +39,25 @@ pub(super) struct Done {
     pub(super) numbers: Vec<u64>,
 }
 
-impl Reply {
-    pub(super) fn read(value: &Value) -> Option<Reply> {
+impl LeaseDecision {
+    pub(super) fn answer(&self) -> Answer {
+        Answer::new(self.decision, Source::Store)
+    }
+}
+
+impl LeaseReply {
+    pub(super) fn read(value: &Value) -> Option<LeaseReply> {
         let Value::BulkString(text) = value else { return None };
         match text.as_slice() {
-            b"m" => Some(Reply::More),
-            b"x" => Some(Reply::NotOurs),
+            b"m" => Some(LeaseReply::More),
+            b"x" => Some(LeaseReply::NotOurs),
             [sign, rest @ ..] => {
                 let numbers = rest.split(|byte| *byte == b' ');
                 let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
-                Some(Reply::Done(Done { sign: *sign, numbers: numbers.map(number).collect::<Option<_>>()? }))
+                Some(LeaseReply::Done(Done {
+                    sign: *sign,
+                    numbers: numbers.map(number).collect::<Option<_>>()?,
+                }))
             }
             [] => None,
         }
@@ -72,11 +80,11 @@ impl Done {
 impl Numbers {
     /// What a reply says of a lease of this cost. Of the leases it tells as much as this one decision needs: those that have to lapse
     /// for it are as one, and so are all others.
-    pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<Told, StoreFailure> {
+    pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<LeaseDecision, StoreFailure> {
         self.read_decided(done, cost, takes).ok_or_else(not_understood)
     }
 
-    fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<Told> {
+    fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<LeaseDecision> {
         let [now, sum, ahead, enough_at, last_at, place, ticket] = *done.numbers.as_slice() else {
             return None;
         };
@@ -99,7 +107,7 @@ impl Numbers {
             _ => return None,
         };
         let is_taken = matches!(done.sign, b'1' | b'h');
-        (decision.allowed() == is_taken).then_some(Told {
+        (decision.allowed() == is_taken).then_some(LeaseDecision {
             is_taken,
             is_full: done.sign == b'f',
             decision,
@@ -115,19 +123,19 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Reply> {
-        Reply::read(&Value::BulkString(text.as_bytes().to_vec()))
+    fn read(text: &str) -> Option<LeaseReply> {
+        LeaseReply::read(&Value::BulkString(text.as_bytes().to_vec()))
     }
 
     #[test]
     fn only_texts_of_ours_are_replies() {
-        assert_eq!(read("12 3"), Some(Reply::Done(Done { sign: b'1', numbers: vec![2, 3] })));
-        assert_eq!((read("m"), read("x")), (Some(Reply::More), Some(Reply::NotOurs)));
+        assert_eq!(read("12 3"), Some(LeaseReply::Done(Done { sign: b'1', numbers: vec![2, 3] })));
+        assert_eq!((read("m"), read("x")), (Some(LeaseReply::More), Some(LeaseReply::NotOurs)));
         for other in ["", "1", "1 ", "1-5", "1inf", "1nan 7", "0 1 2", "118446744073709551616"] {
             let reply = read(other);
-            let numbers = matches!(&reply, Some(Reply::Done(done)) if !done.numbers.is_empty());
+            let numbers = matches!(&reply, Some(LeaseReply::Done(done)) if !done.numbers.is_empty());
             assert!(!numbers, "{other:?}: {reply:?}");
         }
-        assert_eq!(Reply::read(&Value::Int(1)), None);
+        assert_eq!(LeaseReply::read(&Value::Int(1)), None);
     }
 }

@@ -12,19 +12,19 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// The lines of a limiter.
-pub(super) struct Lines {
+pub(super) struct Queues {
     most: usize,
-    lines: Mutex<ByKey>,
+    queues: Mutex<ByKey>,
 }
 
 #[derive(Default)]
 struct ByKey {
     /// Never given out twice, so that nobody takes another one's place for their own.
     next_ticket: u64,
-    lines: HashMap<Arc<[u8]>, Line>,
+    queues: HashMap<Arc<[u8]>, Queue>,
 }
 
-struct Line {
+struct Queue {
     /// Who asks the store.
     first: u64,
     /// All others, in order.
@@ -70,18 +70,18 @@ pub(super) enum NotFirst {
     TooLong(Option<Decision>),
 }
 
-impl Lines {
-    pub(super) fn new(most: usize) -> Lines {
-        Lines { most, lines: Mutex::default() }
+impl Queues {
+    pub(super) fn new(most: usize) -> Queues {
+        Queues { most, queues: Mutex::default() }
     }
 
     /// Whether nobody waits for the key here.
     pub(super) fn are_empty(&self, key: &[u8]) -> bool {
-        !self.lock().lines.contains_key(key)
+        !self.lock().queues.contains_key(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, ByKey> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,70 +118,70 @@ impl Place {
         until: Option<Instant>,
     ) -> Result<(Place, Option<Told>), NotFirst> {
         let key: Arc<[u8]> = key.into();
-        let mut lines = inner.lines.lock();
-        let ticket = lines.next_ticket;
-        let told = match lines.lines.get_mut(&key) {
+        let mut queues = inner.queues.lock();
+        let ticket = queues.next_ticket;
+        let told = match queues.queues.get_mut(&key) {
             None => {
-                let line = Line { first: ticket, behind: BTreeMap::new(), denied: None };
-                lines.lines.insert(Arc::clone(&key), line);
+                let queue = Queue { first: ticket, behind: BTreeMap::new(), denied: None };
+                queues.queues.insert(Arc::clone(&key), queue);
                 None
             }
-            Some(line) => {
-                if let (Some(until), Some(denied)) = (until, line.denied)
+            Some(queue) => {
+                if let (Some(until), Some(denied)) = (until, queue.denied)
                     && until < denied.asks_at
                 {
                     return Err(NotFirst::TooLong(Some(denied.now())));
                 }
-                if line.behind.len() >= inner.lines.most {
+                if queue.behind.len() >= inner.queues.most {
                     return Err(NotFirst::Full);
                 }
                 let (tell, told) = oneshot::channel();
-                line.behind.insert(ticket, Behind { until, tell });
+                queue.behind.insert(ticket, Behind { until, tell });
                 Some(told)
             }
         };
-        lines.next_ticket += 1;
+        queues.next_ticket += 1;
         Ok((Place { inner: Arc::clone(inner), key, ticket }, told))
     }
 
     /// Says when the first one asks again. Whoever has no time until then is told so now.
     pub(super) fn asks_again(&self, told: Instant, asks_at: Instant, decision: Decision) {
-        let mut lines = self.inner.lines.lock();
-        let Some(line) = lines.lines.get_mut(&self.key) else { return };
-        line.denied = Some(Denied { told, asks_at, decision });
+        let mut queues = self.inner.queues.lock();
+        let Some(queue) = queues.queues.get_mut(&self.key) else { return };
+        queue.denied = Some(Denied { told, asks_at, decision });
         let is_late = |behind: &Behind| behind.until.is_some_and(|until| until < asks_at);
         let late: Vec<u64> =
-            line.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(ticket, _)| *ticket).collect();
+            queue.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(ticket, _)| *ticket).collect();
         for ticket in late {
-            if let Some(behind) = line.behind.remove(&ticket) {
+            if let Some(behind) = queue.behind.remove(&ticket) {
                 let _ = behind.tell.send(Err(decision));
             }
         }
     }
 
     fn last_denial(&self) -> Option<Decision> {
-        let lines = self.inner.lines.lock();
-        lines.lines.get(&self.key).and_then(|line| line.denied).map(|denied| denied.now())
+        let queues = self.inner.queues.lock();
+        queues.queues.get(&self.key).and_then(|queue| queue.denied).map(|denied| denied.now())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut lines = self.inner.lines.lock();
-        let Some(line) = lines.lines.get_mut(&self.key) else { return };
-        if line.first != self.ticket {
-            line.behind.remove(&self.ticket);
+        let mut queues = self.inner.queues.lock();
+        let Some(queue) = queues.queues.get_mut(&self.key) else { return };
+        if queue.first != self.ticket {
+            queue.behind.remove(&self.ticket);
             return;
         }
-        line.denied = None;
-        while let Some((ticket, next)) = line.behind.pop_first() {
-            line.first = ticket;
+        queue.denied = None;
+        while let Some((ticket, next)) = queue.behind.pop_first() {
+            queue.first = ticket;
             // Who has gone meanwhile does not hear it; who goes after hearing it leaves the first place, as here.
             if next.tell.send(Ok(())).is_ok() {
                 return;
             }
         }
-        lines.lines.remove(&self.key);
+        queues.queues.remove(&self.key);
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
             for caller in callers {
                 came += u32::from(caller.await.unwrap());
             }
-            assert!(limiter.inner.lines.are_empty(b"Harry"));
+            assert!(limiter.inner.queues.are_empty(b"Harry"));
         }
         assert!(came > 100, "{came} turns came");
     }

@@ -1,7 +1,8 @@
 //! What scripts tell of a key, read; and a state in other numbers, written in a limit's own.
 
 use super::packed::{Packed, Unpacked};
-use super::{Kind, Shape, VERSION, time_for};
+use super::{EncodedLimit, Kind, VERSION, time_for};
+use crate::script_reply::RawState;
 use sluicegate::core::leaky_bucket::LeakyBucket;
 use sluicegate::core::min_interval::MinInterval;
 use sluicegate::core::pacer::Pacer;
@@ -18,23 +19,14 @@ const BUCKET: usize = 20;
 /// The same of `smooth`.
 const SMOOTH: usize = 16;
 
-/// What a script tells of one state.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
-    /// The key has never called, or has been forgotten.
-    Nothing,
-    /// A state as it is written; of a log, what matters of it.
-    State(Vec<u8>),
-}
-
-impl Shape {
+impl EncodedLimit {
     /// The state that a script tells of.
-    pub(crate) fn read(&self, told: &Told, now: Time, keeps_time: bool) -> Option<AnyState> {
-        match (&self.kind, told) {
-            (Kind::SlidingLog { .. }, Told::State(text)) => log(text),
-            (Kind::SlidingLog { .. }, Told::Nothing) => Some(AnyState::default()),
-            (_, Told::Nothing) => Some(AnyState::Cell(Cell::UNSEEN)),
-            (_, Told::State(state)) => match state.strip_suffix(self.tag.as_bytes()) {
+    pub(crate) fn read(&self, raw: &RawState, now: Time, keeps_time: bool) -> Option<AnyState> {
+        match (&self.kind, raw) {
+            (Kind::SlidingLog { .. }, Some(text)) => log(text),
+            (Kind::SlidingLog { .. }, None) => Some(AnyState::default()),
+            (_, None) => Some(AnyState::Cell(Cell::UNSEEN)),
+            (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
                 Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
                 // Only a peek sees one: what would charge has it written anew first.
                 None => Some(AnyState::Cell(self.adopted(state, now, keeps_time)?.0)),

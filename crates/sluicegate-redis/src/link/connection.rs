@@ -62,14 +62,14 @@ pub(crate) struct Dialer {
 }
 
 /// A connection, which ends with this value.
-pub(crate) struct Line {
+pub(crate) struct Connection {
     pub(crate) connection: MultiplexedConnection,
     driver: JoinHandle<()>,
 }
 
 impl Dialer {
     /// Connects. Bounded by nothing: [`CONNECT_TIMEOUT`] is for the whole of what the caller does.
-    pub(crate) async fn dial(&self, place: &Place) -> Result<Line, Trouble> {
+    pub(crate) async fn dial(&self, place: &Place) -> Result<Connection, Trouble> {
         let unreachable = |error: std::io::Error| Trouble::Unreachable(format!("{place}: {error}"));
         match place {
             Place::Tcp { host, port } => {
@@ -97,7 +97,7 @@ impl Dialer {
         }
     }
 
-    async fn open<S>(&self, place: &Place, stream: S) -> Result<Line, Trouble>
+    async fn open<S>(&self, place: &Place, stream: S) -> Result<Connection, Trouble>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -108,11 +108,11 @@ impl Dialer {
             .set_pipeline_buffer_size(COMMANDS_WAITING_MAX);
         let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
         let (connection, driver) = made.map_err(|error| trouble_at(place, &error))?;
-        Ok(Line { connection, driver: tokio::spawn(driver) })
+        Ok(Connection { connection, driver: tokio::spawn(driver) })
     }
 }
 
-impl Line {
+impl Connection {
     /// Comes back when the connection has ended.
     pub(crate) async fn ended(&mut self) {
         // An error says that the task was stopped, which is an end as well.
@@ -177,7 +177,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }

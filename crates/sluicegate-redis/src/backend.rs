@@ -1,0 +1,138 @@
+//! A shared store as a backend: every answer takes a round trip.
+
+use crate::limiter::RedisLimiter;
+use crate::semaphore::{RedisGrant, RedisSemaphore};
+use sluicegate::backend::{Backend, BackendError, Granted, HeldLease, LeaseBackend, Pending, Reserved};
+use sluicegate::{Acquired, Answer, Decision, Key, LeaseId, Limit, Receipt, Span, Time};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tracing::warn;
+
+type Later<T> = Pending<Result<T, BackendError>>;
+
+/// A verb of `$this`, with the key as bytes: the future owns what it needs.
+macro_rules! later {
+    ($this:ident, $key:ident, $inner:ident => $verb:expr) => {{
+        let ($inner, $key) = (Arc::clone(&$this.inner), $key.to_bytes().into_owned());
+        Pending::later(async move { $verb.await.map_err(BackendError::from) })
+    }};
+}
+
+impl Backend for RedisLimiter {
+    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.check(&key, cost, at))
+    }
+
+    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.check_within(&key, cost, max_wait, at))
+    }
+
+    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.peek(&key, cost, at))
+    }
+
+    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+        later!(self, key, inner => inner.take(&key, up_to, at))
+    }
+
+    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.refund(&key, cost, at))
+    }
+
+    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+        later!(self, key, inner => inner.reserve(&key, cost, max_wait, at))
+    }
+
+    fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
+        let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
+        Pending::later(async move { inner.close(&receipt, "cancel", 0, at).await })
+    }
+
+    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+        let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
+        Pending::later(async move { inner.close(&receipt, "settle", used, at).await })
+    }
+
+    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+        let Ok(runtime) = Handle::try_current() else {
+            warn!("no runtime is left to tell the store what was used; the charge stays");
+            return;
+        };
+        let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
+        runtime.spawn(async move {
+            let verb = if used == 0 { "cancel" } else { "settle" };
+            if let Err(error) = inner.close(&receipt, verb, used, None).await {
+                warn!(%error, "the store was not told what was used; the charge stays");
+            }
+        });
+    }
+
+    /// Nothing: a receipt costs the store little until it expires, and a round trip costs more.
+    fn forget_receipt(&self, _receipt: &Receipt) {}
+
+    fn standing(&self, _receipt: &Receipt) -> Option<Decision> {
+        None
+    }
+
+    fn next_window(&self, key: &dyn Key, at: Option<Time>) -> Later<Time> {
+        later!(self, key, inner => inner.next_window(&key, at))
+    }
+
+    fn reset(&self, key: &dyn Key) -> Later<()> {
+        later!(self, key, inner => inner.reset(&[&key]))
+    }
+
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+        later!(self, key, inner => inner.acquire(&key, cost, max_wait))
+    }
+
+    fn delay(&self, delay: Span) -> Pending<()> {
+        Pending::later(tokio::time::sleep(delay.into()))
+    }
+
+    fn limits(&self) -> Arc<[Limit]> {
+        self.inner.limits()
+    }
+}
+
+impl LeaseBackend for RedisSemaphore {
+    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Granted> {
+        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(Granted::from) })
+    }
+
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Granted> {
+        let until = max_wait.and_then(|max_wait| Instant::now().checked_add(max_wait));
+        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(Granted::from) })
+    }
+
+    fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Later<bool> {
+        let lease = lease.clone();
+        later!(self, key, inner => inner.renew(&key, &lease, at))
+    }
+
+    fn release(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Later<bool> {
+        let lease = lease.clone();
+        later!(self, key, inner => inner.release(&key, &lease, at))
+    }
+
+    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.peek(&key, cost, at))
+    }
+
+    fn reset(&self, key: &dyn Key) -> Later<()> {
+        later!(self, key, inner => inner.reset(&[&key]))
+    }
+
+    fn limit(&self) -> Limit {
+        self.inner.limit()
+    }
+}
+
+impl From<RedisGrant> for Granted {
+    fn from(grant: RedisGrant) -> Granted {
+        let lease = grant.lease.map(|lease| HeldLease::Store(Box::new(lease)));
+        Granted { acquired: grant.acquired, lease }
+    }
+}

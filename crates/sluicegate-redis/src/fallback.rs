@@ -1,0 +1,104 @@
+//! Answering without the store, as `on_store_failure` says: the same for limiters and semaphores.
+
+use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::store::RedisStore;
+use sluicegate::{Answer, Decision, Limit, Limiter, RetryAfter, Semaphore, Source, Span};
+
+/// A call that is denied because the store is unavailable is told to come back after this.
+pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
+
+/// What answers while the store does not: `L` decides in this process's memory.
+pub(crate) enum Fallback<L> {
+    Error,
+    Allow { limit: u32 },
+    Deny { limit: u32 },
+    Local(L),
+}
+
+impl<L> Fallback<L> {
+    /// `limit` is what an answer says that nothing decided; `local` makes what decides in memory.
+    fn new(
+        on_store_failure: OnStoreFailure,
+        limit: u32,
+        local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
+    ) -> Result<Fallback<L>, RedisBuildError> {
+        Ok(match on_store_failure {
+            OnStoreFailure::Error => Fallback::Error,
+            OnStoreFailure::Allow => Fallback::Allow { limit },
+            OnStoreFailure::Deny => Fallback::Deny { limit },
+            OnStoreFailure::Local => Fallback::Local(local().map_err(RedisBuildError::Local)?),
+        })
+    }
+
+    /// An answer without the store; `None` if that is an error.
+    pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
+        Some(match self {
+            Fallback::Error => return None,
+            Fallback::Allow { limit } => Answer::new(Decision::let_pass(*limit), Source::Allowed),
+            Fallback::Deny { limit } => {
+                Answer::new(Decision::no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
+            }
+            Fallback::Local(memory) => Answer::new(local(memory)?, Source::Local),
+        })
+    }
+
+    /// What decides in memory, if anything does.
+    pub(crate) fn local(&self) -> Option<&L> {
+        match self {
+            Fallback::Local(memory) => Some(memory),
+            _ => None,
+        }
+    }
+}
+
+impl Fallback<Limiter> {
+    pub(crate) fn limiter(
+        settings: &FallbackSettings,
+        limits: &[Limit],
+        (store, scope): (&RedisStore, &str),
+    ) -> Result<Fallback<Limiter>, RedisBuildError> {
+        let share = settings.share()?;
+        let limit = limits.iter().map(Limit::at_once).min().unwrap_or(0);
+        Fallback::new(settings.on_store_failure, limit, || {
+            let limits: Vec<Limit> = limits.iter().map(|limit| limit.share(share)).collect();
+            let builder =
+                Limiter::builder(limits.as_slice()).in_store(store.inner.local()?, scope.to_owned());
+            // Inline limits may be among them; here they are all the same.
+            builder.made_up_by_callers().build()
+        })
+    }
+}
+
+impl Fallback<Semaphore> {
+    pub(crate) fn semaphore(
+        settings: &FallbackSettings,
+        limit: &Limit,
+        (store, scope): (&RedisStore, &str),
+    ) -> Result<Fallback<Semaphore>, RedisBuildError> {
+        let share = settings.share()?;
+        Fallback::new(settings.on_store_failure, limit.at_once(), || {
+            store.inner.local_leases()?.scope(scope.to_owned()).semaphore(limit.share(share))
+        })
+    }
+}
+
+/// What a builder is told of it.
+#[derive(Debug)]
+pub(crate) struct FallbackSettings {
+    pub(crate) on_store_failure: OnStoreFailure,
+    /// The share of the limit in percent.
+    pub(crate) local_share: u32,
+}
+
+impl Default for FallbackSettings {
+    fn default() -> FallbackSettings {
+        FallbackSettings { on_store_failure: OnStoreFailure::default(), local_share: 100 }
+    }
+}
+
+impl FallbackSettings {
+    fn share(&self) -> Result<u32, RedisBuildError> {
+        let share = self.local_share;
+        if (1..=100).contains(&share) { Ok(share) } else { Err(RedisBuildError::BadShare(share)) }
+    }
+}

@@ -1,0 +1,248 @@
+//! Checks: one, several in one round trip, or several that are charged all or nothing.
+
+use super::ask::{Ask, Verb, ask_each};
+use super::{Inner, not_understood, same};
+use crate::failure::RedisTogetherError;
+use crate::link::slot;
+use crate::script_reply::ScriptReply;
+use sluicegate::core::several::{self, Part, peek_all};
+use sluicegate::core::{AnyLimit, AnyState, bounds::COUNT_MAX};
+use sluicegate::{Answer, CALLS_MAX, Decision, Source, StoreFailure, Time};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::slice;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// One call of several: made by [`RedisLimiter::on`](crate::RedisLimiter::on).
+#[derive(Clone)]
+#[must_use = "hand it to `check_all` or `check_each`"]
+pub struct RedisCall<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) key: Cow<'a, [u8]>,
+    pub(super) cost: u32,
+    pub(super) at: Option<Time>,
+}
+
+impl<'a> RedisCall<'a> {
+    /// The same call at a time, for tests and replays with [`check_each`].
+    pub fn at(self, now: Time) -> RedisCall<'a> {
+        RedisCall { at: Some(now), ..self }
+    }
+
+    pub(super) fn is_same_key(&self, other: &RedisCall<'_>) -> bool {
+        self.key == other.key && self.inner.scope == other.inner.scope && self.is_same_store(other)
+    }
+
+    fn is_same_store(&self, other: &RedisCall<'_>) -> bool {
+        Arc::ptr_eq(&self.inner.store.inner, &other.inner.store.inner)
+    }
+
+    /// The store's answer, or one without it. `began` is before the store was asked.
+    fn answered(
+        &self,
+        reply: Result<ScriptReply, StoreFailure>,
+        began: Instant,
+    ) -> Result<Answer, StoreFailure> {
+        let decision = reply.and_then(|reply| self.inner.decided(reply, self.cost));
+        self.inner.remember(&self.key, self.cost, self.at, began, &decision);
+        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost)))
+    }
+}
+
+/// Makes independent checks in one round trip; an answer for each. Calls on one key are decided in this order: where a key comes
+/// under limits that have changed in between, what follows takes a round trip of its own, as do calls in another store.
+pub async fn check_each(calls: &[RedisCall<'_>]) -> Vec<Result<Answer, StoreFailure>> {
+    let mut answers = Vec::with_capacity(calls.len());
+    for calls in calls.chunk_by(RedisCall::is_same_store) {
+        check_in_store(calls, &mut answers).await;
+    }
+    answers
+}
+
+async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer, StoreFailure>>) {
+    let Some(store) = calls.first().map(|call| &call.inner.store.inner) else { return };
+    let began = Instant::now();
+    let mut found: Vec<Option<Result<Answer, StoreFailure>>> =
+        calls.iter().map(|call| call.inner.remembered(&call.key, call.cost, call.at).map(Ok)).collect();
+    let left: Vec<usize> = (0..calls.len()).filter(|index| found[*index].is_none()).collect();
+    if !left.is_empty() {
+        match store.admit(left.len()).await {
+            Err(failure) => {
+                for index in left {
+                    found[index] = Some(calls[index].answered(Err(failure.clone()), began));
+                }
+            }
+            Ok(mut round_trip) => {
+                let mut left = left.as_slice();
+                while !left.is_empty() {
+                    let (together, rest) = left.split_at(under_same_limits(calls, left));
+                    let ask =
+                        |index: &usize| Ask { calls: slice::from_ref(&calls[*index]), verb: Verb::Check };
+                    let asks: Vec<Ask<'_>> = together.iter().map(ask).collect();
+                    for (index, reply) in together.iter().zip(ask_each(&mut round_trip, &asks).await) {
+                        found[*index] = Some(calls[*index].answered(reply, began));
+                    }
+                    left = rest;
+                }
+            }
+        }
+    }
+    answers.extend(found.into_iter().flatten());
+}
+
+/// How many calls from the first on can be sent together: a state of another limit is rewritten between two round trips, so no
+/// key may come under other limits than before.
+fn under_same_limits(calls: &[RedisCall<'_>], left: &[usize]) -> usize {
+    let inner = |index: &usize| calls[*index].inner;
+    if left.iter().all(|index| Arc::ptr_eq(inner(index), inner(&left[0]))) {
+        return left.len();
+    }
+    let mut limiters = HashMap::new();
+    let is_other = |index: &usize| {
+        let call = &calls[*index];
+        let known = *limiters.entry((call.inner.scope.as_str(), &*call.key)).or_insert(call.inner);
+        !Arc::ptr_eq(known, call.inner)
+    };
+    left.iter().position(is_other).unwrap_or(left.len())
+}
+
+/// Charges all of these calls if all are allowed, or none. The answer for all, and for each: how its key stands after the charge,
+/// or else whether the call would be allowed by itself.
+///
+/// In a cluster the keys have to be in one hash slot: those that share a hash tag such as `{acme}` are. The same key of one scope
+/// named twice is one key with both costs.
+///
+/// # Errors
+/// With more than [`CALLS_MAX`] calls, with one under `count=all` or `smooth`, when keys are in different hash slots, or when the
+/// store gives no answer. Then none is charged, unless the failure says that it may have been. (A limiter's `on_store_failure` is
+/// not used: calls that belong together may differ in it.)
+pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+    charge_all(calls, None).await
+}
+
+/// The same at a time.
+///
+/// # Errors
+/// As [`check_all`].
+pub async fn check_all_at(
+    calls: &[RedisCall<'_>],
+    now: Time,
+) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+    charge_all(calls, Some(now)).await
+}
+
+async fn charge_all(
+    calls: &[RedisCall<'_>],
+    at: Option<Time>,
+) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+    if calls.len() > CALLS_MAX {
+        return Err(RedisTogetherError::TooMany(calls.len()));
+    }
+    let merged = merged(calls, at);
+    let Some(first) = merged.first() else {
+        return Ok((Answer::new(Decision::let_pass(COUNT_MAX), Source::Store), Vec::new()));
+    };
+    let store = &first.inner.store.inner;
+    for call in &merged {
+        if !call.is_same_store(first) {
+            return Err(RedisTogetherError::StoresDiffer);
+        }
+        if let Some(limit) = call.inner.limits.iter().find(|limit| !limit.fits_in_a_list()) {
+            let text = limit.to_string();
+            let is_smooth = limit.algorithm() == "smooth";
+            return Err(if is_smooth {
+                RedisTogetherError::Smooth(text)
+            } else {
+                RedisTogetherError::CountsDenied(text)
+            });
+        }
+    }
+    if store.link.is_cluster() {
+        let slot_of = |call: &RedisCall<'_>| call.state_names().next().map(|name| slot(&name));
+        if let Some(other) = merged.iter().find(|call| slot_of(call) != slot_of(first)) {
+            return Err(RedisTogetherError::SlotsDiffer(shown(&first.key), shown(&other.key)));
+        }
+    }
+    let asked = async {
+        let asks = [Ask { calls: &merged, verb: Verb::Check }];
+        let reply = ask_each(&mut store.admit(1).await?, &asks).await.pop();
+        decided(calls, &merged, reply.unwrap_or_else(|| Err(not_understood()))?)
+    };
+    let asked = asked.await;
+    match &asked {
+        Ok(_) => store.counters.answered(Source::Store),
+        Err(_) => store.counters.unanswered(),
+    }
+    Ok(asked?)
+}
+
+/// What the core says of the states as they were.
+fn decided(
+    calls: &[RedisCall<'_>],
+    merged: &[RedisCall<'_>],
+    reply: ScriptReply,
+) -> Result<(Answer, Vec<Decision>), StoreFailure> {
+    let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
+    let limits: Vec<_> = merged
+        .iter()
+        .flat_map(|call| call.inner.encoded.iter().map(move |encoded| (encoded, call)))
+        .collect();
+    let states: Option<Vec<AnyState>> = limits
+        .iter()
+        .zip(&states)
+        .map(|((encoded, call), raw)| encoded.read(raw, now, call.inner.keeps_time))
+        .collect();
+    let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(not_understood)?;
+    let mut parts: Vec<Part<'_, AnyLimit>> = limits
+        .iter()
+        .zip(&mut states)
+        .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
+        .collect();
+    let decision = several::check_all(&mut parts, now);
+    same(yes, decision.allowed())?;
+    // Of each call: it is charged, so that what is left to tell is how the key stands; or whether it would be by itself.
+    let mut each = Vec::with_capacity(merged.len());
+    let mut rest = parts.as_mut_slice();
+    for call in merged {
+        let (own, others) = rest.split_at_mut(call.inner.encoded.len());
+        if decision.allowed() {
+            for part in &mut *own {
+                part.cost = 0;
+            }
+        }
+        each.push(peek_all(own, now));
+        rest = others;
+    }
+    let index = |call: &RedisCall<'_>| merged.iter().position(|other| other.is_same_key(call));
+    let each = calls.iter().filter_map(|call| Some(each[index(call)?])).collect();
+    Ok((Answer::new(decision, Source::Store), each))
+}
+
+/// The same scope and key twice is one call with both costs.
+fn merged<'a>(calls: &[RedisCall<'a>], at: Option<Time>) -> Vec<RedisCall<'a>> {
+    let mut merged: Vec<RedisCall<'a>> = Vec::with_capacity(calls.len());
+    for call in calls {
+        match merged.iter_mut().find(|other| other.is_same_key(call)) {
+            Some(other) => other.cost = other.cost.saturating_add(call.cost),
+            None => merged.push(RedisCall { at, ..call.clone() }),
+        }
+    }
+    merged
+}
+
+/// A key in a message.
+fn shown(key: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&key[..key.len().min(64)]))
+}
+
+impl fmt::Debug for RedisCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCall")
+            .field("scope", &self.inner.scope)
+            .field("key", &shown(&self.key))
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
