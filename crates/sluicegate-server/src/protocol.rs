@@ -1,7 +1,7 @@
 //! The protocols that clients speak.
 //!
 //! A protocol is a folder such as `resp/` or `http/`, which exports one type that implements
-//! [`ConnectionHandler`], and a line in the table at the end of this file. Listening,
+//! `ConnectionHandler`, and a line in the table at the end of this file. Listening,
 //! configuration, flags, metrics and the log ask [`Protocol`] what they need to know, and name no
 //! protocol themselves.
 
