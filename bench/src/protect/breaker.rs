@@ -40,9 +40,9 @@ pub fn run(rounds: usize) {
 
     let ask = |breaker: &Breaker| {
         for _ in 0..CALLS {
-            if let Ok(trial) = black_box(breaker).ask().trial() {
+            if let Ok(admitted) = black_box(breaker).ask().admitted() {
                 let _ = works();
-                trial.success();
+                admitted.success();
             }
         }
     };

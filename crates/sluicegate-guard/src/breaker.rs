@@ -6,17 +6,18 @@
 //! While a breaker is closed, asking reads one word and takes no lock: `gate` says the generation that calls belong to. It is written
 //! under the lock by whoever changes the state. A call that read it just before the breaker opened passes, as one that asked
 //! just before; its ticket is then of an earlier generation, and what it tells changes nothing. While it is open, a denial takes no lock either:
-//! `shut.rs`.
+//! `open_until.rs`.
 
+mod admission;
 mod call;
 mod keyed;
 pub mod machine;
-mod passage;
+mod open_until;
 mod settings;
-mod shut;
 mod spec;
 mod stats;
 
+pub use admission::{Admission, Admitted, Denied};
 pub use call::CallError;
 pub(crate) use call::by_result;
 pub use keyed::{Breakers, BreakersBuilder, BreakersStats, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX};
@@ -24,14 +25,13 @@ pub use machine::{
     BreakerRules, Change, Counts, DURATION_MAX, Forced, Outcome, PROBES_MAX, State, Totals, WINDOW_CALLS_MAX,
     WINDOW_TIME_MIN, Window,
 };
-pub use passage::{Denied, Passage, Trial};
 pub use settings::BreakerBuilder;
 pub use stats::BreakerStats;
 
 use crate::event::{Event, Observer};
 use crate::text::IntoRules;
 use machine::{Answer, Changes, Machine, Ticket};
-use shut::Shut;
+use open_until::OpenUntil;
 use sluicegate::BuildError;
 use sluicegate::LimitError;
 use sluicegate::internal::AnyClock;
@@ -45,15 +45,15 @@ use std::sync::Arc;
 /// same breaker.
 ///
 /// ```
-/// use sluicegate_guard::breaker::{Breaker, Passage};
+/// use sluicegate_guard::breaker::{Admission, Breaker};
 ///
 /// let payments = Breaker::new("breaker 50%/10s")?;
 /// match payments.ask() {
-///     Passage::Allowed(trial) => {
+///     Admission::Allowed(admitted) => {
 ///         // Call it, and say how it went: `success`, `failure` or `ignore`.
-///         trial.success();
+///         admitted.success();
 ///     }
-///     Passage::Denied(denied) => println!("{denied}"),
+///     Admission::Denied(denied) => println!("{denied}"),
 /// }
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
@@ -80,7 +80,7 @@ pub struct Breaker {
 struct Inner {
     /// `generation * 4`, and the two bits below.
     gate: AtomicU64,
-    shut: Shut,
+    open_until: OpenUntil,
     machine: Lock<Machine>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -106,17 +106,17 @@ impl Breaker {
         BreakerBuilder::new(rules)
     }
 
-    /// May a call pass? If so, end the trial with how it went.
+    /// May a call pass? If so, end the admitted call with how it went.
     #[inline]
-    pub fn ask(&self) -> Passage<'_> {
+    pub fn ask(&self) -> Admission<'_> {
         match self.admit() {
-            Ok(trial) => Passage::Allowed(trial),
-            Err(denied) => Passage::Denied(denied),
+            Ok(admitted) => Admission::Allowed(admitted),
+            Err(denied) => Admission::Denied(denied),
         }
     }
 
     #[inline]
-    fn admit(&self) -> Result<Trial<'_>, Denied> {
+    fn admit(&self) -> Result<Admitted<'_>, Denied> {
         let inner = &self.inner;
         // Acquire: whoever has seen a breaker closed has seen what closed it.
         let gate = inner.gate.load(Ordering::Acquire);
@@ -124,15 +124,15 @@ impl Breaker {
             return ask_in_full(inner);
         }
         let began = if gate & TIMED == 0 { None } else { Some(inner.time()) };
-        Ok(Trial::new(inner, Ticket::ordinary(gate >> 2), began))
+        Ok(Admitted::new(inner, Ticket::ordinary(gate >> 2), began))
     }
 
     /// The way of most calls: it is closed, and nobody asks how long they take. Otherwise nothing has happened.
     #[inline]
-    fn admit_untimed(&self) -> Option<Trial<'_>> {
+    fn admit_untimed(&self) -> Option<Admitted<'_>> {
         // Acquire: see `admit`.
         let gate = self.inner.gate.load(Ordering::Acquire);
-        (gate & (FREE | TIMED) == FREE).then(|| Trial::new(&self.inner, Ticket::ordinary(gate >> 2), None))
+        (gate & (FREE | TIMED) == FREE).then(|| Admitted::new(&self.inner, Ticket::ordinary(gate >> 2), None))
     }
 
     /// How a call would be answered now, without being one: `None` if it would pass.
@@ -206,7 +206,7 @@ impl Inner {
     ) -> Inner {
         let machine = Machine::new(rules);
         let gate = AtomicU64::new(gate(&machine));
-        Inner { gate, shut: Shut::new(), machine: Lock::new(machine), clock, observer, name }
+        Inner { gate, open_until: OpenUntil::new(), machine: Lock::new(machine), clock, observer, name }
     }
 
     /// The time. Apart, as is [`ask_in_full`]: what most calls need is then short.
@@ -244,7 +244,7 @@ impl Inner {
     /// All that it has seen.
     fn totals(&self, machine: &Machine) -> Totals {
         let totals = machine.totals();
-        Totals { denied: totals.denied + self.shut.denied(), ..totals }
+        Totals { denied: totals.denied + self.open_until.denied(), ..totals }
     }
 
     fn look<T>(&self, see: impl FnOnce(&mut Machine, Time) -> T) -> T {
@@ -266,7 +266,7 @@ impl Inner {
     fn close(&self, machine: Guard<'_, Machine>, changes: Changes) {
         // Release: see `ask`. Written under the lock, so that the last one written is the last one true.
         self.gate.store(gate(&machine), Ordering::Release);
-        self.shut.set(machine.shut());
+        self.open_until.set(machine.open_until());
         let state = machine.state();
         drop(machine);
         let Some(observer) = &self.observer else { return };
@@ -286,27 +286,27 @@ impl Inner {
 
 /// Asks the machine.
 #[cold]
-fn ask_in_full(inner: &Arc<Inner>) -> Result<Trial<'_>, Denied> {
-    if let Some(denied) = inner.shut.deny(&inner.clock) {
+fn ask_in_full(inner: &Arc<Inner>) -> Result<Admitted<'_>, Denied> {
+    if let Some(denied) = inner.open_until.deny(&inner.clock) {
         return Err(denied);
     }
     let mut machine = inner.machine.lock();
     let now = inner.clock.now();
-    let before = machine.shut();
+    let before = machine.open_until();
     let (answer, changes) = machine.ask(now);
     let (state, timed) = (machine.state(), machine.rules().slow().is_some());
     // Before anybody is told: should the observer panic, a probe has failed instead of being lost.
-    let passage = match answer {
-        Answer::Allowed(ticket) => Ok(Trial::new(inner, ticket, timed.then_some(now))),
+    let admission = match answer {
+        Answer::Allowed(ticket) => Ok(Admitted::new(inner, ticket, timed.then_some(now))),
         Answer::Denied(retry_after) => Err(Denied { state, retry_after }),
     };
     // After a step back of the clock it is open from another moment on, though that is no change to be told.
-    if changes.is_empty() && machine.shut() == before {
+    if changes.is_empty() && machine.open_until() == before {
         drop(machine);
     } else {
         inner.close(machine, changes);
     }
-    passage
+    admission
 }
 
 /// What those who ask need to know.

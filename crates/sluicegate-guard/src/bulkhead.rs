@@ -1,10 +1,10 @@
-//! A bulkhead: at most so many at once, and at most so many who wait for a place.
+//! A bulkhead: at most so many at once, and at most so many who wait for a permit.
 //!
-//! `places.rs` is the one word that most calls touch, `queue.rs` those who wait, `enter.rs` the call that asks, `spec.rs` the line of text,
+//! `permits.rs` is the one word that most calls touch, `queue.rs` those who wait, `enter.rs` the call that asks, `spec.rs` the line of text,
 //! `adapt.rs` what moves the limit, and `adaptive.rs` the rules for that which are here.
 //!
 //! ```text
-//! enter ──▶ a place is free and nobody waits: taken, one compare-and-swap
+//! enter ──▶ a permit is free and nobody waits: taken, one compare-and-swap
 //!       ──▶ else a place in the queue, if there is one; woken once, when called or when its patience ends
 //! drop  ──▶ nobody waits: given back, one subtraction
 //!       ──▶ else it goes to the first who waits
@@ -13,7 +13,7 @@
 mod adapt;
 mod adaptive;
 mod enter;
-mod places;
+mod permits;
 mod queue;
 mod spec;
 
@@ -24,7 +24,7 @@ pub use spec::{BULKHEAD_QUEUE_MAX, BULKHEAD_WAIT_DEFAULT, BulkheadSpec};
 use crate::Outcome;
 use crate::event::{Event, Observer};
 use crate::text::IntoRules;
-use places::{Places, Seen};
+use permits::{Permits, Seen};
 use queue::{Desk, Queue};
 use sluicegate::BuildError;
 use sluicegate::Clock;
@@ -48,11 +48,11 @@ use std::time::Duration;
 /// use sluicegate_guard::Bulkhead;
 ///
 /// let payments = Bulkhead::new("bulkhead 2 queue=5 wait=1s")?;
-/// let place = payments.try_enter();      // does not wait
+/// let permit = payments.try_enter();      // does not wait
 /// let other = payments.enter().blocking(); // waits for a second at the most; in async code: .await
-/// assert!(place.is_some() && other.allowed());
+/// assert!(permit.is_some() && other.allowed());
 /// assert!(payments.try_enter().is_none());
-/// drop(place);                           // a place is returned when it is dropped
+/// drop(permit);                           // a permit is returned when it is dropped
 /// assert!(payments.try_enter().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
@@ -64,7 +64,7 @@ pub struct Bulkhead {
 }
 
 struct Shared {
-    places: Places,
+    permits: Permits,
     queue: Mutex<Queue>,
     spec: BulkheadSpec,
     clock: AnyClock,
@@ -74,11 +74,11 @@ struct Shared {
     denied: AtomicU64,
 }
 
-/// A place in a bulkhead. It is returned when this is dropped.
+/// A permit of a bulkhead. It is returned when this is dropped.
 ///
 /// It belongs to nobody but its holder: it can be sent to another thread, or outlive the bulkhead it came from.
-#[must_use = "a place that is dropped is returned at once"]
-pub struct Place {
+#[must_use = "a permit that is dropped is returned at once"]
+pub struct Permit {
     bulkhead: Bulkhead,
     /// Known if a rule wants to know how calls go.
     began: Option<Began>,
@@ -88,14 +88,14 @@ pub struct Place {
 #[derive(Clone, Copy)]
 struct Began {
     at: Time,
-    /// Its own place included.
+    /// Its own permit included.
     in_use: u32,
 }
 
 impl Began {
     #[cold]
     fn now(bulkhead: &Bulkhead) -> Began {
-        Began { at: bulkhead.now(), in_use: bulkhead.shared.places.read().taken }
+        Began { at: bulkhead.now(), in_use: bulkhead.shared.permits.read().taken }
     }
 }
 
@@ -103,15 +103,15 @@ impl Began {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct BulkheadStats {
-    /// Places that were given, those included that were held for somebody who left meanwhile.
+    /// Permits that were given, those included that were held for somebody who left meanwhile.
     pub allowed: u64,
     /// Who asked and had none: as the queue was full, or the wait too long.
     pub denied: u64,
     /// Who waits now.
     pub waiting: usize,
-    /// Places taken now. More than `limit` after that was lowered.
+    /// Permits taken now. More than `limit` after that was lowered.
     pub in_use: u32,
-    /// Places there are.
+    /// Permits there are.
     pub limit: u32,
 }
 
@@ -140,17 +140,17 @@ impl Bulkhead {
         BulkheadBuilder { spec, clock, observer: None, name: None, adapt: None }
     }
 
-    /// A place, if one is free and nobody waits for it.
+    /// A permit, if one is free and nobody waits for it.
     #[inline]
-    pub fn try_enter(&self) -> Option<Place> {
-        if self.shared.places.take_if_nobody_waits() {
-            return Some(Place::taken(self.clone()).begins());
+    pub fn try_enter(&self) -> Option<Permit> {
+        if self.shared.permits.take_if_nobody_waits() {
+            return Some(Permit::taken(self.clone()).begins());
         }
         self.refused_at_once();
         None
     }
 
-    /// A place, waiting in the queue for it if there is one, for as long as `wait=` says.
+    /// A permit, waiting in the queue for it if there is one, for as long as `wait=` says.
     #[inline]
     pub fn enter(&self) -> Enter {
         Enter::new(self.clone(), Patience::For(self.shared.spec.wait()))
@@ -161,18 +161,18 @@ impl Bulkhead {
         Enter::new(self.clone(), Patience::For(max_wait.into()))
     }
 
-    /// The same, waiting until a time on its clock at the most. If that is now, a place that is free is taken; if it has passed, none is.
+    /// The same, waiting until a time on its clock at the most. If that is now, a permit that is free is taken; if it has passed, none is.
     pub fn enter_until(&self, deadline: Time) -> Enter {
         Enter::new(self.clone(), Patience::Until(deadline))
     }
 
-    /// Another limit. Those who wait are called if there are more places now; if more are taken than there are now, nobody is thrown
+    /// Another limit. Those who wait are called if there are more permits now; if more are taken than there are now, nobody is thrown
     /// out, and nobody comes in until enough have left. It is from 1 to a billion: what is not is taken as the nearest that is.
     ///
     /// Where a rule moves the limit ([`BulkheadBuilder::adapt`], [`BulkheadBuilder::adaptive`]) it holds until the next call ends: then the
     /// rule sets its own again.
     pub fn set_limit(&self, limit: u32) {
-        self.shared.places.set_limit(checked_limit(limit));
+        self.shared.permits.set_limit(checked_limit(limit));
         self.shared.pass_on();
     }
 
@@ -184,8 +184,8 @@ impl Bulkhead {
     /// What it has done, and what it holds.
     pub fn stats(&self) -> BulkheadStats {
         let waiting = self.shared.waiting();
-        let Seen { taken, limit } = self.shared.places.read();
-        let (allowed, denied) = (self.shared.places.given(), self.shared.denied.load(Ordering::Relaxed));
+        let Seen { taken, limit } = self.shared.permits.read();
+        let (allowed, denied) = (self.shared.permits.given(), self.shared.denied.load(Ordering::Relaxed));
         BulkheadStats { allowed, denied, waiting, in_use: taken, limit }
     }
 
@@ -193,13 +193,13 @@ impl Bulkhead {
         self.shared.clock.now()
     }
 
-    /// Gives a place that is free to the first who waits. What panicked meanwhile, if something did: the clock, or somebody's waker.
+    /// Gives a permit that is free to the first who waits. What panicked meanwhile, if something did: the clock, or somebody's waker.
     #[cold]
     fn pass_on_and_catch(&self) -> Option<Box<dyn Any + Send>> {
         catch_unwind(AssertUnwindSafe(|| self.shared.pass_on())).err()
     }
 
-    /// There is no place for somebody who does not wait.
+    /// There is no permit for somebody who does not wait.
     #[cold]
     fn refused_at_once(&self) {
         let may_wait = self.shared.waiting() < self.shared.queue_max();
@@ -222,7 +222,7 @@ impl Shared {
 
     /// How many wait. The lock is only taken if somebody does.
     fn waiting(&self) -> usize {
-        if self.places.somebody_waits() { self.lock().len() } else { 0 }
+        if self.permits.somebody_waits() { self.lock().len() } else { 0 }
     }
 
     /// How many may wait.
@@ -230,7 +230,7 @@ impl Shared {
         usize::try_from(self.spec.queue()).unwrap_or(usize::MAX)
     }
 
-    /// A place may be free, and somebody may wait for it.
+    /// A permit may be free, and somebody may wait for it.
     #[cold]
     fn pass_on(self: &Arc<Self>) {
         let mut desk = Desk::open(self);
@@ -244,16 +244,16 @@ fn checked_limit(limit: u32) -> u32 {
     limit.clamp(1, COUNT_MAX)
 }
 
-impl Place {
+impl Permit {
     /// One that was taken. From here on it is given back, whatever panics.
     #[inline]
-    fn taken(bulkhead: Bulkhead) -> Place {
-        Place { bulkhead, began: None }
+    fn taken(bulkhead: Bulkhead) -> Permit {
+        Permit { bulkhead, began: None }
     }
 
-    /// The call begins. No lock is held: a clock that panics gives the place back, which may take the queue's.
+    /// The call begins. No lock is held: a clock that panics gives the permit back, which may take the queue's.
     #[inline]
-    fn begins(mut self) -> Place {
+    fn begins(mut self) -> Permit {
         if self.bulkhead.shared.adapt.is_some() {
             self.began = Some(Began::now(&self.bulkhead));
         }
@@ -268,13 +268,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
         let panicked =
             self.began.take().and_then(|began| self.bulkhead.adapt_and_catch(Outcome::Dropped, began));
         // Whatever the rule did.
-        let passed_on = self.bulkhead.shared.places.give_back().then(|| self.bulkhead.pass_on_and_catch());
+        let passed_on = self.bulkhead.shared.permits.give_back().then(|| self.bulkhead.pass_on_and_catch());
         // A second panic while the first goes on would end the process.
         if let Some(panic) = panicked.or(passed_on.flatten()).filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
@@ -325,7 +325,7 @@ impl BulkheadBuilder {
         let BulkheadBuilder { spec, clock, observer, name, adapt } = self;
         let spec = spec?;
         let shared = Shared {
-            places: Places::new(spec.limit()),
+            permits: Permits::new(spec.limit()),
             queue: Mutex::new(Queue::default()),
             spec,
             clock,
@@ -340,7 +340,7 @@ impl BulkheadBuilder {
 
 impl fmt::Debug for Bulkhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Seen { taken, limit } = self.shared.places.read();
+        let Seen { taken, limit } = self.shared.permits.read();
         f.debug_struct("Bulkhead")
             .field("spec", &self.shared.spec.to_string())
             .field("in_use", &taken)
@@ -349,9 +349,9 @@ impl fmt::Debug for Bulkhead {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("bulkhead", &self.bulkhead).finish_non_exhaustive()
+        f.debug_struct("Permit").field("bulkhead", &self.bulkhead).finish_non_exhaustive()
     }
 }
 

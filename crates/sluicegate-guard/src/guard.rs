@@ -18,7 +18,7 @@ pub use stats::{GuardEvent, GuardStats};
 pub use work::{ByTries, InTask, InThread, OnThisThread, Tries, Work};
 
 use crate::breaker::{Breaker, Outcome, by_result};
-use crate::bulkhead::{Bulkhead, Place};
+use crate::bulkhead::{Bulkhead, Permit};
 use crate::event::{Event, Observer};
 use crate::retry::Retries;
 use crate::timeout::Countdowns;
@@ -145,7 +145,7 @@ impl Guard {
         Call::new(Arc::clone(&self.inner), ByTries(tries), judge)
     }
 
-    /// Makes a call on this thread, which waits for places and rests too.
+    /// Makes a call on this thread, which waits for permits and rests too.
     ///
     /// Nothing can stop such a call: one that takes longer than the timeout goes on to its end, and then counts and is reported as too
     /// late. If it ended with an `Ok` it is not tried again: what it was to do is done. For a timeout that is one, see
@@ -171,8 +171,8 @@ impl Guard {
     /// Makes a call on a thread of its own, while this one waits. Its timeout is a real one: the caller goes on, though nothing can stop the
     /// work.
     ///
-    /// The place in the bulkhead is held until the work has really ended. So something that hangs takes as many threads as the
-    /// bulkhead has places, and not one more; without a bulkhead it is refused. With a judge or a fallback: [`Guard::in_thread`].
+    /// The permit of the bulkhead is held until the work has really ended. So something that hangs takes as many threads as the
+    /// bulkhead has permits, and not one more; without a bulkhead it is refused. With a judge or a fallback: [`Guard::in_thread`].
     ///
     /// ```
     /// use sluicegate_guard::Guard;
@@ -235,9 +235,9 @@ impl Guard {
         self.inner.timeout.is_some() || self.inner.deadline.is_some()
     }
 
-    /// A place for a fallback, where [`Call::fallback`] cannot be used: it is counted and told as one that is used, until the place is dropped.
+    /// A permit for a fallback, where [`Call::fallback`] cannot be used: it is counted and told as one that is used, until the permit is dropped.
     /// `None`, and told too, when as many are under way as may be: then the failure itself is to be given.
-    pub fn fall_back(&self) -> Option<Place> {
+    pub fn fall_back(&self) -> Option<Permit> {
         self.inner.fall_back()
     }
 
@@ -259,11 +259,11 @@ impl Inner {
         }
     }
 
-    /// A place for a fallback, if one is free.
-    fn fall_back(&self) -> Option<Place> {
-        let place = self.fallbacks.try_enter();
-        self.tell(if place.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
-        place
+    /// A permit for a fallback, if one is free.
+    fn fall_back(&self) -> Option<Permit> {
+        let permit = self.fallbacks.try_enter();
+        self.tell(if permit.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
+        permit
     }
 
     /// A try is not made. What the call gives: what came of the try before, if there was one, as that says what may have happened.

@@ -42,10 +42,10 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
 fn who_passes_while_it_opens_changes_nothing() {
     loom::model(|| {
         let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
-        let trial = breaker.ask().trial().unwrap().into_owned();
-        let other = thread::spawn(move || trial.failure());
-        if let Ok(trial) = breaker.ask().trial() {
-            trial.success();
+        let admitted = breaker.ask().admitted().unwrap().into_owned();
+        let other = thread::spawn(move || admitted.failure());
+        if let Ok(admitted) = breaker.ask().admitted() {
+            admitted.success();
         }
         other.join().unwrap();
         assert_eq!((breaker.state(), breaker.stats().totals.opened), (State::Open, 1));
@@ -59,13 +59,13 @@ fn as_many_probes_pass_as_may() {
     for probes in [1_usize, 2] {
         loom::model(move || {
             let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
-            breaker.ask().trial().unwrap().failure();
+            breaker.ask().admitted().unwrap().failure();
             clock.advance(Duration::from_secs(1));
             let ask = |breaker: Breaker| thread::spawn(move || breaker.ask().into_owned());
             let others = [ask(breaker.clone()), ask(breaker.clone())];
             let own = breaker.ask();
             let others = others.map(|other| other.join().unwrap());
-            let passed = others.iter().chain([&own]).filter(|passage| passage.allowed()).count();
+            let passed = others.iter().chain([&own]).filter(|admission| admission.allowed()).count();
             assert_eq!((passed, breaker.state()), (probes, State::HalfOpen));
         });
     }
@@ -77,14 +77,14 @@ fn nobody_passes_beside_a_probe_until_it_has_ended() {
     for goes_well in [true, false] {
         loom::model(move || {
             let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
-            breaker.ask().trial().unwrap().failure();
+            breaker.ask().admitted().unwrap().failure();
             clock.advance(Duration::from_secs(1));
-            let probe = breaker.ask().trial().unwrap().into_owned();
+            let probe = breaker.ask().admitted().unwrap().into_owned();
             let other = thread::spawn(move || if goes_well { probe.success() } else { probe.failure() });
-            let passage = breaker.ask();
-            if let Ok(trial) = passage.trial() {
-                assert!(goes_well && !trial.is_probe());
-                trial.success();
+            let admission = breaker.ask();
+            if let Ok(admitted) = admission.admitted() {
+                assert!(goes_well && !admitted.is_probe());
+                admitted.success();
             }
             other.join().unwrap();
             assert_eq!(breaker.state(), if goes_well { State::Closed } else { State::Open });
@@ -114,7 +114,7 @@ fn no_count_of_a_key_that_is_forgotten_goes_back() {
     loom::model(|| {
         let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
-        hosts.ask("k").trial().unwrap().success();
+        hosts.ask("k").admitted().unwrap().success();
         let other = hosts.clone();
         let other = thread::spawn(move || other.forget("k"));
         assert_eq!(hosts.stats().totals.successes, 1);
@@ -152,13 +152,13 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
     (Bulkhead::builder(text).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// A place is given back while somebody asks for it: it is there at once, or they are woken exactly once.
+/// A permit is given back while somebody asks for it: it is there at once, or they are woken exactly once.
 #[test]
-fn no_place_is_given_back_unseen() {
+fn no_permit_is_given_back_unseen() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-        let place = bulkhead.try_enter();
-        let other = thread::spawn(move || drop(place));
+        let permit = bulkhead.try_enter();
+        let other = thread::spawn(move || drop(permit));
         let woken = Arc::<Woken>::default();
         let mut enter = bulkhead.enter();
         let entry = poll_enter(&mut enter, &woken);
@@ -170,17 +170,17 @@ fn no_place_is_given_back_unseen() {
     });
 }
 
-/// One gives its place back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
+/// One gives its permit back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
 #[test]
-fn who_leaves_while_a_place_comes_passes_it_on() {
+fn who_leaves_while_a_permit_comes_passes_it_on() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
-        let place = bulkhead.try_enter();
+        let permit = bulkhead.try_enter();
         let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
         let (mut first, mut next) = (bulkhead.enter(), bulkhead.enter());
         assert!(poll_enter(&mut first, &first_woken).is_none());
         assert!(poll_enter(&mut next, &next_woken).is_none());
-        let other = thread::spawn(move || drop(place));
+        let other = thread::spawn(move || drop(permit));
         let third = bulkhead.clone();
         let third = thread::spawn(move || third.try_enter().is_some());
         drop(first);
@@ -192,17 +192,17 @@ fn who_leaves_while_a_place_comes_passes_it_on() {
     });
 }
 
-/// The patience of one ends while its place comes: it has the place, or it is told and the place is free. Woken once in any case.
+/// The patience of one ends while its permit comes: it has the permit, or it is told and the permit is free. Woken once in any case.
 #[test]
-fn a_place_that_comes_with_the_end_of_patience_is_not_lost() {
+fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
     loom::model(|| {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
-        let place = bulkhead.try_enter();
+        let permit = bulkhead.try_enter();
         let woken = Arc::<Woken>::default();
         let mut enter = bulkhead.enter();
         assert!(poll_enter(&mut enter, &woken).is_none());
         let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
-        drop(place);
+        drop(permit);
         time.join().unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         let entry = poll_enter(&mut enter, &woken).unwrap();
@@ -217,11 +217,11 @@ fn a_place_that_comes_with_the_end_of_patience_is_not_lost() {
 fn a_limit_that_moves_miscounts_nobody() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-        let place = bulkhead.try_enter();
+        let permit = bulkhead.try_enter();
         let woken = Arc::<Woken>::default();
         let mut enter = bulkhead.enter();
         assert!(poll_enter(&mut enter, &woken).is_none());
-        let other = thread::spawn(move || drop(place));
+        let other = thread::spawn(move || drop(permit));
         bulkhead.set_limit(2);
         let third = bulkhead.try_enter();
         other.join().unwrap();

@@ -90,7 +90,7 @@ pub struct BreakerTotals {
     pub slow: u64,
     pub ignored: u64,
     pub dropped: u64,
-    pub lapsed: u64,
+    pub expired: u64,
     pub late: u64,
     pub opened: u64,
     pub would_have_opened: u64,
@@ -265,7 +265,7 @@ impl BreakerModel {
                 break;
             }
             let at = due(&first);
-            self.totals.lapsed += 1;
+            self.totals.expired += 1;
             self.out.retain(|number| *number != first.number);
             self.probe_ended(first.number, true, false, at);
         }

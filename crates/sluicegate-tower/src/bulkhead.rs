@@ -2,7 +2,7 @@
 
 use crate::future::again;
 use pin_project_lite::pin_project;
-use sluicegate_guard::bulkhead::{Enter, Place};
+use sluicegate_guard::bulkhead::{Enter, Permit};
 use sluicegate_guard::{Bulkhead, Outcome, Refusal};
 use std::error::Error;
 use std::fmt;
@@ -132,7 +132,7 @@ pin_project! {
         // The request is in a box, as it would make the future of every other large.
         Entering { enter: Enter, parked: Option<Box<(S, Q)>> },
         // Dropped in this order: what the call holds is gone when its place is free.
-        Calling { #[pin] inner: S::Future, place: Option<Place> },
+        Calling { #[pin] inner: S::Future, place: Option<Permit> },
     }
 }
 

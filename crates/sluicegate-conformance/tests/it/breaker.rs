@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use sluicegate_guard::breaker::machine::{Answer, Changes, Machine, Ticket};
 use sluicegate_guard::breaker::{
-    Breaker, BreakerRules, Change, Counts, Forced, Outcome, State, Totals, Trial, Window,
+    Admitted, Breaker, BreakerRules, Change, Counts, Forced, Outcome, State, Totals, Window,
 };
 use sluicegate_guard::{Event, ManualClock, Observer, RetryAfter, Span, Time};
 use sluicegate_model::{
@@ -88,7 +88,7 @@ fn totals(totals: Totals) -> BreakerTotals {
         slow,
         ignored,
         dropped,
-        lapsed,
+        expired,
         late,
         opened,
         would_have_opened,
@@ -100,7 +100,7 @@ fn totals(totals: Totals) -> BreakerTotals {
         slow,
         ignored,
         dropped,
-        lapsed,
+        expired,
         late,
         opened,
         would_have_opened,
@@ -257,7 +257,7 @@ impl Observer for Heard {
 }
 
 impl Subject for InLibrary {
-    type Call = Trial<'static>;
+    type Call = Admitted<'static>;
 
     fn new(rules: BreakerRules, now: u64) -> Self {
         let (clock, heard) = (ManualClock::at(Time::from_micros(now).unwrap()), Arc::new(Heard::default()));
@@ -269,26 +269,26 @@ impl Subject for InLibrary {
         self.clock.set(Time::from_micros(now).unwrap());
     }
 
-    fn ask(&mut self) -> Result<Trial<'static>, Option<u64>> {
+    fn ask(&mut self) -> Result<Admitted<'static>, Option<u64>> {
         // Now and then only: to peek is to look, and what is found out by looking then comes in two steps.
         let peeked = self.coin.bool().then(|| self.breaker.peek());
-        let asked = self.breaker.ask().into_owned().trial();
+        let asked = self.breaker.ask().into_owned().admitted();
         if let Some(peeked) = peeked {
             assert_eq!(peeked, asked.as_ref().err().copied());
         }
         asked.map_err(|denied| wait(denied.retry_after()))
     }
 
-    fn end(&mut self, trial: Trial<'static>, end: End, _took: u64) {
+    fn end(&mut self, admitted: Admitted<'static>, end: End, _took: u64) {
         match end {
-            End::Success => trial.success(),
-            End::Failure => trial.failure(),
-            End::Ignored => trial.ignore(),
-            End::Dropped => drop(trial),
-            End::Hung => std::mem::forget(trial),
+            End::Success => admitted.success(),
+            End::Failure => admitted.failure(),
+            End::Ignored => admitted.ignore(),
+            End::Dropped => drop(admitted),
+            End::Hung => std::mem::forget(admitted),
             End::Panic => {
                 let unwound = catch_unwind(AssertUnwindSafe(|| {
-                    let _trial = trial;
+                    let _admitted = admitted;
                     // As a panic, but without a message.
                     resume_unwind(Box::new("the call failed"));
                 }));
@@ -335,7 +335,7 @@ struct Out<C> {
 struct Reached {
     opened: u64,
     closed: u64,
-    lapsed: u64,
+    expired: u64,
     late: u64,
     would_have_opened: u64,
     denied: u64,
@@ -497,7 +497,7 @@ fn run<S: Subject>(seed: u64, reached: &mut Reached) {
     run.look();
     let totals = run.model.totals();
     reached.opened += totals.opened;
-    reached.lapsed += totals.lapsed;
+    reached.expired += totals.expired;
     reached.late += totals.late;
     reached.would_have_opened += totals.would_have_opened;
 }
@@ -507,9 +507,9 @@ fn run_all<S: Subject>(name: u64) {
     for seed in 0..SEQUENCES {
         run::<S>(seed * 2 + name, &mut reached);
     }
-    let Reached { opened, closed, lapsed, late, would_have_opened, denied } = reached;
+    let Reached { opened, closed, expired, late, would_have_opened, denied } = reached;
     // A sequence that never opens proves little.
-    let least = [opened, closed, lapsed, late, would_have_opened, denied].into_iter().min();
+    let least = [opened, closed, expired, late, would_have_opened, denied].into_iter().min();
     assert!(least > Some(SEQUENCES / 10), "{reached:?}");
 }
 

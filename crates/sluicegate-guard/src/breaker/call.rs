@@ -1,7 +1,7 @@
 //! Asking, calling and telling in one: for calls that block, and for futures.
 
 use super::machine::Outcome;
-use super::{Breaker, Denied, Trial};
+use super::{Admitted, Breaker, Denied};
 use std::fmt;
 
 /// Why a call through a breaker gave nothing.
@@ -51,9 +51,9 @@ impl Breaker {
         call: impl FnOnce() -> Result<T, E>,
         judge: impl FnOnce(&Result<T, E>) -> Outcome,
     ) -> Result<T, CallError<E>> {
-        // Each with a trial of its own: that of most calls lives in registers then.
+        // Each with an admitted call of its own: that of most calls lives in registers then.
         match self.admit_untimed() {
-            Some(trial) => make(trial, call, judge),
+            Some(admitted) => make(admitted, call, judge),
             None => make(self.admit().map_err(CallError::Denied)?, call, judge),
         }
     }
@@ -76,21 +76,21 @@ impl Breaker {
         future: impl Future<Output = Result<T, E>>,
         judge: impl FnOnce(&Result<T, E>) -> Outcome,
     ) -> Result<T, CallError<E>> {
-        let trial = self.admit().map_err(CallError::Denied)?;
+        let admitted = self.admit().map_err(CallError::Denied)?;
         let result = future.await;
-        trial.finish(judge(&result));
+        admitted.finish(judge(&result));
         result.map_err(CallError::Failed)
     }
 }
 
 #[inline]
 fn make<T, E>(
-    trial: Trial<'_>,
+    admitted: Admitted<'_>,
     call: impl FnOnce() -> Result<T, E>,
     judge: impl FnOnce(&Result<T, E>) -> Outcome,
 ) -> Result<T, CallError<E>> {
     let result = call();
-    trial.finish(judge(&result));
+    admitted.finish(judge(&result));
     result.map_err(CallError::Failed)
 }
 

@@ -15,7 +15,7 @@
 
 use super::machine::{State, Totals};
 use super::settings::{BreakerBuilder, Settings};
-use super::{Breaker, BreakerRules, Passage};
+use super::{Admission, Breaker, BreakerRules};
 use crate::event::Observer;
 use crate::text::IntoRules;
 use sluicegate::BuildError;
@@ -53,7 +53,7 @@ const LOOKED_AT: usize = 128;
 ///
 /// let hosts = Breakers::new("breaker 50%/2calls")?;
 /// for _ in 0..2 {
-///     hosts.ask("10.0.0.7").trial()?.failure();
+///     hosts.ask("10.0.0.7").admitted()?.failure();
 /// }
 /// assert!(!hosts.ask("10.0.0.7").allowed());
 /// assert!(hosts.ask("10.0.0.8").allowed());
@@ -135,8 +135,8 @@ impl Breakers {
         BreakersBuilder { each: BreakerBuilder::new(rules), max_keys: MAX_BREAKERS_DEFAULT }
     }
 
-    /// May a call of this key pass? If so, end the trial with how it went.
-    pub fn ask(&self, key: impl Key) -> Passage<'static> {
+    /// May a call of this key pass? If so, end the admitted call with how it went.
+    pub fn ask(&self, key: impl Key) -> Admission<'static> {
         self.on(key).ask().into_owned()
     }
 

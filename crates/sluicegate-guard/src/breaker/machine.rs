@@ -227,7 +227,7 @@ pub struct Totals {
     /// Calls that were dropped.
     pub dropped: u64,
     /// Probes that had not ended in time. They are counted again when they end.
-    pub lapsed: u64,
+    pub expired: u64,
     /// Calls that ended in a later phase than theirs, and changed nothing. They are among the others.
     pub late: u64,
     /// How often it opened.
@@ -252,7 +252,7 @@ impl AddAssign for Totals {
             slow,
             ignored,
             dropped,
-            lapsed,
+            expired,
             late,
             opened,
             would_have_opened,
@@ -263,7 +263,7 @@ impl AddAssign for Totals {
         self.slow += slow;
         self.ignored += ignored;
         self.dropped += dropped;
-        self.lapsed += lapsed;
+        self.expired += expired;
         self.late += late;
         self.opened += opened;
         self.would_have_opened += would_have_opened;
@@ -327,7 +327,7 @@ impl Machine {
 
     /// From when until when every call is denied, while it is open: then there is no need to [`Machine::ask`] either.
     #[inline]
-    pub fn shut(&self) -> Option<(Time, Time)> {
+    pub fn open_until(&self) -> Option<(Time, Time)> {
         match self.phase {
             Phase::Open { since } => Some((since, since.after(self.rules.open()))),
             _ => None,
@@ -426,8 +426,8 @@ impl Machine {
             }
             Phase::HalfOpen => {
                 let out = self.probes.out();
-                let verdict = self.probes.lapse(&self.rules, now);
-                self.totals.lapsed += u64::try_from(out - self.probes.out()).unwrap_or(u64::MAX);
+                let verdict = self.probes.expire(&self.rules, now);
+                self.totals.expired += u64::try_from(out - self.probes.out()).unwrap_or(u64::MAX);
                 self.judge(verdict)
             }
             _ => Changes::default(),
@@ -470,7 +470,7 @@ impl Machine {
         if passes { None } else { wait }
     }
 
-    /// Whether it is half-open and waits for probes that are out and have not lapsed. See [`Machine::look`] for what is only found out by
+    /// Whether it is half-open and waits for probes that are out and have not expired. See [`Machine::look`] for what is only found out by
     /// looking.
     pub fn waits_for_probes(&self, now: Time) -> bool {
         self.phase == Phase::HalfOpen && self.probes.any_live(&self.rules, now)
@@ -604,7 +604,7 @@ impl Machine {
         let open_until = |since: Time| since.after(self.rules.open());
         let until = match self.phase {
             Phase::Open { since } => open_until(since),
-            Phase::HalfOpen => match self.probes.if_all_lapse(&self.rules, now) {
+            Phase::HalfOpen => match self.probes.if_all_expire(&self.rules, now) {
                 (Some(Verdict::Open(at)), _) => open_until(at),
                 (_, at) => at,
             },

@@ -19,10 +19,10 @@ use std::sync::Arc;
 ///
 /// let clock = ManualClock::default();
 /// let payments = Breaker::builder("breaker 50%/1calls open=5s").name("payments").clock(clock.clone()).build()?;
-/// payments.ask().trial()?.failure();
+/// payments.ask().admitted()?.failure();
 /// assert_eq!(payments.state(), State::Open);
 /// clock.advance(Duration::from_secs(5));
-/// payments.ask().trial()?.success();
+/// payments.ask().admitted()?.success();
 /// assert_eq!(payments.state(), State::Closed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 /// use sluicegate_guard::Outcome;
 /// use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
 ///
-/// /// Half of the places after a failure.
+/// /// Half of the permits after a failure.
 /// struct Halve;
 ///
 /// impl Adapt for Halve {
@@ -39,13 +39,13 @@ pub trait Adapt: Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EndedCall {
-    /// How. [`Outcome::Dropped`] when its place was dropped without a word.
+    /// How. [`Outcome::Dropped`] when its permit was dropped without a word.
     pub outcome: Outcome,
-    /// How long it had its place.
+    /// How long it had its permit.
     pub took: Span,
     /// When.
     pub at: Time,
-    /// How many places were taken when it began, its own included.
+    /// How many permits were taken when it began, its own included.
     pub in_use: u32,
     /// How many there are now.
     pub limit: u32,
@@ -67,12 +67,12 @@ impl Bulkhead {
         let outcome = if at < began.at { Outcome::Ignored } else { outcome };
         let (from, to) = {
             let mut rule = rule.lock().unwrap_or_else(PoisonError::into_inner);
-            let limit = self.shared.places.read().limit;
+            let limit = self.shared.permits.read().limit;
             let (took, in_use) = (at.since(began.at), began.in_use);
             let wanted = rule.ended(&EndedCall { outcome, took, at, in_use, limit });
             // Under the rule's lock, so that limits are set in the order in which it said so.
             let wanted = checked_limit(wanted);
-            self.shared.places.set_limit(wanted);
+            self.shared.permits.set_limit(wanted);
             (limit, wanted)
         };
         if to > from {

@@ -7,10 +7,10 @@ use crate::adaptive::{Adaptive, AdaptiveLimit, Sample};
 use sluicegate::BuildError;
 
 impl Bulkhead {
-    /// A bulkhead that finds its own limit: `aimd 20` or `gradient 20`, as [`AdaptiveLimit`] has them. Nobody waits for a place; for that,
+    /// A bulkhead that finds its own limit: `aimd 20` or `gradient 20`, as [`AdaptiveLimit`] has them. Nobody waits for a permit; for that,
     /// [`BulkheadBuilder::adaptive`].
     ///
-    /// It learns from how calls end, so tell it with [`Place::finish`](crate::bulkhead::Place::finish):
+    /// It learns from how calls end, so tell it with [`Permit::finish`](crate::bulkhead::Permit::finish):
     ///
     /// ```
     /// use sluicegate_guard::{Bulkhead, Outcome};
@@ -46,7 +46,7 @@ impl BulkheadBuilder {
     ///
     /// - A success counts with the time it took; a failure counts as dropped: the dependency did not do the work.
     /// - What is ignored says nothing.
-    /// - A place that is dropped without a word says nothing either, unless the call had already taken too long: who gives up on a
+    /// - A permit that is dropped without a word says nothing either, unless the call had already taken too long: who gives up on a
     ///   slow dependency is how one often hears of it.
     pub fn adaptive(mut self, text: &str) -> BulkheadBuilder {
         self.spec = self.spec.and_then(|spec| {

@@ -1,7 +1,7 @@
-//! Asking for a place, and waiting for one: as a future, or blocking the thread.
+//! Asking for a permit, and waiting for one: as a future, or blocking the thread.
 
 use super::queue::{Desk, Joined, Ticket, Told};
-use super::{Bulkhead, Place};
+use super::{Bulkhead, Permit};
 use sluicegate::internal::{Patience, wait_here};
 use sluicegate::{Priority, Refusal};
 use sluicegate_core::Span;
@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Somebody who asks for a place, and waits if there is none. Made by [`Bulkhead::enter`] and its likes.
+/// Somebody who asks for a permit, and waits if there is none. Made by [`Bulkhead::enter`] and its likes.
 ///
-/// It is a future for any runtime: nothing happens until it is polled. Dropping it leaves the queue, and a place that was held for it
+/// It is a future for any runtime: nothing happens until it is polled. Dropping it leaves the queue, and a permit that was held for it
 /// goes to the next. [`Enter::blocking`] waits in the thread instead.
 #[must_use = "it asks only when it is awaited, or by `.blocking()`"]
 pub struct Enter {
     priority: Priority,
     patience: Patience,
-    /// None once there is something to tell: then the place has it.
+    /// None once there is something to tell: then the permit has it.
     bulkhead: Option<Bulkhead>,
     /// Who it is in the queue, if it waits.
     ticket: Option<Ticket>,
 }
 
-/// What came of asking for a place.
+/// What came of asking for a permit.
 ///
 /// ```
 /// use sluicegate_guard::{Bulkhead, Refusal};
@@ -37,25 +37,25 @@ pub struct Enter {
 /// let second = printer.enter().blocking();
 /// assert_eq!(second.refusal(), Some(Refusal::LineFull)); // queue=0: nobody waits
 /// drop(first);
-/// assert!(printer.enter().blocking().place().is_some());
+/// assert!(printer.enter().blocking().permit().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "a call that was refused must not happen: ask `allowed()`"]
 pub struct Entry {
-    place: Result<Place, Refusal>,
+    permit: Result<Permit, Refusal>,
     waited: Span,
 }
 
 impl Entry {
-    /// Whether there is a place.
+    /// Whether there is a permit.
     pub fn allowed(&self) -> bool {
-        self.place.is_ok()
+        self.permit.is_ok()
     }
 
-    /// The place, to be held for as long as the call takes.
-    pub fn place(self) -> Option<Place> {
-        self.place.ok()
+    /// The permit, to be held for as long as the call takes.
+    pub fn permit(self) -> Option<Permit> {
+        self.permit.ok()
     }
 
     /// How long it waited.
@@ -65,15 +65,15 @@ impl Entry {
 
     /// Why it was refused: [`Refusal::LineFull`] or [`Refusal::TooLong`].
     pub fn refusal(&self) -> Option<Refusal> {
-        self.place.as_ref().err().copied()
+        self.permit.as_ref().err().copied()
     }
 
-    /// The place, or why there is none.
+    /// The permit, or why there is none.
     ///
     /// # Errors
     /// When it was refused.
-    pub fn into_result(self) -> Result<Place, Refusal> {
-        self.place
+    pub fn into_result(self) -> Result<Permit, Refusal> {
+        self.permit
     }
 }
 
@@ -94,15 +94,15 @@ impl Enter {
         wait_here(self)
     }
 
-    /// The way of most calls: a place is free, and nobody waits for it. Otherwise nothing has happened, and it can still be awaited.
+    /// The way of most calls: a permit is free, and nobody waits for it. Otherwise nothing has happened, and it can still be awaited.
     #[doc(hidden)]
     #[inline]
-    pub fn at_once(&mut self) -> Option<Place> {
+    pub fn at_once(&mut self) -> Option<Permit> {
         // Whether a moment has passed is asked only of those who named one.
         let is_new = self.ticket.is_none() && !matches!(self.patience, Patience::Until(_));
         let is_taken =
-            is_new && self.bulkhead.as_ref().is_some_and(|it| it.shared.places.take_if_nobody_waits());
-        if is_taken { self.bulkhead.take().map(|bulkhead| Place::taken(bulkhead).begins()) } else { None }
+            is_new && self.bulkhead.as_ref().is_some_and(|it| it.shared.permits.take_if_nobody_waits());
+        if is_taken { self.bulkhead.take().map(|bulkhead| Permit::taken(bulkhead).begins()) } else { None }
     }
 
     #[cold]
@@ -118,8 +118,8 @@ impl Enter {
         if is_late {
             return self.refused(&bulkhead, Refusal::TooLong, Span::ZERO);
         }
-        if bulkhead.shared.places.take_if_nobody_waits() {
-            return self.allowed(Place::taken(bulkhead), Span::ZERO);
+        if bulkhead.shared.permits.take_if_nobody_waits() {
+            return self.allowed(Permit::taken(bulkhead), Span::ZERO);
         }
         if bulkhead.shared.queue_max() == 0 {
             return self.refused(&bulkhead, Refusal::LineFull, Span::ZERO);
@@ -135,9 +135,9 @@ impl Enter {
         match desk.join(self.priority, self.patience, waker) {
             Joined::Taken => {
                 // It is held before a waker of somebody else's may panic.
-                let place = Place::taken(bulkhead);
+                let permit = Permit::taken(bulkhead);
                 desk.close();
-                self.allowed(place, Span::ZERO)
+                self.allowed(permit, Span::ZERO)
             }
             Joined::Waits(ticket) => {
                 self.ticket = Some(ticket);
@@ -162,9 +162,9 @@ impl Enter {
             }
             Some(Told::Called(waited)) => {
                 self.ticket = None;
-                let place = Place::taken(bulkhead);
+                let permit = Permit::taken(bulkhead);
                 desk.close();
-                self.allowed(place, waited)
+                self.allowed(permit, waited)
             }
             Some(Told::Refused(refusal, waited)) => {
                 self.ticket = None;
@@ -174,15 +174,15 @@ impl Enter {
         }
     }
 
-    fn allowed(&mut self, place: Place, waited: Span) -> Poll<Entry> {
+    fn allowed(&mut self, permit: Permit, waited: Span) -> Poll<Entry> {
         self.bulkhead = None;
-        Poll::Ready(Entry { place: Ok(place.begins()), waited })
+        Poll::Ready(Entry { permit: Ok(permit.begins()), waited })
     }
 
     fn refused(&mut self, bulkhead: &Bulkhead, refusal: Refusal, waited: Span) -> Poll<Entry> {
         self.bulkhead = None;
         bulkhead.refused(refusal);
-        Poll::Ready(Entry { place: Err(refusal), waited })
+        Poll::Ready(Entry { permit: Err(refusal), waited })
     }
 }
 
@@ -193,12 +193,12 @@ impl Future for Enter {
     /// When it is polled again after it was ready.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Entry> {
-        if let Some(place) = self.at_once() {
-            return Poll::Ready(Entry { place: Ok(place), waited: Span::ZERO });
+        if let Some(permit) = self.at_once() {
+            return Poll::Ready(Entry { permit: Ok(permit), waited: Span::ZERO });
         }
         // Taken apart and put together again, so that the entry of most calls need not go through memory.
         match self.ask(context.waker()) {
-            Poll::Ready(Entry { place, waited }) => Poll::Ready(Entry { place, waited }),
+            Poll::Ready(Entry { permit, waited }) => Poll::Ready(Entry { permit, waited }),
             Poll::Pending => Poll::Pending,
         }
     }

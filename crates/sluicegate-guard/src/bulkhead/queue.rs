@@ -1,6 +1,6 @@
-//! Those who wait for a place of a bulkhead, under one lock that is only taken while somebody waits or is about to.
+//! Those who wait for a permit of a bulkhead, under one lock that is only taken while somebody waits or is about to.
 //!
-//! Whoever is called holds a place from that moment on, and is told when it looks; if it is gone by then, the place goes to the next.
+//! Whoever is called holds a permit from that moment on, and is told when it looks; if it is gone by then, the permit goes to the next.
 //! Nobody is woken and nothing of a caller's is dropped under the lock: that is done when a [`Desk`] has been closed.
 
 use super::Shared;
@@ -46,7 +46,7 @@ struct Waiter {
 /// What came of waiting, and for how long that took.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Told {
-    /// A place is held for it.
+    /// A permit is held for it.
     Called(Span),
     Refused(Refusal, Span),
 }
@@ -85,7 +85,7 @@ impl<'a> Desk<'a> {
     pub(super) fn close(self) {
         let Desk { mut queue, shared, wake, drop: dropped, .. } = self;
         if queue.waiting.is_empty() {
-            shared.places.nobody_waits();
+            shared.permits.nobody_waits();
         }
         let ring_at = queue.due.sets_alarm();
         drop(queue);
@@ -98,7 +98,7 @@ impl<'a> Desk<'a> {
         drop(dropped);
     }
 
-    /// A place, if one is free and nobody waits for it; else somebody more waits, or is told why not.
+    /// A permit, if one is free and nobody waits for it; else somebody more waits, or is told why not.
     pub(super) fn join(&mut self, priority: Priority, patience: Patience, waker: Waker) -> Joined {
         self.go_on();
         let until = patience.until(self.now).unwrap_or(Time::MAX);
@@ -121,9 +121,9 @@ impl<'a> Desk<'a> {
         let (queue_max, may_wait) = (self.shared.queue_max(), self.now < until);
         if self.queue.waiting.is_empty() {
             let is_taken = if queue_max > 0 && may_wait {
-                self.shared.places.take_or_wait()
+                self.shared.permits.take_or_wait()
             } else {
-                self.shared.places.take_for_the_first()
+                self.shared.permits.take_for_the_first()
             };
             if is_taken {
                 return Joined::Taken;
@@ -156,13 +156,13 @@ impl<'a> Desk<'a> {
         told
     }
 
-    /// Somebody has lost interest. A place that was held for it goes to the next.
+    /// Somebody has lost interest. A permit that was held for it goes to the next.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         if let Some(Waiter { waker, patience }) = self.queue.waiting.remove(&ticket) {
             self.queue.due.remove(patience.end(), ticket.number);
             self.drop = waker;
         } else if let Some(Told::Called(_)) = self.queue.told.remove(&ticket.number) {
-            self.shared.places.give_back();
+            self.shared.permits.give_back();
             self.go_on();
         }
     }
@@ -189,7 +189,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Refuses those whose patience has ended, and calls the first for as long as places are free.
+    /// Refuses those whose patience has ended, and calls the first for as long as permits are free.
     pub(super) fn go_on(&mut self) {
         while let Some((_, ticket)) = self.queue.due.pop(self.now) {
             if let Some(waiter) = self.queue.waiting.remove(&ticket) {
@@ -197,7 +197,7 @@ impl<'a> Desk<'a> {
                 self.tell(ticket, waiter, told);
             }
         }
-        while !self.queue.waiting.is_empty() && self.shared.places.take_for_the_first() {
+        while !self.queue.waiting.is_empty() && self.shared.permits.take_for_the_first() {
             let Some((ticket, waiter)) = self.queue.waiting.pop_first() else { return };
             self.queue.due.remove(waiter.patience.end(), ticket.number);
             let told = Told::Called(self.now.since(waiter.patience.began()));

@@ -14,7 +14,7 @@ const TAKES: &str = "bulkhead takes queue= (how many wait) and wait= (how long a
 /// How long somebody in the queue waits at the most unless told otherwise: a second, as long as Hystrix lets a whole call take.
 pub const BULKHEAD_WAIT_DEFAULT: Span = Span::from_micros(SECOND);
 
-/// The most who can be let wait for a place of one bulkhead. Each takes some 200 bytes beside its own future.
+/// The most who can be let wait for a permit of one bulkhead. Each takes some 200 bytes beside its own future.
 pub const BULKHEAD_QUEUE_MAX: u32 = 1_000_000;
 
 /// What a bulkhead lets in, as data. It prints as the line of text it is read from, defaults dropped.
@@ -51,7 +51,7 @@ impl BulkheadSpec {
         BulkheadSpec { limit, ..self }
     }
 
-    /// How many may wait for a place.
+    /// How many may wait for a permit.
     pub fn queue(&self) -> u32 {
         self.queue
     }

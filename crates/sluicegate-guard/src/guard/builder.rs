@@ -114,13 +114,13 @@ impl GuardBuilder {
     }
 
     /// A bulkhead: `bulkhead 10 queue=5 wait=1s`, one that finds its own limit, `aimd 20` or `gradient 20`, or one that others use too. Each try
-    /// takes a place.
+    /// takes a permit.
     pub fn bulkhead(mut self, bulkhead: impl Into<Part<Bulkhead, BulkheadBuilder>>) -> GuardBuilder {
         self.bulkhead = Some(bulkhead.into());
         self
     }
 
-    /// How long one try may take, not counting its wait for a place.
+    /// How long one try may take, not counting its wait for a permit.
     pub fn timeout(mut self, timeout: Duration) -> GuardBuilder {
         self.timeout = Some(timeout);
         self
@@ -196,7 +196,7 @@ impl GuardBuilder {
     }
 }
 
-/// The places for fallbacks.
+/// The permits for fallbacks.
 fn fallbacks(most: u32) -> Result<Bulkhead, BuildError> {
     within("max_fallbacks", wide(most), 1, wide(COUNT_MAX))?;
     Bulkhead::new(&format!("bulkhead {most}"))

@@ -9,15 +9,15 @@
 //!
 //! A further try that is refused ends the call with what came of the try before it: whoever asks is to know that it was made.
 //!
-//! Whatever step it is dropped in, what it holds is given back by what holds it: the trial, the place, the countdown.
+//! Whatever step it is dropped in, what it holds is given back by what holds it: the admitted call, the permit, the countdown.
 
 use super::failure::{Failure, Refused};
 use super::fallback::WithFallback;
 use super::stats::GuardEvent;
 use super::work::{ByTries, NoThread, Tries, Work};
 use super::{Inner, Judge};
-use crate::breaker::{Outcome, Passage, Trial};
-use crate::bulkhead::{Bulkhead, Enter, Entry, Place};
+use crate::breaker::{Admission, Admitted, Outcome};
+use crate::bulkhead::{Bulkhead, Enter, Entry, Permit};
 use crate::timeout::Countdown;
 use pin_project_lite::pin_project;
 use sluicegate::Refusal;
@@ -61,9 +61,9 @@ pin_project! {
     #[project = StepNow]
     enum Step<F> {
         New,
-        Entering { trial: Option<Trial<'static>>, enter: Enter },
-        // In this order: what the call holds is gone when its place is free, and its breaker has been told last.
-        Running { #[pin] work: F, countdown: Option<Countdown>, place: Option<Place>, trial: Option<Trial<'static>> },
+        Entering { admitted: Option<Admitted<'static>>, enter: Enter },
+        // In this order: what the call holds is gone when its permit is free, and its breaker has been told last.
+        Running { #[pin] work: F, countdown: Option<Countdown>, permit: Option<Permit>, admitted: Option<Admitted<'static>> },
         Resting { rest: Countdown },
         Done,
     }
@@ -73,7 +73,7 @@ pin_project! {
 type Answer<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
 
 /// What a try holds while it is made.
-type Held = (Option<Trial<'static>>, Option<Place>);
+type Held = (Option<Admitted<'static>>, Option<Permit>);
 
 /// What is seen of a try that is under way.
 type Looked<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Error>>>;
@@ -178,12 +178,12 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
         loop {
             let answer = match call.step.as_mut().project() {
                 StepNow::New => call.first(),
-                StepNow::Entering { trial, enter } => {
+                StepNow::Entering { admitted, enter } => {
                     let entry = ready!(Pin::new(enter).poll(context));
-                    let trial = trial.take();
-                    call.entered(trial, entry)
+                    let admitted = admitted.take();
+                    call.entered(admitted, entry)
                 }
-                StepNow::Running { work, countdown, place, trial } => {
+                StepNow::Running { work, countdown, permit, admitted } => {
                     let looked = catch_unwind(AssertUnwindSafe(|| W::look(work, context)));
                     let is_up = match countdown {
                         Some(countdown) if matches!(looked, Ok(Poll::Pending)) => {
@@ -195,7 +195,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
                     if matches!(looked, Ok(Poll::Pending)) && !is_up {
                         return Poll::Pending;
                     }
-                    let held = (trial.take(), place.take());
+                    let held = (admitted.take(), permit.take());
                     call.ended(held, looked, is_up)
                 }
                 StepNow::Resting { rest } => {
@@ -217,7 +217,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
         self.guard.counts.call();
         *self.deadline = self.guard.deadline.map(|deadline| Stretch::new(self.guard.now(), deadline));
         self.step.set(Step::Done);
-        if W::NEEDS_PLACE && self.guard.bulkhead.is_none() {
+        if W::NEEDS_PERMIT && self.guard.bulkhead.is_none() {
             return self.goes_on(Err(Refused::NoBulkhead));
         }
         let left = self.left();
@@ -239,27 +239,27 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     }
 
     /// The bulkhead has answered.
-    fn entered(&mut self, mut trial: Option<Trial<'static>>, entry: Entry) -> Option<Answer<W>> {
+    fn entered(&mut self, mut admitted: Option<Admitted<'static>>, entry: Entry) -> Option<Answer<W>> {
         self.step.set(Step::Done);
         let left = self.left();
         let is_late = left == Some(Span::ZERO);
         let begun = match entry.into_result() {
-            Ok(place) if !is_late => {
+            Ok(permit) if !is_late => {
                 // Our own queue says nothing about how fast the other side is.
-                if let Some(trial) = &mut trial {
-                    trial.begins();
+                if let Some(admitted) = &mut admitted {
+                    admitted.begins();
                 }
-                self.run(left, (trial, Some(place)))
+                self.run(left, (admitted, Some(permit)))
             }
             refused => {
                 // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
                 // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets
                 // in do well: that says nothing against what is called.
                 let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
-                finish((trial, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
+                finish((admitted, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
                 Err(match refused {
                     Err(refusal) if !is_late || refusal != Refusal::TooLong => Refused::ByBulkhead(refusal),
-                    // The place came too late, or the wait for it was cut short.
+                    // The permit came too late, or the wait for it was cut short.
                     _ => Refused::ByDeadline,
                 })
             }
@@ -269,7 +269,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
 
     /// A try has ended, or its time is up.
     fn ended(&mut self, held: Held, looked: Looked<W>, is_up: bool) -> Option<Answer<W>> {
-        // The call is dropped first: what it holds is gone when its place is free.
+        // The call is dropped first: what it holds is gone when its permit is free.
         self.step.set(Step::Done);
         let end = match looked {
             Ok(Poll::Ready(result)) if !is_up => End::Result(self.judge.judge(&result), result),
@@ -315,43 +315,43 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
 
     /// Asks the breaker, then the bulkhead.
     fn begin(&mut self, left: Option<Span>) -> Result<(), Refused> {
-        let trial = match self.guard.breaker.as_ref().map(|breaker| breaker.ask().into_owned()) {
+        let admitted = match self.guard.breaker.as_ref().map(|breaker| breaker.ask().into_owned()) {
             None => None,
-            Some(Passage::Allowed(trial)) => Some(trial),
-            Some(Passage::Denied(denied)) => return Err(Refused::ByBreaker(denied)),
+            Some(Admission::Allowed(admitted)) => Some(admitted),
+            Some(Admission::Denied(denied)) => return Err(Refused::ByBreaker(denied)),
         };
-        let Some(bulkhead) = &self.guard.bulkhead else { return self.run(left, (trial, None)) };
+        let Some(bulkhead) = &self.guard.bulkhead else { return self.run(left, (admitted, None)) };
         let enter = match left {
             None => bulkhead.enter(),
             Some(left) => bulkhead.enter_within(bulkhead.spec().wait().min(left).into()),
         };
-        self.step.set(Step::Entering { trial, enter });
+        self.step.set(Step::Entering { admitted, enter });
         Ok(())
     }
 
-    /// Begins a try. If making it panics, the trial has failed and the place is free.
-    fn run(&mut self, left: Option<Span>, (trial, mut place): Held) -> Result<(), Refused> {
+    /// Begins a try. If making it panics, the admitted call has failed and the permit is free.
+    fn run(&mut self, left: Option<Span>, (admitted, mut permit): Held) -> Result<(), Refused> {
         // There may be no thread, and then it is not made; all else is made from here on, and may look at the counts.
-        if !W::NEEDS_PLACE {
+        if !W::NEEDS_PERMIT {
             self.is_made();
         }
         let most = self.guard.timeout.into_iter().chain(left).min();
         let countdown = most.map(|most| self.guard.countdowns.lasting(most));
-        let started = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut place)));
-        if W::NEEDS_PLACE && !matches!(started, Ok(Err(NoThread))) {
+        let started = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut permit)));
+        if W::NEEDS_PERMIT && !matches!(started, Ok(Err(NoThread))) {
             self.is_made();
         }
         match started {
             Ok(Ok(work)) => {
-                self.step.set(Step::Running { work, countdown, place, trial });
+                self.step.set(Step::Running { work, countdown, permit, admitted });
                 Ok(())
             }
             Ok(Err(NoThread)) => {
-                finish((trial, place), Outcome::Ignored);
+                finish((admitted, permit), Outcome::Ignored);
                 Err(Refused::NoThread)
             }
             Err(panic) => {
-                finish((trial, place), Outcome::Failure);
+                finish((admitted, permit), Outcome::Failure);
                 self.guard.tell(GuardEvent::Failed);
                 resume_unwind(panic);
             }
@@ -389,12 +389,12 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
 }
 
 /// Tells the breaker and the bulkhead how it went.
-fn finish((trial, place): Held, outcome: Outcome) {
-    if let Some(place) = place {
-        place.finish(outcome);
+fn finish((admitted, permit): Held, outcome: Outcome) {
+    if let Some(permit) = permit {
+        permit.finish(outcome);
     }
-    if let Some(trial) = trial {
-        trial.finish(outcome);
+    if let Some(admitted) = admitted {
+        admitted.finish(outcome);
     }
 }
 
@@ -433,9 +433,9 @@ mod tests {
         type Future = ();
 
         const LATE_COUNTS: bool = false;
-        const NEEDS_PLACE: bool = true;
+        const NEEDS_PERMIT: bool = true;
 
-        fn start(&mut self, _place: &mut Option<Place>) -> Result<(), NoThread> {
+        fn start(&mut self, _permit: &mut Option<Permit>) -> Result<(), NoThread> {
             Err(NoThread)
         }
 

@@ -32,7 +32,7 @@ pub enum Refused {
     ByBreaker(Denied),
     /// The bulkhead is full.
     ByBulkhead(Refusal),
-    /// There was no place in the bulkhead before the guard's `deadline`, or the time for a further try had passed.
+    /// There was no permit of the bulkhead before the guard's `deadline`, or the time for a further try had passed.
     ByDeadline,
     /// `call_in_thread` without a bulkhead: nothing would bound its threads.
     NoBulkhead,
@@ -73,13 +73,13 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Refused::ByBreaker(denied) => return denied.fmt(f),
             Refused::ByBulkhead(Refusal::TooLong) => {
-                "the bulkhead is full and no place came in time; try again later, or raise wait="
+                "the bulkhead is full and no permit came in time; try again later, or raise wait="
             }
             Refused::ByBulkhead(_) => {
                 "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
             }
             Refused::ByDeadline => {
-                "the deadline came before a place in the bulkhead; try again later, or allow it more time"
+                "the deadline came before a permit of the bulkhead; try again later, or allow it more time"
             }
             Refused::NoBulkhead => "call_in_thread needs a bulkhead to bound its threads; add .bulkhead(..)",
             Refused::NoThread => {

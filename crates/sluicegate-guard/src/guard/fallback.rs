@@ -4,7 +4,7 @@ use super::call::Call;
 use super::failure::Failure;
 use super::work::Work;
 use super::{Inner, Judge};
-use crate::bulkhead::Place;
+use crate::bulkhead::Permit;
 use pin_project_lite::pin_project;
 use sluicegate::internal::wait_here;
 use std::fmt;
@@ -28,8 +28,8 @@ pin_project! {
     #[project = StepNow]
     enum Step<W: Work, J, B> {
         Calling { #[pin] call: Call<W, J> },
-        // In this order: what the fallback holds is gone when its place is free.
-        FallingBack { #[pin] future: B, place: Place },
+        // In this order: what the fallback holds is gone when its permit is free.
+        FallingBack { #[pin] future: B, permit: Permit },
         Done,
     }
 }
@@ -81,10 +81,10 @@ where
                     let Some(fallback) = this.fallback.take().filter(|_| is_needed) else {
                         return Poll::Ready(answer);
                     };
-                    let Some(place) = this.guard.fall_back() else { return Poll::Ready(answer) };
+                    let Some(permit) = this.guard.fall_back() else { return Poll::Ready(answer) };
                     // A bad answer is gone by then: it may hold a connection that the fallback needs.
                     let future = fallback(answer.err().unwrap_or(Failure::BadAnswer));
-                    this.step.set(Step::FallingBack { future, place });
+                    this.step.set(Step::FallingBack { future, permit });
                 }
                 StepNow::FallingBack { future, .. } => {
                     let value = ready!(future.poll(context));

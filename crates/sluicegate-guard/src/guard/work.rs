@@ -1,7 +1,7 @@
 //! The three ways to make a call: in the task that awaits it, on the thread that asks for it, or on a thread of its own.
 
 use crate::breaker::{Outcome, by_result};
-use crate::bulkhead::Place;
+use crate::bulkhead::Permit;
 use std::future::{Future, Ready, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -23,14 +23,14 @@ pub trait Work: Sealed {
     const LATE_COUNTS: bool;
     #[doc(hidden)]
     /// Whether it has to be bounded by a bulkhead.
-    const NEEDS_PLACE: bool;
+    const NEEDS_PERMIT: bool;
 
     #[doc(hidden)]
-    /// Begins a try. It takes the place unless the guard is to hold it.
+    /// Begins a try. It takes the permit unless the guard is to hold it.
     ///
     /// # Errors
     /// When it needs a thread and the system gives none.
-    fn start(&mut self, place: &mut Option<Place>) -> Result<Self::Future, NoThread>;
+    fn start(&mut self, permit: &mut Option<Permit>) -> Result<Self::Future, NoThread>;
 
     #[doc(hidden)]
     /// Looks whether it has ended.
@@ -72,9 +72,9 @@ where
     type Future = Fut;
 
     const LATE_COUNTS: bool = false;
-    const NEEDS_PLACE: bool = false;
+    const NEEDS_PERMIT: bool = false;
 
-    fn start(&mut self, _place: &mut Option<Place>) -> Result<Fut, NoThread> {
+    fn start(&mut self, _permit: &mut Option<Permit>) -> Result<Fut, NoThread> {
         Ok((self.0)())
     }
 
@@ -110,9 +110,9 @@ impl<T: Tries> Work for ByTries<T> {
     type Future = T::Future;
 
     const LATE_COUNTS: bool = false;
-    const NEEDS_PLACE: bool = false;
+    const NEEDS_PERMIT: bool = false;
 
-    fn start(&mut self, _place: &mut Option<Place>) -> Result<T::Future, NoThread> {
+    fn start(&mut self, _permit: &mut Option<Permit>) -> Result<T::Future, NoThread> {
         Ok(self.0.begin())
     }
 
@@ -138,9 +138,9 @@ where
     type Future = Ready<Result<T, E>>;
 
     const LATE_COUNTS: bool = true;
-    const NEEDS_PLACE: bool = false;
+    const NEEDS_PERMIT: bool = false;
 
-    fn start(&mut self, _place: &mut Option<Place>) -> Result<Self::Future, NoThread> {
+    fn start(&mut self, _permit: &mut Option<Permit>) -> Result<Self::Future, NoThread> {
         Ok(ready((self.0)()))
     }
 
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// On a thread of its own, which keeps the place until it has really ended.
+/// On a thread of its own, which keeps the permit until it has really ended.
 #[derive(Clone, Debug)]
 pub struct InThread<F>(pub(super) F);
 
@@ -164,14 +164,14 @@ where
     type Future = Thread<T, E>;
 
     const LATE_COUNTS: bool = false;
-    const NEEDS_PLACE: bool = true;
+    const NEEDS_PERMIT: bool = true;
 
-    fn start(&mut self, place: &mut Option<Place>) -> Result<Thread<T, E>, NoThread> {
+    fn start(&mut self, permit: &mut Option<Permit>) -> Result<Thread<T, E>, NoThread> {
         let slot = Arc::new(Slot::default());
         let (run, theirs) = (self.0.clone(), Arc::clone(&slot));
-        let place = place.take();
+        let permit = permit.take();
         let spawned = thread::Builder::new().name("sluicegate-guard".to_owned());
-        spawned.spawn(move || run_here(run, place, &theirs)).map_err(|_| NoThread)?;
+        spawned.spawn(move || run_here(run, permit, &theirs)).map_err(|_| NoThread)?;
         Ok(Thread { slot })
     }
 
@@ -185,16 +185,16 @@ where
     }
 }
 
-/// Makes the call in this thread, gives its place back, and tells what came of it: whatever panics, somebody waits for that.
-fn run_here<T, E>(mut run: impl FnMut() -> Result<T, E>, place: Option<Place>, slot: &Slot<Result<T, E>>) {
+/// Makes the call in this thread, gives its permit back, and tells what came of it: whatever panics, somebody waits for that.
+fn run_here<T, E>(mut run: impl FnMut() -> Result<T, E>, permit: Option<Permit>, slot: &Slot<Result<T, E>>) {
     let result = catch_unwind(AssertUnwindSafe(&mut run));
     let outcome = result.as_ref().map_or(Outcome::Failure, by_result);
     let given_back = catch_unwind(AssertUnwindSafe(move || {
-        // What the call held is gone when its place is free. Should dropping it panic, the place is dropped too.
-        let place = place;
+        // What the call held is gone when its permit is free. Should dropping it panic, the permit is dropped too.
+        let permit = permit;
         drop(run);
-        if let Some(place) = place {
-            place.finish(outcome);
+        if let Some(permit) = permit {
+            permit.finish(outcome);
         }
     }));
     match given_back {

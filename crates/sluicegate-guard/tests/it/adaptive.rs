@@ -1,15 +1,15 @@
 //! Bulkheads that find their own limit.
 
-use sluicegate_guard::{Bulkhead, Clock as _, Event, ManualClock, Observer, Outcome, Time, bulkhead::Place};
+use sluicegate_guard::{Bulkhead, Clock as _, Event, ManualClock, Observer, Outcome, Time, bulkhead::Permit};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Calls that take as long as they are told, all at once.
 fn calls(bulkhead: &Bulkhead, clock: &ManualClock, millis: u64, outcome: Outcome) {
-    let places: Vec<Place> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
+    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
     clock.advance(Duration::from_millis(millis));
-    for place in places {
-        place.finish(outcome);
+    for permit in permits {
+        permit.finish(outcome);
     }
 }
 
@@ -79,7 +79,7 @@ fn those_who_wait_are_called_when_the_limit_grows() {
     while bulkhead.stats().waiting < 2 {
         std::thread::yield_now();
     }
-    // Its own place and one more.
+    // Its own permit and one more.
     first.finish(Outcome::Success);
     assert!(waiting.into_iter().all(|one| one.join().unwrap()));
     assert!(bulkhead.stats().limit >= 2);
@@ -98,10 +98,10 @@ fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
     let (bulkhead, clock, _) = made("gradient 20 min=5");
     clock.advance(Duration::from_secs(3600));
     (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
-    let places: Vec<Place> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
+    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
     clock.set(clock.now().before(sluicegate_guard::Span::from_micros(1_000_000)));
-    for place in places {
-        place.finish(Outcome::Success);
+    for permit in permits {
+        permit.finish(Outcome::Success);
     }
     let before = bulkhead.stats().limit;
     (0..3).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
@@ -114,11 +114,11 @@ fn what_an_adaptive_limit_sheds_is_no_failure_to_the_breaker() {
         let guard =
             sluicegate_guard::Guard::builder("bank").breaker("breaker 50%/2calls").bulkhead(line).build();
         let guard = guard.unwrap();
-        let place = guard.bulkhead().unwrap().try_enter().unwrap();
+        let permit = guard.bulkhead().unwrap().try_enter().unwrap();
         for _ in 0..2 {
             assert!(guard.call_blocking(|| Ok::<_, ()>(())).unwrap_err().is_refused());
         }
-        drop(place);
+        drop(permit);
         assert_eq!(guard.call_blocking(|| Ok::<_, ()>(())).is_err(), opens, "{line}");
     }
 }

@@ -6,7 +6,7 @@ mod published;
 mod text;
 mod threads;
 
-use sluicegate_guard::breaker::{Breaker, Passage, State, Trial};
+use sluicegate_guard::breaker::{Admission, Admitted, Breaker, State};
 use sluicegate_guard::{ManualClock, RetryAfter, Span};
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
 /// Under `breaker 50%/4calls` and the like: four calls fail.
 fn open(breaker: &Breaker) {
     for _ in 0..4 {
-        trial(breaker).failure();
+        admitted(breaker).failure();
     }
     assert_eq!(breaker.state(), State::Open);
 }
 
-fn trial(breaker: &Breaker) -> Trial<'static> {
+fn admitted(breaker: &Breaker) -> Admitted<'static> {
     match breaker.ask().into_owned() {
-        Passage::Allowed(trial) => trial,
-        Passage::Denied(denied) => panic!("{denied}"),
+        Admission::Allowed(admitted) => admitted,
+        Admission::Denied(denied) => panic!("{denied}"),
     }
 }
 
 /// How long a denied call is to wait.
 fn denied_for(breaker: &Breaker) -> Duration {
     match breaker.ask() {
-        Passage::Allowed(_) => panic!("allowed"),
-        Passage::Denied(denied) => match denied.retry_after() {
+        Admission::Allowed(_) => panic!("allowed"),
+        Admission::Denied(denied) => match denied.retry_after() {
             RetryAfter::After(wait) => wait.into(),
             RetryAfter::Never => Span::MAX.into(),
         },

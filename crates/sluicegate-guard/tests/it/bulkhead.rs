@@ -1,4 +1,4 @@
-//! Bulkheads: places, those who wait for one, and limits that move.
+//! Bulkheads: permits, those who wait for one, and limits that move.
 
 mod line_up;
 

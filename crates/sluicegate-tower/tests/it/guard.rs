@@ -155,7 +155,7 @@ fn a_dropped_response_gives_back_everything() {
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 1);
     drop(begun);
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
-    guard.breaker().unwrap().ask().trial().unwrap().failure();
+    guard.breaker().unwrap().ask().admitted().unwrap().failure();
     clock.advance(Duration::from_secs(5));
     let mut probe = Box::pin(layer.layer(hangs).oneshot(get()));
     assert!(poll(probe.as_mut()).is_pending());
@@ -253,7 +253,7 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
     let open = || {
         let guard =
             Guard::builder("g").breaker("breaker 100%/1calls min=1").max_fallbacks(1).build().unwrap();
-        guard.breaker().unwrap().ask().trial().unwrap().failure();
+        guard.breaker().unwrap().ask().admitted().unwrap().failure();
         guard
     };
     let instead = |_: &Refusal<'_>| Response::new(Body::from("[]"));

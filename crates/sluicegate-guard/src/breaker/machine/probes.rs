@@ -83,7 +83,7 @@ impl Probes {
     }
 
     /// Those that should have ended by now have failed, one after another, each at its time.
-    pub(super) fn lapse(&mut self, rules: &BreakerRules, now: Time) -> Option<Verdict> {
+    pub(super) fn expire(&mut self, rules: &BreakerRules, now: Time) -> Option<Verdict> {
         // The clock stepped back: who was let through in the future was let through now.
         for out in self.out.iter_mut().rev().take_while(|out| out.since > now) {
             out.since = now;
@@ -99,7 +99,7 @@ impl Probes {
     }
 
     /// If nothing more is heard of those that are out: what that comes to, and when.
-    pub(super) fn if_all_lapse(&self, rules: &BreakerRules, now: Time) -> (Option<Verdict>, Time) {
+    pub(super) fn if_all_expire(&self, rules: &BreakerRules, now: Time) -> (Option<Verdict>, Time) {
         let mut last = now;
         let mut probes = Probes { out: Vec::new(), ended: self.ended };
         for out in &self.out {

@@ -1,6 +1,6 @@
 //! What becomes of a call: told, dropped, slow, in a panic, in a future; forced states, changes of rules, the clock, events.
 
-use super::{SECOND, breaker, denied_for, open, trial};
+use super::{SECOND, admitted, breaker, denied_for, open};
 use sluicegate_guard::breaker::{Breaker, CallError, Change, Counts, Forced, Outcome, State};
 use sluicegate_guard::{Clock as _, Event, ManualClock, Observer, RetryAfter, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,20 +21,20 @@ fn open_ends_at_retry_after_and_not_a_tick_sooner() {
     assert!(payments.peek().is_some());
     clock.advance(Duration::from_micros(1));
     assert_eq!(payments.peek(), None);
-    assert!(trial(&payments).is_probe());
+    assert!(admitted(&payments).is_probe());
 }
 
 #[test]
 fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_has() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     for _ in 0..10 {
-        drop(trial(&payments));
-        trial(&payments).ignore();
+        drop(admitted(&payments));
+        admitted(&payments).ignore();
     }
     assert_eq!(payments.stats().window, Counts::default());
     let panics = || {
         let unwound = catch_unwind(AssertUnwindSafe(|| {
-            let _trial = trial(&payments);
+            let _admitted = admitted(&payments);
             std::panic::resume_unwind(Box::new("no message"));
         }));
         assert!(unwound.is_err());
@@ -42,7 +42,7 @@ fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_h
     (0..4).for_each(|_| panics());
     assert_eq!(payments.state(), State::Open);
     clock.advance(5 * SECOND);
-    drop(trial(&payments));
+    drop(admitted(&payments));
     assert_eq!(payments.state(), State::Open);
     clock.advance(5 * SECOND);
     panics();
@@ -58,7 +58,7 @@ fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_h
 fn what_takes_longer_than_slow_is_slow_whether_it_fails_or_not() {
     let (payments, clock) = breaker("breaker 100%/4calls slow=2s slow-rate=75%");
     let takes = |time: Duration, outcome: Outcome| {
-        let call = trial(&payments);
+        let call = admitted(&payments);
         clock.advance(time);
         call.finish(outcome);
     };
@@ -84,7 +84,7 @@ fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
         let (payments, clock) = breaker("breaker 50%/4calls probes=4");
         open(&payments);
         clock.advance(5 * SECOND);
-        let probes: Vec<_> = (0..4).map(|_| trial(&payments)).collect();
+        let probes: Vec<_> = (0..4).map(|_| admitted(&payments)).collect();
         assert!(!payments.ask().allowed());
         for (probe, end) in probes.into_iter().zip(ends.chars()) {
             assert_eq!(payments.state(), State::HalfOpen, "{ends}");
@@ -99,10 +99,10 @@ fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
 #[test]
 fn forced_states_hold_until_they_are_let_go() {
     let (payments, clock) = breaker("breaker 50%/4calls");
-    let early = trial(&payments);
+    let early = admitted(&payments);
     payments.force(Forced::Open);
     assert_eq!(
-        payments.ask().trial().map_err(|denied| (denied.state(), denied.retry_after())).err(),
+        payments.ask().admitted().map_err(|denied| (denied.state(), denied.retry_after())).err(),
         Some((State::ForcedOpen, RetryAfter::Never))
     );
     clock.advance(1_000 * SECOND);
@@ -112,11 +112,11 @@ fn forced_states_hold_until_they_are_let_go() {
     assert_eq!((payments.state(), payments.stats().window.total), (State::Closed, 0));
 
     payments.force(Forced::Disabled);
-    (0..10).for_each(|_| trial(&payments).failure());
+    (0..10).for_each(|_| admitted(&payments).failure());
     assert_eq!((payments.state(), payments.stats().window.total), (State::Disabled, 0));
 
     payments.force(Forced::MetricsOnly);
-    (0..10).for_each(|_| trial(&payments).failure());
+    (0..10).for_each(|_| admitted(&payments).failure());
     let stats = payments.stats();
     assert_eq!(
         (stats.state, stats.window.failed, stats.totals.would_have_opened, stats.totals.opened),
@@ -131,23 +131,23 @@ fn forced_states_hold_until_they_are_let_go() {
 #[test]
 fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
     let (payments, clock) = breaker("breaker 50%/4calls");
-    (0..3).for_each(|_| trial(&payments).failure());
+    (0..3).for_each(|_| admitted(&payments).failure());
     payments.change("breaker 50%/4calls open=10s min=4").unwrap();
-    trial(&payments).failure();
+    admitted(&payments).failure();
     assert_eq!(payments.state(), State::Open, "three were counted already");
     assert_eq!(denied_for(&payments), 10 * SECOND);
     payments.change("breaker 50%/4calls open=3s").unwrap();
     clock.advance(3 * SECOND);
-    let old = trial(&payments);
+    let old = admitted(&payments);
     payments.change("breaker 50%/4calls probes=2").unwrap();
-    let new = [trial(&payments), trial(&payments)];
+    let new = [admitted(&payments), admitted(&payments)];
     assert!(!payments.ask().allowed());
     old.failure();
     for probe in new {
         probe.success();
     }
     assert_eq!(payments.state(), State::Closed);
-    (0..3).for_each(|_| trial(&payments).failure());
+    (0..3).for_each(|_| admitted(&payments).failure());
     payments.change("breaker 50%/8calls").unwrap();
     assert_eq!(payments.stats().window.total, 0);
     assert_eq!(payments.rules().to_string(), "breaker 50%/8calls");
@@ -163,7 +163,7 @@ fn a_clock_that_steps_back_locks_out_for_open_at_the_most() {
     clock.set(Time::from_micros(now.as_micros() - 3_600_000_000).unwrap());
     assert_eq!(denied_for(&payments), 5 * SECOND);
     clock.advance(5 * SECOND);
-    let _probe = trial(&payments);
+    let _probe = admitted(&payments);
     clock.set(Time::from_micros(now.as_micros() - 7_200_000_000).unwrap());
     assert_eq!(denied_for(&payments), 10 * SECOND);
     clock.advance(5 * SECOND);
@@ -241,9 +241,9 @@ fn whoever_watches_is_told_when_no_lock_is_held() {
     *heard.breaker.lock().unwrap() = Some(payments.clone());
     open(&payments);
     clock.advance(5 * SECOND);
-    std::mem::forget(trial(&payments));
+    std::mem::forget(admitted(&payments));
     clock.advance(6 * SECOND);
-    trial(&payments).success();
+    admitted(&payments).success();
     payments.force(Forced::Open);
     payments.unforce();
     payments.unforce();
@@ -289,13 +289,13 @@ fn an_observer_that_panics_loses_no_probe() {
     assert_eq!(payments.state(), State::Open, "the probe has failed");
     observer.0.store(false, Ordering::SeqCst);
     clock.advance(5 * SECOND);
-    let probe = trial(&payments);
+    let probe = admitted(&payments);
     observer.0.store(true, Ordering::SeqCst);
     // Dropped without a panic, it is told of by one.
     assert!(catch_unwind(AssertUnwindSafe(|| drop(probe))).is_err());
     observer.0.store(false, Ordering::SeqCst);
     clock.advance(5 * SECOND);
-    trial(&payments).success();
+    admitted(&payments).success();
     assert_eq!(payments.state(), State::Closed);
 }
 
@@ -306,7 +306,7 @@ fn clones_are_the_same_breaker_and_a_trial_may_outlive_it() {
     open(&same);
     assert_eq!(payments.state(), State::Open);
     let (gone, _) = breaker("breaker 50%/4calls");
-    let trial = trial(&gone);
+    let admitted = admitted(&gone);
     drop(gone);
-    trial.failure();
+    admitted.failure();
 }

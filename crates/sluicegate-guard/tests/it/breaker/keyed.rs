@@ -1,7 +1,7 @@
 //! A breaker for each key: apart from each other, bounded, and those that are open are kept.
 
 use super::SECOND;
-use sluicegate_guard::breaker::{Breakers, Forced, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX, State, Trial};
+use sluicegate_guard::breaker::{Admitted, Breakers, Forced, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX, State};
 use sluicegate_guard::{BuildError, ManualClock};
 
 fn breakers(max_keys: usize) -> (Breakers, ManualClock) {
@@ -10,13 +10,13 @@ fn breakers(max_keys: usize) -> (Breakers, ManualClock) {
     (builder.max_keys(max_keys).build().unwrap(), clock)
 }
 
-fn trial(breakers: &Breakers, key: impl sluicegate_guard::Key) -> Trial<'static> {
-    breakers.ask(key).trial().unwrap_or_else(|denied| panic!("{denied}"))
+fn admitted(breakers: &Breakers, key: impl sluicegate_guard::Key) -> Admitted<'static> {
+    breakers.ask(key).admitted().unwrap_or_else(|denied| panic!("{denied}"))
 }
 
 fn open(breakers: &Breakers, key: &str) {
     for _ in 0..2 {
-        trial(breakers, key).failure();
+        admitted(breakers, key).failure();
     }
     assert_eq!(breakers.state(key), Some(State::Open));
 }
@@ -26,10 +26,10 @@ fn keys_are_apart_from_each_other() {
     let (hosts, clock) = breakers(100);
     open(&hosts, "a");
     assert!(!hosts.ask("a").allowed());
-    trial(&hosts, "b").success();
+    admitted(&hosts, "b").success();
     assert_eq!((hosts.state("b"), hosts.state("c")), (Some(State::Closed), None));
     clock.advance(5 * SECOND);
-    hosts.on("a").ask().trial().unwrap().success();
+    hosts.on("a").ask().admitted().unwrap().success();
     assert_eq!(hosts.state("a"), Some(State::Closed));
     let stats = hosts.stats();
     assert_eq!(
@@ -44,7 +44,7 @@ fn there_are_never_more_than_max_keys() {
     for max_keys in [1, 3, 64, 200, 1_000] {
         let (hosts, _) = breakers(max_keys);
         for key in 0..3_000_u32 {
-            trial(&hosts, key).success();
+            admitted(&hosts, key).success();
         }
         let stats = hosts.stats();
         assert!(stats.keys <= max_keys && stats.max_keys <= max_keys, "{stats:?}");
@@ -75,16 +75,16 @@ fn the_bounds_of_max_keys_are_named() {
 #[test]
 fn idle_ones_make_room_first_then_the_closed_one_that_was_asked_longest_ago() {
     let (hosts, clock) = breakers(3);
-    trial(&hosts, "old").success();
+    admitted(&hosts, "old").success();
     clock.advance(20 * SECOND);
-    trial(&hosts, "busy").success();
-    trial(&hosts, "busier").success();
+    admitted(&hosts, "busy").success();
+    admitted(&hosts, "busier").success();
     // "old" has no call in its window any more. "busy" was made before "busier".
-    trial(&hosts, "new").success();
+    admitted(&hosts, "new").success();
     assert_eq!(hosts.state("old"), None);
     assert_eq!(hosts.stats().evicted, 0, "nothing was lost");
-    trial(&hosts, "busy").success();
-    trial(&hosts, "newer").success();
+    admitted(&hosts, "busy").success();
+    admitted(&hosts, "newer").success();
     assert_eq!((hosts.state("busier"), hosts.stats().evicted), (None, 1));
     assert!(["busy", "new", "newer"].into_iter().all(|key| hosts.state(key).is_some()));
 }
@@ -95,14 +95,14 @@ fn open_ones_are_kept_however_many_keys_come() {
     open(&hosts, "down");
     hosts.on("maintenance").force(Forced::Open);
     for key in 0..1_000_u32 {
-        trial(&hosts, key).success();
+        admitted(&hosts, key).success();
     }
     assert!(!hosts.ask("down").allowed() && !hosts.ask("maintenance").allowed());
     // With its time over it lets one through in any case, and can be spared; what is forced never is.
     clock.advance(5 * SECOND);
-    let _probe = trial(&hosts, "down");
+    let _probe = admitted(&hosts, "down");
     for key in 0..1_000_u32 {
-        trial(&hosts, key).failure();
+        admitted(&hosts, key).failure();
     }
     assert_eq!(hosts.state("down"), Some(State::HalfOpen), "its probe is out");
     assert_eq!(hosts.state("maintenance"), Some(State::ForcedOpen));
@@ -114,7 +114,7 @@ fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
     open(&hosts, "a");
     open(&hosts, "b");
     for _ in 0..10 {
-        trial(&hosts, "c").failure();
+        admitted(&hosts, "c").failure();
     }
     assert_eq!((hosts.state("c"), hosts.stats().no_room, hosts.stats().keys), (None, 10, 2));
     assert!(!hosts.ask("a").allowed() && !hosts.ask("b").allowed());
@@ -129,11 +129,11 @@ fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
 fn a_key_can_be_forgotten_and_all_can_be_changed() {
     let (hosts, _) = breakers(100);
     open(&hosts, "a");
-    trial(&hosts, "b").success();
+    admitted(&hosts, "b").success();
     hosts.forget("a");
     hosts.forget("never seen");
     assert_eq!(hosts.state("a"), None);
-    trial(&hosts, "a").success();
+    admitted(&hosts, "a").success();
     assert_eq!(hosts.stats().totals.failures, 2);
     hosts.change("breaker 50%/3calls").unwrap();
     assert!(hosts.change("breaker 50%/3call open=").is_err());
@@ -149,7 +149,7 @@ fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for key in 0..100_u32 {
-                    trial(&hosts, key).success();
+                    admitted(&hosts, key).success();
                 }
             });
         }
@@ -167,8 +167,8 @@ fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
     open(&hosts, "down");
     hosts.on("maintenance").force(Forced::Open);
     clock.advance(5 * SECOND);
-    let probe = trial(&hosts, "down");
-    let flood = || (0..100_u32).for_each(|key| trial(&hosts, key).failure());
+    let probe = admitted(&hosts, "down");
+    let flood = || (0..100_u32).for_each(|key| admitted(&hosts, key).failure());
     flood();
     assert_eq!(hosts.state("down"), Some(State::HalfOpen));
     // It has not ended in time. Nobody looks, so it is not known what that comes to, and it may be forgotten.

@@ -1,6 +1,6 @@
 //! Bugs of other breakers, as they were published, each as a test that ours does not have it.
 
-use super::{SECOND, breaker, denied_for, open, trial};
+use super::{SECOND, admitted, breaker, denied_for, open};
 use sluicegate_guard::breaker::{Breaker, Outcome, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -11,20 +11,20 @@ use std::time::Duration;
 #[test]
 fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
     let (payments, _) = breaker("breaker 50%/10s");
-    (0..19).for_each(|_| trial(&payments).failure());
+    (0..19).for_each(|_| admitted(&payments).failure());
     assert_eq!(payments.state(), State::Closed);
 
     let (payments, _) = breaker("breaker 50%/10s");
-    (0..10).for_each(|_| trial(&payments).failure());
-    (0..9).for_each(|_| trial(&payments).success());
+    (0..10).for_each(|_| admitted(&payments).failure());
+    (0..9).for_each(|_| admitted(&payments).success());
     assert_eq!(payments.state(), State::Closed);
     // The last one goes well, and still brings the number of calls to 20.
-    trial(&payments).success();
+    admitted(&payments).success();
     assert_eq!(payments.state(), State::Open);
 
     let (payments, _) = breaker("breaker 50%/10s");
-    (0..11).for_each(|_| trial(&payments).success());
-    (0..9).for_each(|_| trial(&payments).failure());
+    (0..11).for_each(|_| admitted(&payments).success());
+    (0..9).for_each(|_| admitted(&payments).failure());
     assert_eq!(payments.state(), State::Closed, "45 %");
 }
 
@@ -34,10 +34,10 @@ fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
 fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
     for outcome in [Outcome::Dropped, Outcome::Failure, Outcome::Success, Outcome::Ignored] {
         let (payments, clock) = breaker("breaker 50%/4calls");
-        let [early, later] = [trial(&payments), trial(&payments)];
+        let [early, later] = [admitted(&payments), admitted(&payments)];
         open(&payments);
         clock.advance(5 * SECOND);
-        let probe = trial(&payments);
+        let probe = admitted(&payments);
         assert_eq!(payments.state(), State::HalfOpen);
         early.finish(outcome);
         assert_eq!(payments.state(), State::HalfOpen, "after {outcome:?}");
@@ -89,14 +89,14 @@ fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
-    let hung = trial(&payments);
+    let hung = admitted(&payments);
     // It may be out for 2 s; then it has failed, and the sleep begins anew.
     assert_eq!(denied_for(&payments), 7 * SECOND);
     clock.advance(Duration::from_micros(6_999_999));
     assert!(!payments.ask().allowed());
     clock.advance(Duration::from_micros(1));
-    let probe = trial(&payments);
-    assert_eq!(payments.stats().totals.lapsed, 1);
+    let probe = admitted(&payments);
+    assert_eq!(payments.stats().totals.expired, 1);
     // It comes back after all: too late to matter.
     hung.failure();
     assert_eq!(payments.state(), State::HalfOpen);
@@ -109,9 +109,9 @@ fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
 fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let pay = |payments: &Breaker| -> Result<(), std::num::ParseIntError> {
-        let trial = trial(payments);
-        let _amount: u32 = "none".parse()?; // Whoever wrote this forgot the trial.
-        trial.success();
+        let admitted = admitted(payments);
+        let _amount: u32 = "none".parse()?; // Whoever wrote this forgot the admitted call.
+        admitted.success();
         Ok(())
     };
     open(&payments);
@@ -120,7 +120,7 @@ fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
     assert_eq!(payments.state(), State::Open);
     assert_eq!(denied_for(&payments), 5 * SECOND, "a fresh sleep");
     clock.advance(5 * SECOND);
-    trial(&payments).success();
+    admitted(&payments).success();
     assert_eq!(payments.state(), State::Closed);
 }
 
@@ -131,15 +131,15 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
-    trial(&payments).success();
-    std::mem::forget(trial(&payments));
-    std::mem::forget(trial(&payments));
+    admitted(&payments).success();
+    std::mem::forget(admitted(&payments));
+    std::mem::forget(admitted(&payments));
     assert!(!payments.ask().allowed());
     clock.advance(2 * SECOND);
     // Looking is enough to find out.
     assert_eq!(payments.state(), State::Open);
     clock.advance(5 * SECOND);
-    (0..2).for_each(|_| trial(&payments).success());
+    (0..2).for_each(|_| admitted(&payments).success());
     assert_eq!(payments.state(), State::Closed);
 }
 
@@ -148,15 +148,15 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
 #[test]
 fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
     let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1m");
-    (0..10).for_each(|_| trial(&payments).failure());
+    (0..10).for_each(|_| admitted(&payments).failure());
     clock.advance(SECOND);
     for _ in 0..7 {
-        trial(&payments).success();
+        admitted(&payments).success();
         clock.advance(3 * SECOND);
         assert_eq!(payments.state(), State::HalfOpen);
     }
     // With 8 of 10 well, at most 20 % can fail: it is decided.
-    trial(&payments).success();
+    admitted(&payments).success();
     assert_eq!(payments.state(), State::Closed);
 }
 
@@ -173,7 +173,7 @@ fn resilience4j_1389_a_probe_that_panics_has_failed() {
     assert_eq!((payments.state(), payments.stats().totals.failures), (State::Open, 5));
     assert_eq!(denied_for(&payments), 5 * SECOND);
     clock.advance(5 * SECOND);
-    trial(&payments).success();
+    admitted(&payments).success();
     assert_eq!(payments.state(), State::Closed);
 }
 
@@ -185,7 +185,7 @@ fn let_through(payments: &Breaker) -> u32 {
             scope.spawn(|| {
                 barrier.wait();
                 for _ in 0..200 {
-                    if let Ok(probe) = payments.ask().trial() {
+                    if let Ok(probe) = payments.ask().admitted() {
                         passed.fetch_add(1, Ordering::Relaxed);
                         std::mem::forget(probe);
                     }
@@ -227,7 +227,7 @@ fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_th
 /// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It was never made, so it never
 /// ended, and the first stayed half-open for ever.
 #[test]
-fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_place_back() {
+fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_permit_back() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");
     let second = Breaker::builder("breaker 50%/4calls open=1m").clock(clock.clone()).build().unwrap();
     open(&first);
@@ -235,18 +235,18 @@ fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_place_back() {
     clock.advance(SECOND);
     // The careful one says that the call was not made: the next may try.
     for _ in 0..3 {
-        let probe = trial(&first);
+        let probe = admitted(&first);
         assert!(!second.ask().allowed());
         probe.ignore();
         assert_eq!(first.state(), State::HalfOpen);
     }
     // The careless one drops it: a failed probe, and a fresh sleep that ends.
-    let probe = trial(&first);
+    let probe = admitted(&first);
     assert!(!second.ask().allowed());
     drop(probe);
     assert_eq!(first.state(), State::Open);
     clock.advance(60 * SECOND);
-    let (one, two) = (trial(&first), trial(&second));
+    let (one, two) = (admitted(&first), admitted(&second));
     one.success();
     two.success();
     assert_eq!((first.state(), second.state()), (State::Closed, State::Closed));

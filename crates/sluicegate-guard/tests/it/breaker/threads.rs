@@ -1,7 +1,7 @@
 //! Threads: nothing is lost, nobody passes beside the probes, whoever comes when.
 
 use super::{SECOND, breaker, open};
-use sluicegate_guard::breaker::{Passage, State};
+use sluicegate_guard::breaker::{Admission, State};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,13 +48,15 @@ fn probes_are_counted_however_calls_overlap() {
                     barrier.wait();
                     for _ in 0..20 {
                         match payments.ask() {
-                            Passage::Allowed(trial) if trial.is_probe() => {
+                            Admission::Allowed(admitted) if admitted.is_probe() => {
                                 probes.fetch_add(1, Ordering::Relaxed);
                                 // Held until nobody asks any more, so that it is not decided meanwhile.
-                                std::mem::forget(trial);
+                                std::mem::forget(admitted);
                             }
-                            Passage::Allowed(_) => panic!("it is half-open, round {round}, thread {thread}"),
-                            Passage::Denied(denied) => {
+                            Admission::Allowed(_) => {
+                                panic!("it is half-open, round {round}, thread {thread}")
+                            }
+                            Admission::Denied(denied) => {
                                 assert!(matches!(denied.state(), State::HalfOpen | State::Open));
                             }
                         }

@@ -33,7 +33,7 @@ fn without_a_queue_nobody_waits() {
 #[test]
 fn the_queue_has_a_bound_and_an_end() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
     assert_eq!(bulkhead.enter().blocking().refusal(), Some(Refusal::LineFull));
     clock.advance(Duration::from_micros(999_999));
@@ -42,21 +42,21 @@ fn the_queue_has_a_bound_and_an_end() {
     assert_eq!((first.woken(), second.woken()), (1, 1));
     let refused = first.poll().unwrap();
     assert_eq!((refused.refusal(), refused.waited()), (Some(Refusal::TooLong), SECOND));
-    // The place comes too late for the other one too, though it has not looked yet.
-    drop(place);
+    // The permit comes too late for the other one too, though it has not looked yet.
+    drop(permit);
     assert_eq!(second.poll().unwrap().refusal(), Some(Refusal::TooLong));
     assert!(bulkhead.try_enter().is_some());
 }
 
 #[test]
-fn a_place_goes_to_the_first_who_waits() {
+fn a_permit_goes_to_the_first_who_waits() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let mut low = Asker::waiting(bulkhead.enter().priority(Priority::Low));
     let mut normal = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
     let mut high = Asker::waiting(bulkhead.enter().priority(Priority::High));
     clock.advance(SECOND);
-    drop(place);
+    drop(permit);
     assert!(bulkhead.try_enter().is_none(), "nobody overtakes");
     let entry = high.poll().unwrap();
     assert_eq!(entry.waited(), SECOND);
@@ -79,18 +79,18 @@ fn a_place_goes_to_the_first_who_waits() {
 fn who_is_dropped_leaves_nothing_behind() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
     drop(bulkhead.enter());
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let waits = Asker::waiting(bulkhead.enter());
     let called = Asker::waiting(bulkhead.enter());
     let next = Asker::waiting(bulkhead.enter());
     drop(waits);
-    drop(place);
+    drop(permit);
     assert_eq!((called.woken(), next.woken()), (1, 0));
     drop(called);
     assert_eq!(next.woken(), 1);
     drop(next);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
-    let _place = bulkhead.try_enter().unwrap();
+    let _permit = bulkhead.try_enter().unwrap();
     let refused = Asker::waiting(bulkhead.enter());
     clock.advance(60 * SECOND);
     assert_eq!(refused.woken(), 1);
@@ -99,28 +99,28 @@ fn who_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_forgotten_future_keeps_its_place_in_the_queue_no_longer_than_it_may_wait() {
+fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     std::mem::forget(Asker::waiting(bulkhead.enter()));
     assert_eq!(bulkhead.stats().waiting, 1);
     clock.advance(SECOND);
     assert_eq!(bulkhead.stats().waiting, 0);
     let next = Asker::waiting(bulkhead.enter());
-    drop(place);
+    drop(permit);
     assert_eq!(next.woken(), 1);
 }
 
 #[test]
 fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
     let (bulkhead, _clock) = bulkhead("bulkhead 3 queue=5");
-    let mut places: Vec<_> = (0..3).map_while(|_| bulkhead.try_enter()).collect();
+    let mut permits: Vec<_> = (0..3).map_while(|_| bulkhead.try_enter()).collect();
     bulkhead.set_limit(1);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().limit), (3, 1));
     let waits = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
-    places.truncate(1);
+    permits.truncate(1);
     assert_eq!(waits[0].woken(), 0, "one is in, and one may be");
-    places.clear();
+    permits.clear();
     assert_eq!((waits[0].woken(), waits[1].woken()), (1, 0));
     bulkhead.set_limit(2);
     assert_eq!(waits[1].woken(), 1);
@@ -137,31 +137,31 @@ fn a_time_that_has_passed_is_too_late_even_with_places_free() {
     assert_eq!(bulkhead.enter_until(just_passed).blocking().refusal(), Some(Refusal::TooLong));
     assert!(bulkhead.enter_until(clock.now()).blocking().allowed(), "it is tried, but not waited for");
     assert!(bulkhead.enter_until(clock.now().after(Span::from_micros(1))).blocking().allowed());
-    let _place = bulkhead.try_enter().unwrap();
+    let _permit = bulkhead.try_enter().unwrap();
     assert_eq!(bulkhead.enter_within(Duration::ZERO).blocking().refusal(), Some(Refusal::TooLong));
     assert_eq!(bulkhead.enter_until(clock.now()).blocking().refusal(), Some(Refusal::TooLong));
 }
 
-/// The clock steps back by a day while somebody waits: a place is a place. (That nobody waits for a day: `guard/clock_set.rs`.)
+/// The clock steps back by a day while somebody waits: a permit is a permit. (That nobody waits for a day: `guard/clock_set.rs`.)
 #[test]
 fn a_clock_that_steps_back_loses_nobody() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let (mut first, second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
     let now = clock.now();
     clock.set(now.before(Span::from_micros(86_400_000_000)));
-    drop(place);
+    drop(permit);
     assert!(first.poll().is_some_and(|entry| entry.allowed()));
     assert_eq!(second.woken(), 1, "the entry was dropped");
 }
 
 #[test]
-fn a_place_outlives_its_bulkhead() {
+fn a_permit_outlives_its_bulkhead() {
     let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let waits = Asker::waiting(bulkhead.enter());
     drop(bulkhead);
-    std::thread::spawn(move || drop(place)).join().unwrap();
+    std::thread::spawn(move || drop(permit)).join().unwrap();
     assert_eq!(waits.woken(), 1);
 }
 
@@ -176,15 +176,15 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_costs_nobody_a_place() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2 queue=5");
-    let places = (bulkhead.try_enter(), bulkhead.try_enter());
+    let permits = (bulkhead.try_enter(), bulkhead.try_enter());
     let mut panics = Box::pin(bulkhead.enter());
     let waker = Waker::from(Arc::new(Panics));
     assert!(panics.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let mut next = Asker::waiting(bulkhead.enter());
-    // Two more places go to both who wait at once.
+    // Two more permits go to both who wait at once.
     assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.set_limit(4))).is_err());
     assert_eq!(next.woken(), 1);
-    drop(places);
+    drop(permits);
     assert!(next.poll().is_some_and(|entry| entry.allowed()));
     drop(panics);
     assert_eq!(bulkhead.stats().in_use, 0);
@@ -212,7 +212,7 @@ fn refusals_are_told() {
     let clock = ManualClock::default();
     let builder = Bulkhead::builder("bulkhead 1 queue=1").clock(clock.clone()).observer(Arc::clone(&events));
     let bulkhead = builder.name("printer").build().unwrap();
-    let _place = bulkhead.try_enter();
+    let _permit = bulkhead.try_enter();
     assert!(bulkhead.try_enter().is_none());
     let mut waits = Asker::waiting(bulkhead.enter());
     assert!(bulkhead.try_enter().is_none());
@@ -245,7 +245,7 @@ fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
     let waits = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
     clock.advance(Duration::from_millis(30));
     one.finish(Outcome::Success);
-    // One place was returned, and there is one more.
+    // One permit was returned, and there is one more.
     assert_eq!((waits[0].woken(), waits[1].woken(), bulkhead.stats().limit), (1, 1, 3));
     drop(two);
     let told: Vec<_> =
@@ -267,15 +267,15 @@ impl Adapt for PanicsOnFailure {
 #[test]
 fn a_rule_that_panics_costs_nobody_a_place() {
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1").adapt(PanicsOnFailure).build().unwrap();
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let mut next = Asker::waiting(bulkhead.enter());
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(place))).is_err());
-    let place = next.poll().unwrap().place().unwrap();
-    assert!(catch_unwind(AssertUnwindSafe(|| place.finish(Outcome::Failure))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(permit))).is_err());
+    let permit = next.poll().unwrap().permit().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| permit.finish(Outcome::Failure))).is_err());
     // One that is dropped by a panic must not end the process by a second one.
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let said = catch_unwind(AssertUnwindSafe(|| {
-        let _place = place;
+        let _permit = permit;
         panic!("the call panics");
     }));
     assert_eq!(said.unwrap_err().downcast_ref(), Some(&"the call panics"));
@@ -312,7 +312,7 @@ impl Adapt for Stays {
     }
 }
 
-/// A rule wants to know when a call began: the clock is asked when the place has been taken.
+/// A rule wants to know when a call began: the clock is asked when the permit has been taken.
 #[test]
 fn a_clock_that_panics_costs_nobody_a_place() {
     let clock = Trips::default();
@@ -322,9 +322,9 @@ fn a_clock_that_panics_costs_nobody_a_place() {
     assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.try_enter())).is_err());
     assert_eq!(bulkhead.stats().in_use, 0);
     // Somebody who was called, with another one waiting behind: the queue looks first, and then the call begins.
-    let place = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_enter().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
-    drop(place);
+    drop(permit);
     assert_eq!((first.woken(), second.woken(), bulkhead.stats().in_use), (1, 0, 1));
     clock.after.store(2, Ordering::SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| first.poll().is_some())).is_err());
@@ -360,7 +360,7 @@ fn no_waker_is_dropped_under_the_lock() {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=3");
-        let place = bulkhead.try_enter().unwrap();
+        let permit = bulkhead.try_enter().unwrap();
         let mut enters: Vec<_> = (0..3).map(|_| Box::pin(bulkhead.enter())).collect();
         // Each time another waker, so that those of before are dropped.
         for _ in 0..3 {
@@ -370,7 +370,7 @@ fn no_waker_is_dropped_under_the_lock() {
             }
         }
         enters.pop();
-        drop(place);
+        drop(permit);
         clock.advance(SECOND);
         for enter in &mut enters {
             let waker = nosy::waker(&bulkhead);

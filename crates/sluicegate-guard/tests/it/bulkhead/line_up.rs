@@ -1,4 +1,4 @@
-//! Those who ask for a place, polled by hand: what each is told, and how often it was woken.
+//! Those who ask for a permit, polled by hand: what each is told, and how often it was woken.
 
 use sluicegate_guard::bulkhead::{Enter, Entry};
 use std::future::Future as _;

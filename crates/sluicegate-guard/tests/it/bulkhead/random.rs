@@ -1,7 +1,7 @@
 //! Random callers who ask, wait, look, leave and end their calls in any order, beside a list that says what should come of it.
 
 use super::line_up::Asker;
-use sluicegate_guard::bulkhead::{Bulkhead, Entry, Place};
+use sluicegate_guard::bulkhead::{Bulkhead, Entry, Permit};
 use sluicegate_guard::{Clock as _, ManualClock, Priority, Refusal, Time};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ struct Run {
     clock: ManualClock,
     limit: usize,
     queue: usize,
-    places: Vec<Place>,
+    permits: Vec<Permit>,
     waiting: Vec<Waiting>,
 }
 
@@ -56,7 +56,7 @@ fn whatever_happens_it_is_what_the_lists_say() {
         let text = format!("bulkhead {limit} {queue_text}");
         let bulkhead = Bulkhead::builder(&text).clock(clock.clone()).build().unwrap();
         let name = format!("{text}, seed {seed}");
-        let mut run = Run { name, random, bulkhead, clock, limit, queue, places: vec![], waiting: vec![] };
+        let mut run = Run { name, random, bulkhead, clock, limit, queue, permits: vec![], waiting: vec![] };
         for number in 0..80 {
             run.step(number);
             run.compare();
@@ -82,9 +82,9 @@ impl Run {
         }
     }
 
-    /// How many the lists say are in: those with a place, and those for whom one is held.
+    /// How many the lists say are in: those with a permit, and those for whom one is held.
     fn taken(&self) -> usize {
-        self.places.len() + self.waiting.iter().filter(|waiting| waiting.fate == Fate::Called).count()
+        self.permits.len() + self.waiting.iter().filter(|waiting| waiting.fate == Fate::Called).count()
     }
 
     fn waits(&self) -> usize {
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// Calls the first, for as long as places are free.
+    /// Calls the first, for as long as permits are free.
     fn call(&mut self) {
         while self.taken() < self.limit {
             let waits = self.waiting.iter_mut().filter(|waiting| waiting.fate == Fate::Waits);
@@ -122,9 +122,9 @@ impl Run {
         let (asker, entry) = Asker::new(enter.priority(priority));
         let (is_free, has_room) = (self.waits() == 0 && self.taken() < self.limit, self.waits() < self.queue);
         match entry.map(Entry::into_result) {
-            Some(Ok(place)) => {
-                assert!(is_free, "{}: {number} had a place that was not free", self.name);
-                self.places.push(place);
+            Some(Ok(permit)) => {
+                assert!(is_free, "{}: {number} had a permit that was not free", self.name);
+                self.permits.push(permit);
             }
             Some(Err(refusal)) => {
                 assert!(!is_free && !has_room, "{}: {number} was refused", self.name);
@@ -139,15 +139,15 @@ impl Run {
 
     fn try_enter(&mut self) {
         let is_free = self.waits() == 0 && self.taken() < self.limit;
-        let place = self.bulkhead.try_enter();
-        assert_eq!(place.is_some(), is_free, "{}: who does not wait", self.name);
-        self.places.extend(place);
+        let permit = self.bulkhead.try_enter();
+        assert_eq!(permit.is_some(), is_free, "{}: who does not wait", self.name);
+        self.permits.extend(permit);
     }
 
     fn end_one(&mut self) {
-        if !self.places.is_empty() {
-            let index = self.random.below(self.places.len());
-            drop(self.places.swap_remove(index));
+        if !self.permits.is_empty() {
+            let index = self.random.below(self.permits.len());
+            drop(self.permits.swap_remove(index));
             self.call();
         }
     }
@@ -171,7 +171,7 @@ impl Run {
         let fate = self.waiting[index].fate;
         match (fate, entry.map(Entry::into_result)) {
             (Fate::Waits, None) => return,
-            (Fate::Called, Some(Ok(place))) => self.places.push(place),
+            (Fate::Called, Some(Ok(permit))) => self.permits.push(permit),
             (Fate::Refused, Some(Err(Refusal::TooLong))) => {}
             (fate, told) => panic!("{}: {fate:?}, and was told {told:?}", self.name),
         }
@@ -202,7 +202,7 @@ impl Run {
     }
 
     fn all_leave(self) {
-        drop((self.waiting, self.places));
+        drop((self.waiting, self.permits));
         let stats = self.bulkhead.stats();
         assert_eq!((stats.in_use, stats.waiting), (0, 0), "{}", self.name);
         let all = (0..self.limit).map_while(|_| self.bulkhead.try_enter()).collect::<Vec<_>>();

@@ -43,7 +43,7 @@ fn calls_go_in_as_others_come_out() {
 fn patience_ends_in_paused_time_too() {
     paused(async {
         let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1m");
-        let _place = bulkhead.try_enter();
+        let _permit = bulkhead.try_enter();
         let began = Instant::now();
         let entry = bulkhead.enter().await;
         assert_eq!((entry.refusal(), began.elapsed().as_secs()), (Some(Refusal::TooLong), 60));
@@ -54,7 +54,7 @@ fn patience_ends_in_paused_time_too() {
 fn tasks_that_are_aborted_hold_up_nobody() {
     paused(async {
         let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1m");
-        let place = bulkhead.try_enter();
+        let permit = bulkhead.try_enter();
         let tasks: Vec<_> = (0..100)
             .map(|_| {
                 let bulkhead = bulkhead.clone();
@@ -67,7 +67,7 @@ fn tasks_that_are_aborted_hold_up_nobody() {
         for task in tasks.iter().step_by(2) {
             task.abort();
         }
-        drop(place);
+        drop(permit);
         let mut allowed = 0;
         for task in tasks {
             allowed += usize::from(task.await.unwrap_or(false));
@@ -80,7 +80,7 @@ fn tasks_that_are_aborted_hold_up_nobody() {
 #[test]
 fn a_runtime_that_ends_takes_no_alarm_with_it() {
     let bulkhead = bulkhead("bulkhead 1 queue=10 wait=100ms");
-    let _place = bulkhead.try_enter();
+    let _permit = bulkhead.try_enter();
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let task = runtime.spawn({
         let bulkhead = bulkhead.clone();

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Never more than the limit, and every place comes back, whoever waits, gives up or is dropped.
+/// Never more than the limit, and every permit comes back, whoever waits, gives up or is dropped.
 #[test]
-fn never_more_than_the_limit_and_no_place_is_lost() {
+fn never_more_than_the_limit_and_no_permit_is_lost() {
     const LIMIT: u32 = 3;
     const ROUNDS: u32 = 3_000;
     let bulkhead = Bulkhead::new("bulkhead 3 queue=100 wait=10s").unwrap();
@@ -17,9 +17,9 @@ fn never_more_than_the_limit_and_no_place_is_lost() {
             let (bulkhead, inside, entered) = (&bulkhead, &inside, &entered);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    let place = match (round + number) % 4 {
+                    let permit = match (round + number) % 4 {
                         0 => bulkhead.try_enter(),
-                        1 => bulkhead.enter_within(Duration::from_micros(20)).blocking().place(),
+                        1 => bulkhead.enter_within(Duration::from_micros(20)).blocking().permit(),
                         2 => {
                             // Asks, and is gone whatever came of it.
                             let mut enter = Box::pin(bulkhead.enter());
@@ -30,10 +30,10 @@ fn never_more_than_the_limit_and_no_place_is_lost() {
                         _ => {
                             let entry = bulkhead.enter().blocking();
                             assert!(entry.allowed(), "{:?}", entry.refusal());
-                            entry.place()
+                            entry.permit()
                         }
                     };
-                    if place.is_some() {
+                    if permit.is_some() {
                         let others = inside.fetch_add(1, Ordering::SeqCst);
                         assert!(others < LIMIT, "{others} others are in");
                         entered.fetch_add(1, Ordering::Relaxed);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Waits until every thread has given its place back.
+/// Waits until every thread has given its permit back.
 fn until_nobody_is_in(guard: &Guard) {
     let began = Instant::now();
     while guard.bulkhead().unwrap().stats().in_use > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "a thread keeps its place");
+        assert!(began.elapsed() < Duration::from_secs(60), "a thread keeps its permit");
         std::thread::yield_now();
     }
 }
@@ -64,7 +64,7 @@ fn on_this_thread_what_is_done_late_is_not_done_again() {
     assert_eq!((guard.stats().timed_out, guard.stats().retried), (4, 2));
 }
 
-/// Hystrix's THREAD isolation: the caller goes on, and the place is held until the work has really ended.
+/// Hystrix's THREAD isolation: the caller goes on, and the permit is held until the work has really ended.
 #[test]
 fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     let guard = Guard::builder("g").timeout(20 * MS).bulkhead("bulkhead 2").build().unwrap();
@@ -108,9 +108,9 @@ fn without_a_bulkhead_no_thread_is_started() {
     assert_eq!(answer, Err(Failure::Refused(Refused::NoBulkhead)));
 }
 
-/// An async caller that loses interest does not free the place of work that goes on.
+/// An async caller that loses interest does not free the permit of work that goes on.
 #[test]
-fn a_thread_keeps_its_place_when_nobody_waits_for_it_any_more() {
+fn a_thread_keeps_its_permit_when_nobody_waits_for_it_any_more() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let (end, ends) = mpsc::channel::<()>();
     let ends = Arc::new(Mutex::new(ends));

@@ -44,11 +44,11 @@ fn set_back_by_an_hour_a_deadline_does_not_take_an_hour() {
 }
 
 #[test]
-fn set_back_by_an_hour_a_wait_for_a_place_does_not_take_an_hour() {
+fn set_back_by_an_hour_a_wait_for_a_permit_does_not_take_an_hour() {
     let wall = Wall::new();
     let guard =
         Guard::builder("g").bulkhead("bulkhead 1 queue=1 wait=1s").clock(wall.clone()).build().unwrap();
-    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
     assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Refusal::TooLong))));
     assert!((SECOND..=2 * SECOND).contains(&took), "{took:?}");

@@ -24,14 +24,14 @@ fn guard(clock: &ManualClock) -> Guard {
         .unwrap()
 }
 
-/// Waiting for a place, running, resting, falling back; once for every millisecond of the way.
+/// Waiting for a permit, running, resting, falling back; once for every millisecond of the way.
 #[test]
 fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
     for after in 0..=600_u32 {
         let clock = ManualClock::default();
         let guard = guard(&clock);
         let held = Arc::new(());
-        let place = guard.bulkhead().unwrap().try_enter();
+        let permit = guard.bulkhead().unwrap().try_enter();
         let call = {
             let (clock, held) = (clock.clone(), Arc::clone(&held));
             guard.call(move || {
@@ -49,10 +49,10 @@ fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
             1
         }));
         let mut ended = call.poll().is_some();
-        let mut place = place;
+        let mut permit = permit;
         for ms in 0..after {
             if ms == 30 {
-                place = None;
+                permit = None;
             }
             clock.advance(MS);
             if !ended {
@@ -60,7 +60,7 @@ fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
             }
         }
         assert!(ended || after < 600, "it was not woken");
-        drop((call, place));
+        drop((call, permit));
         let stats = guard.bulkhead().unwrap().stats();
         assert_eq!((stats.in_use, stats.waiting), (0, 0), "dropped after {after} ms");
         assert_eq!(Arc::strong_count(&held), 1, "dropped after {after} ms");
@@ -100,7 +100,7 @@ fn a_judge_or_a_fallback_that_panics_holds_nothing() {
     assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(judged).poll())).is_err());
     let ignored = guard.call(|| async { Err::<u8, ()>(()) }).judge(|_| Outcome::Ignored);
     assert_eq!(Polled::new(ignored).poll(), Some(Err(Failure::Ignored(()))));
-    // Twice, with one place for fallbacks: the second would be denied had the first one kept it.
+    // Twice, with one permit for fallbacks: the second would be denied had the first one kept it.
     let bare = Guard::builder("g").max_fallbacks(1).build().unwrap();
     for _ in 0..2 {
         let call = bare.call(|| async { Err::<u8, ()>(()) });
@@ -121,7 +121,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_gone_before_its_place_is_free() {
+fn a_call_that_is_dropped_is_gone_before_its_permit_is_free() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let seen = Cell::new(None);
     let mut call = Polled::new(guard.call(|| {
@@ -137,7 +137,7 @@ fn a_call_that_is_dropped_is_gone_before_its_place_is_free() {
 }
 
 #[test]
-fn a_fallback_that_is_dropped_is_gone_before_its_place_is_free() {
+fn a_fallback_that_is_dropped_is_gone_before_its_permit_is_free() {
     let guard = Guard::builder("g").max_fallbacks(1).build().unwrap();
     let fails = || guard.call(|| async { Err::<u8, ()>(()) });
     let seen = Cell::new(None);
@@ -153,7 +153,7 @@ fn a_fallback_that_is_dropped_is_gone_before_its_place_is_free() {
     assert_eq!(
         seen.take(),
         Some(Err(Failure::Failed(()))),
-        "there is one place for fallbacks, and it is taken"
+        "there is one permit for fallbacks, and it is taken"
     );
     assert_eq!(Polled::new(fails().fallback(|_| async { 7 })).poll(), Some(Ok(7)));
 }

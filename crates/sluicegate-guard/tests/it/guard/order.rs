@@ -41,9 +41,9 @@ fn the_order_is_hystrix_s_with_retries_around_it() {
     assert_eq!(calls.get(), 3);
     let told = ["TimedOut", "retry 1", "TimedOut", "retry 2", "breaker Open", "TimedOut", "FellBack"];
     assert_eq!(events.words(), told);
-    // Now it is open: nothing is called, no place is asked for, no retry is made.
+    // Now it is open: nothing is called, no permit is asked for, no retry is made.
     events.0.lock().unwrap().clear();
-    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     let mut refused = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     let answer = refused.run(&clock, MS);
     assert!(matches!(answer, Err(Failure::Refused(Refused::ByBreaker(_)))), "{answer:?}");
@@ -64,7 +64,7 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
         .observer(Arc::clone(&events))
         .build()
         .unwrap();
-    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     let mut waits = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     assert!(waits.poll().is_none());
     let mut full = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
@@ -78,7 +78,7 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
 
 /// A dependency that answers in 300 ms is not slow because three calls stand in our own queue.
 #[test]
-fn the_wait_for_a_place_is_not_slow() {
+fn the_wait_for_a_permit_is_not_slow() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1 queue=2 wait=10s")
@@ -122,11 +122,11 @@ fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
     let breaker = guard.breaker().unwrap();
     assert_eq!(breaker.state(), State::Open);
     clock.advance(5 * SECOND);
-    let place = guard.bulkhead().unwrap().try_enter();
+    let permit = guard.bulkhead().unwrap().try_enter();
     let mut probe = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     assert_eq!(probe.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Refusal::LineFull)))));
     assert_eq!(breaker.state(), State::Open, "it has failed, and another is let through later");
-    drop(place);
+    drop(permit);
     clock.advance(5 * SECOND);
     let mut probe = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     assert_eq!(probe.poll(), Some(Ok(1)));
@@ -185,7 +185,7 @@ fn an_answer_can_be_a_failure() {
     assert_eq!((guard.stats().retried, guard.breaker().unwrap().state()), (1, State::Open));
 }
 
-/// The fallback is for it, after all tries; where there is no place for one the answer is passed on, as it is without a fallback.
+/// The fallback is for it, after all tries; where there is no permit for one the answer is passed on, as it is without a fallback.
 #[test]
 fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
@@ -229,7 +229,7 @@ fn an_answer_that_is_a_failure_is_replaced_when_no_further_try_is_made() {
         200
     }));
     assert!(call.poll().is_none(), "it rests");
-    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     assert_eq!(call.run(&clock, MS), Ok(200));
 }
 
@@ -252,7 +252,7 @@ fn fallbacks_have_a_bound() {
     clock.advance(SECOND);
     assert_eq!(calls[0].poll(), Some(Ok(7)));
     drop(calls);
-    assert!(Polled::new(slow()).poll().is_none(), "places come back");
+    assert!(Polled::new(slow()).poll().is_none(), "permits come back");
     assert!(Guard::builder("g").max_fallbacks(0).build().is_err());
     let ten = Guard::builder("g").build().unwrap();
     let hang = || ten.call(|| async { Err::<u8, ()>(()) }).fallback(|_| std::future::pending());

@@ -98,7 +98,7 @@ impl Model {
         recent(&self.retries) < self.floor + self.percent * recent(&self.calls) / 100
     }
 
-    /// What a call comes to, when, and how many tries were made. The bulkhead's place is free from a moment on.
+    /// What a call comes to, when, and how many tries were made. The bulkhead's permit is free from a moment on.
     fn call(&mut self, mut now: u64, place_free_at: u64, script: &[Try]) -> (Answer, u64, usize) {
         let until = self.deadline.map_or(u64::MAX, |deadline| now + deadline);
         // A further try that is refused ends the call with what came of the one before.
@@ -178,7 +178,7 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
             });
             let held = random.one_of(&[0, 0, 0, 4, 10, 50]);
             let free_at = now() + held;
-            let place = guard.bulkhead().and_then(Bulkhead::try_enter).filter(|_| held > 0);
+            let permit = guard.bulkhead().and_then(Bulkhead::try_enter).filter(|_| held > 0);
             let expected = model.call(now(), free_at, &script);
             let made = Cell::new(0);
             let mut call = Polled::new(
@@ -194,13 +194,13 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
                         Err(_) => Outcome::Failure,
                     }),
             );
-            let mut place = place;
+            let mut permit = permit;
             let mut answer = call.poll();
             while answer.is_none() {
                 assert!(now() < free_at.max(expected.1), "{name}, call {number}: it was not woken");
                 clock.advance(STEP);
                 if now() >= free_at {
-                    place = None;
+                    permit = None;
                 }
                 answer = call.poll_if_woken();
             }
@@ -221,7 +221,7 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
                 expected,
                 "{name}, call {number}: {script:?}, held {held}"
             );
-            drop((call, place));
+            drop((call, permit));
             assert_eq!(guard.bulkhead().map_or(0, |bulkhead| bulkhead.stats().in_use), 0);
         }
     }

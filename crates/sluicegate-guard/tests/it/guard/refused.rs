@@ -42,14 +42,14 @@ fn the_last_error_is_not_lost_when_the_bulkhead_is_full() {
     let guard = builder.clock(clock.clone()).build().unwrap();
     let mut fails = Polled::new(guard.call(|| async { Err::<u8, _>("down") }));
     assert!(fails.poll().is_none(), "it rests");
-    let place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let permit = guard.bulkhead().unwrap().try_enter().unwrap();
     assert_eq!(fails.run(&clock, MS), Err(Failure::Failed("down")));
     // An answer that is a failure is passed on too.
-    drop(place);
+    drop(permit);
     let answers = guard.call(|| async { Ok::<u16, ()>(503) }).judge(|_| Outcome::Failure);
     let mut answers = Polled::new(answers);
     assert!(answers.poll().is_none(), "it rests");
-    let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     assert_eq!(answers.run(&clock, MS), Ok(503));
 }
 
@@ -69,11 +69,11 @@ fn the_last_answer_is_gone_when_it_is_tried_again() {
 }
 
 #[test]
-fn a_place_that_comes_after_the_deadline_is_too_late() {
+fn a_permit_that_comes_after_the_deadline_is_too_late() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").deadline(SECOND).bulkhead("bulkhead 1 queue=1 wait=10s");
     let guard = builder.clock(clock.clone()).build().unwrap();
-    let place = guard.bulkhead().unwrap().try_enter().unwrap();
+    let permit = guard.bulkhead().unwrap().try_enter().unwrap();
     let is_made = Cell::new(false);
     let mut call = Polled::new(guard.call(|| {
         is_made.set(true);
@@ -81,7 +81,7 @@ fn a_place_that_comes_after_the_deadline_is_too_late() {
     }));
     assert!(call.poll().is_none());
     clock.advance(SECOND / 2);
-    drop(place);
+    drop(permit);
     // It has been called in time, but its task is not run before.
     clock.advance(SECOND / 2);
     assert_eq!(call.poll(), Some(Err(Failure::Refused(Refused::ByDeadline))));
@@ -97,12 +97,12 @@ fn a_wait_that_the_deadline_cuts_short_says_so() {
         builder.clock(clock.clone()).build().unwrap()
     };
     let refused = |guard: &Guard| {
-        let _place = guard.bulkhead().unwrap().try_enter().unwrap();
+        let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
         Polled::new(guard.call(|| async { Ok::<u8, String>(7) })).run(&clock, MS).unwrap_err().to_string()
     };
     assert_eq!(
         refused(&guard(SECOND)),
-        "the deadline came before a place in the bulkhead; try again later, or allow it more time"
+        "the deadline came before a permit of the bulkhead; try again later, or allow it more time"
     );
     assert!(refused(&guard(11 * SECOND)).ends_with("raise wait="));
 }

@@ -90,7 +90,7 @@ fn a_failure_says_what_to_do_next() {
     );
     assert_eq!(
         refused(Refused::ByBulkhead(Refusal::TooLong)),
-        "the bulkhead is full and no place came in time; try again later, or raise wait="
+        "the bulkhead is full and no permit came in time; try again later, or raise wait="
     );
     let guard = Guard::builder("g")
         .breaker("breaker 100%/1calls min=1")

@@ -1,13 +1,13 @@
-//! The places of a bulkhead in one word: how many are taken, how many there are, and whether somebody waits for one.
+//! The permits of a bulkhead in one word: how many are taken, how many there are, and whether somebody waits for one.
 //!
 //! ```text
 //! bits 61..64   how many were given back, the last three bits of it
-//! bit 60        somebody waits: whoever gives a place back has to look at the queue, and nobody takes one past it
+//! bit 60        somebody waits: whoever gives a permit back has to look at the queue, and nobody takes one past it
 //! bits 30..60   the limit
 //! bits 0..30    taken
 //! ```
 //!
-//! All of it is read and written together, so that taking a place is one compare-and-swap, giving it back one addition, and no
+//! All of it is read and written together, so that taking a permit is one compare-and-swap, giving it back one addition, and no
 //! order of them admits one too many. The bit is only changed under the lock of the queue.
 //!
 //! Those given back are counted here as a second word would cost every call a fifth more; each eighth pays for all of them.
@@ -26,8 +26,8 @@ const ENDED_ROUND: u64 = 1 << (u64::BITS - ENDED_AT);
 // The limit has room, and so has what is taken: never more than the limit at that moment.
 const _: () = assert!((COUNT_MAX as u64) <= TAKEN);
 
-/// The places of one bulkhead.
-pub(super) struct Places {
+/// The permits of one bulkhead.
+pub(super) struct Permits {
     word: AtomicU64,
     /// How many were given back in the rounds before.
     ended: Count,
@@ -35,36 +35,36 @@ pub(super) struct Places {
     told: Count,
 }
 
-/// What there is to see of places.
+/// What there is to see of permits.
 pub(super) struct Seen {
     pub(super) taken: u32,
     pub(super) limit: u32,
 }
 
-impl Places {
-    pub(super) fn new(limit: u32) -> Places {
+impl Permits {
+    pub(super) fn new(limit: u32) -> Permits {
         let word = AtomicU64::new(u64::from(limit) << LIMIT_AT);
-        Places { word, ended: Count::new(0), told: Count::new(0) }
+        Permits { word, ended: Count::new(0), told: Count::new(0) }
     }
 
-    /// Takes a place if one is free and nobody waits for it: the way of most calls.
+    /// Takes a permit if one is free and nobody waits for it: the way of most calls.
     #[inline]
     pub(super) fn take_if_nobody_waits(&self) -> bool {
         self.take_unless(|word| word & WAITS != 0)
     }
 
-    /// Takes a place if one is free, for the first of those who wait. Under the lock of the queue.
+    /// Takes a permit if one is free, for the first of those who wait. Under the lock of the queue.
     pub(super) fn take_for_the_first(&self) -> bool {
         self.take_unless(|_| false)
     }
 
-    /// Takes a place; or, if none is free, says from that very moment on that somebody waits. Under the lock of the queue.
+    /// Takes a permit; or, if none is free, says from that very moment on that somebody waits. Under the lock of the queue.
     pub(super) fn take_or_wait(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let is_free = has_room(word);
             let next = if is_free { word + 1 } else { word | WAITS };
-            // Acquire: whoever gave the place back has written before what the next one may read.
+            // Acquire: whoever gave the permit back has written before what the next one may read.
             match self.word.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return is_free,
                 Err(other) => word = other,
@@ -72,10 +72,10 @@ impl Places {
         }
     }
 
-    /// Gives a place back. Whether somebody waits for it.
+    /// Gives a permit back. Whether somebody waits for it.
     #[inline]
     pub(super) fn give_back(&self) -> bool {
-        // One less taken, never below zero: there is one of these for each place that was taken. One more ended, which leaves the word at
+        // One less taken, never below zero: there is one of these for each permit that was taken. One more ended, which leaves the word at
         // its upper end. Release: see `take_or_wait`.
         let before = self.word.fetch_add((1 << ENDED_AT) - 1, Ordering::Release);
         if before >> ENDED_AT == ENDED_ROUND - 1 {
@@ -158,22 +158,22 @@ mod tests {
 
     #[test]
     fn all_that_is_given_is_counted_and_nothing_else_of_the_word_changes() {
-        let places = Places::new(COUNT_MAX);
+        let permits = Permits::new(COUNT_MAX);
         for round in 0..100_u64 {
-            assert!(places.take_if_nobody_waits() && places.take_for_the_first());
-            assert_eq!(places.given(), 2 * round + 2);
-            assert!(!places.give_back() && !places.give_back());
-            assert_eq!(places.given(), 2 * round + 2);
-            let Seen { taken, limit } = places.read();
+            assert!(permits.take_if_nobody_waits() && permits.take_for_the_first());
+            assert_eq!(permits.given(), 2 * round + 2);
+            assert!(!permits.give_back() && !permits.give_back());
+            assert_eq!(permits.given(), 2 * round + 2);
+            let Seen { taken, limit } = permits.read();
             assert_eq!((taken, limit), (0, COUNT_MAX), "round {round}");
         }
-        places.set_limit(1);
-        assert!(places.take_or_wait() && !places.take_or_wait() && !places.take_if_nobody_waits());
-        places.set_limit(COUNT_MAX);
-        assert!(!places.take_if_nobody_waits() && places.take_for_the_first());
-        assert!(places.give_back() && places.give_back(), "somebody waits");
-        places.nobody_waits();
-        assert!(places.take_if_nobody_waits() && !places.give_back());
-        assert_eq!((places.given(), places.read().taken), (203, 0));
+        permits.set_limit(1);
+        assert!(permits.take_or_wait() && !permits.take_or_wait() && !permits.take_if_nobody_waits());
+        permits.set_limit(COUNT_MAX);
+        assert!(!permits.take_if_nobody_waits() && permits.take_for_the_first());
+        assert!(permits.give_back() && permits.give_back(), "somebody waits");
+        permits.nobody_waits();
+        assert!(permits.take_if_nobody_waits() && !permits.give_back());
+        assert_eq!((permits.given(), permits.read().taken), (203, 0));
     }
 }

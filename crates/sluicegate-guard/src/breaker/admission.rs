@@ -1,4 +1,4 @@
-//! What asking a breaker comes to: a trial, to be ended with how the call went, or a no.
+//! What asking a breaker comes to: an admitted call, to be ended with how the call went, or a no.
 
 use super::Inner;
 use super::machine::{Outcome, State, Ticket};
@@ -11,37 +11,37 @@ use std::sync::Arc;
 /// Whether a call may pass.
 #[derive(Debug)]
 #[must_use = "a call that is denied must not happen, and one that is allowed tells how it went"]
-pub enum Passage<'a> {
+pub enum Admission<'a> {
     /// It may: make it, and say how it went.
-    Allowed(Trial<'a>),
+    Allowed(Admitted<'a>),
     /// It may not.
     Denied(Denied),
 }
 
-impl<'a> Passage<'a> {
+impl<'a> Admission<'a> {
     /// Whether it may pass.
     #[inline]
     pub fn allowed(&self) -> bool {
-        matches!(self, Passage::Allowed(_))
+        matches!(self, Admission::Allowed(_))
     }
 
-    /// The trial if it may pass, for `?`.
+    /// The admitted call if it may pass, for `?`.
     ///
     /// # Errors
     /// When it is denied.
     #[inline]
-    pub fn trial(self) -> Result<Trial<'a>, Denied> {
+    pub fn admitted(self) -> Result<Admitted<'a>, Denied> {
         match self {
-            Passage::Allowed(trial) => Ok(trial),
-            Passage::Denied(denied) => Err(denied),
+            Admission::Allowed(admitted) => Ok(admitted),
+            Admission::Denied(denied) => Err(denied),
         }
     }
 
     /// The same, which can outlive the breaker it was asked of.
-    pub fn into_owned(self) -> Passage<'static> {
+    pub fn into_owned(self) -> Admission<'static> {
         match self {
-            Passage::Allowed(trial) => Passage::Allowed(trial.into_owned()),
-            Passage::Denied(denied) => Passage::Denied(denied),
+            Admission::Allowed(admitted) => Admission::Allowed(admitted.into_owned()),
+            Admission::Denied(denied) => Admission::Denied(denied),
         }
     }
 }
@@ -93,7 +93,7 @@ impl std::error::Error for Denied {}
 /// Dropped without that it counts nothing, but for a probe: that has failed. Dropped by a panic it has failed in any case.
 /// `std::mem::forget` is like a call that never ends: a probe has failed after `probe-ttl`.
 #[must_use = "say how the call went: dropped, it counts nothing, or as a failed probe"]
-pub struct Trial<'a> {
+pub struct Admitted<'a> {
     /// None once it has ended.
     breaker: Option<Held<'a>>,
     ticket: Ticket,
@@ -119,10 +119,10 @@ impl Deref for Held<'_> {
     }
 }
 
-impl<'a> Trial<'a> {
+impl<'a> Admitted<'a> {
     #[inline]
-    pub(super) fn new(breaker: &'a Arc<Inner>, ticket: Ticket, began: Option<Time>) -> Trial<'a> {
-        Trial { breaker: Some(Held::Borrowed(breaker)), ticket, began }
+    pub(super) fn new(breaker: &'a Arc<Inner>, ticket: Ticket, began: Option<Time>) -> Admitted<'a> {
+        Admitted { breaker: Some(Held::Borrowed(breaker)), ticket, began }
     }
 
     /// The call went well.
@@ -165,16 +165,16 @@ impl<'a> Trial<'a> {
     }
 
     /// The same, which can outlive the breaker it was asked of.
-    pub fn into_owned(mut self) -> Trial<'static> {
+    pub fn into_owned(mut self) -> Admitted<'static> {
         let owned = self.breaker.take().map(|held| match held {
             Held::Borrowed(inner) => Held::Owned(Arc::clone(inner)),
             Held::Owned(inner) => Held::Owned(inner),
         });
-        Trial { breaker: owned, ticket: self.ticket, began: self.began }
+        Admitted { breaker: owned, ticket: self.ticket, began: self.began }
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Admitted<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(breaker) = self.breaker.take() {
@@ -183,7 +183,7 @@ impl Drop for Trial<'_> {
     }
 }
 
-/// Apart, and told values instead of the trial, so that a trial can live in registers until then.
+/// Apart, and told values instead of the admitted call, so that an admitted call can live in registers until then.
 #[cold]
 fn lost(breaker: &Inner, ticket: Ticket, began: Option<Time>) {
     if std::thread::panicking() {
@@ -194,8 +194,8 @@ fn lost(breaker: &Inner, ticket: Ticket, began: Option<Time>) {
     }
 }
 
-impl fmt::Debug for Trial<'_> {
+impl fmt::Debug for Admitted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trial").field("probe", &self.is_probe()).finish_non_exhaustive()
+        f.debug_struct("Admitted").field("probe", &self.is_probe()).finish_non_exhaustive()
     }
 }

@@ -1,14 +1,14 @@
 //! While a breaker is open: denying without its lock, since then everybody is denied, and often many ask at once.
 
+use super::admission::Denied;
 use super::machine::State;
-use super::passage::Denied;
 use sluicegate::internal::AnyClock;
 use sluicegate::internal::sync::{AtomicU64, Ordering};
 use sluicegate_core::{RetryAfter, Time};
 use std::sync::atomic::AtomicU64 as Count;
 
 /// From when until when everybody is denied.
-pub(super) struct Shut {
+pub(super) struct OpenUntil {
     since: AtomicU64,
     /// 0 if the breaker is not open.
     until: AtomicU64,
@@ -16,17 +16,18 @@ pub(super) struct Shut {
     denied: Count,
 }
 
-impl Shut {
-    pub(super) fn new() -> Shut {
-        Shut { since: AtomicU64::new(0), until: AtomicU64::new(0), denied: Count::new(0) }
+impl OpenUntil {
+    pub(super) fn new() -> OpenUntil {
+        OpenUntil { since: AtomicU64::new(0), until: AtomicU64::new(0), denied: Count::new(0) }
     }
 
     /// Says from when until when it is so now. Under the breaker's lock, whenever that may have changed.
     ///
     /// Two words, so others may read one of now and one of before. Either way they find that it was open at some moment since they asked, or ask
     /// the breaker itself.
-    pub(super) fn set(&self, shut: Option<(Time, Time)>) {
-        let (since, until) = shut.map_or((0, 0), |(since, until)| (since.as_micros(), until.as_micros()));
+    pub(super) fn set(&self, open_until: Option<(Time, Time)>) {
+        let (since, until) =
+            open_until.map_or((0, 0), |(since, until)| (since.as_micros(), until.as_micros()));
         self.since.store(since, Ordering::Relaxed);
         self.until.store(until, Ordering::Relaxed);
     }
