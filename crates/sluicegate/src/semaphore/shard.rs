@@ -154,13 +154,10 @@ impl Shard {
     /// A lease now if there is one; else nothing has happened.
     #[inline]
     pub(super) fn at_once(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32) -> Option<Grant> {
-        let mut desk = self.open_by(by, None);
-        let grant = match desk.take(key, cost) {
+        let grant = self.locked(by, None, |desk| match desk.take(key, cost) {
             Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
             Taken::Denied | Taken::Full => None,
-        };
-        self.close(desk);
-        let grant = grant?;
+        })?;
         self.observe(&grant);
         Some(grant)
     }
@@ -168,14 +165,11 @@ impl Shard {
     /// A lease, or the denial; `None` if the semaphore holds as many as it may.
     #[inline]
     fn take(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32, now: Option<Time>) -> Option<Grant> {
-        let mut desk = self.open_by(by, now);
-        let grant = match desk.take(key, cost) {
+        self.locked(by, now, |desk| match desk.take(key, cost) {
             Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
             Taken::Denied => Some(Grant::denied(desk.deny(key, cost))),
             Taken::Full => None,
-        };
-        self.close(desk);
-        grant
+        })
     }
 
     /// Takes a lease, or a place in line: there the waker is taken too. Whoever asked notes what came of it, then does [`Shard::then`].
@@ -188,7 +182,7 @@ impl Shard {
     ) -> (Joined, Option<After>) {
         let mut wait = TICK;
         for _ in 0..TRIES {
-            let mut desk = self.open_by(by, Some(now));
+            let mut desk = self.open(by, Some(now));
             let joined = desk.join(waiter, waker);
             let after = desk.close();
             if let Some(joined) = joined {
@@ -209,7 +203,7 @@ impl Shard {
     pub(super) fn look(self: &Arc<Shard>, seat: u32, waker: &Waker) -> (Option<Outcome>, Option<After>) {
         // Cloned here, as cloning is the business of whoever made it.
         let waker = waker.clone();
-        let mut desk = self.open(None);
+        let mut desk = self.open(None, None);
         let outcome = desk.look(seat, waker);
         (outcome, desk.close())
     }
@@ -217,21 +211,16 @@ impl Shard {
     /// A caller has lost interest: what it held goes to the next.
     #[cold]
     pub(super) fn leave(self: &Arc<Shard>, seat: u32) {
-        let mut desk = self.open(None);
-        desk.leave(seat);
-        self.close(desk);
+        self.locked(None, None, |desk| desk.leave(seat));
     }
 
     #[inline]
     pub(super) fn release(self: &Arc<Shard>, name: Name) -> bool {
-        let mut desk = self.open(None);
-        let released = desk.release(name);
-        self.close(desk);
-        released
+        self.locked(None, None, |desk| desk.release(name))
     }
 
-    /// Returns a lease of a key by its name. That is also asking about the key: what has lapsed there is gone, whosever the name is, and the
-    /// numbers of who asks hold for those who wait.
+    /// Releases a lease by id. Like every operation on a key it first drops expired leases, and applies the caller's
+    /// limit to queued waiters.
     pub(super) fn release_of(
         self: &Arc<Shard>,
         by: By<'_>,
@@ -239,11 +228,10 @@ impl Shard {
         name: Name,
         now: Option<Time>,
     ) -> bool {
-        let mut desk = self.open_by(by, now);
-        desk.see(key);
-        let released = desk.release(name);
-        self.close(desk);
-        released
+        self.locked(by, now, |desk| {
+            desk.see(key);
+            desk.release(name)
+        })
     }
 
     /// The same to renew it. Whether it is live.
@@ -254,19 +242,15 @@ impl Shard {
         name: Name,
         now: Option<Time>,
     ) -> bool {
-        let mut desk = self.open_by(by, now);
-        desk.see(key);
-        let renewed = desk.renew(name);
-        self.close(desk);
-        renewed.is_some()
+        self.locked(by, now, |desk| {
+            desk.see(key);
+            desk.renew(name).is_some()
+        })
     }
 
     /// How it is held from now on. `None` if it is not live any more.
     pub(super) fn renew(self: &Arc<Shard>, name: Name) -> Option<Held> {
-        let mut desk = self.open(None);
-        let renewed = desk.renew(name);
-        self.close(desk);
-        renewed
+        self.locked(None, None, |desk| desk.renew(name))
     }
 
     pub(super) fn peek(
@@ -276,21 +260,16 @@ impl Shard {
         cost: u32,
         now: Option<Time>,
     ) -> Decision {
-        let mut desk = self.open_by(by, now);
-        let decision = desk.peek(key, cost);
-        self.close(desk);
-        decision
+        self.locked(by, now, |desk| desk.peek(key, cost))
     }
 
     pub(super) fn reset(self: &Arc<Shard>, by: By<'_>, key: Fingerprint) {
-        let mut desk = self.open_by(by, None);
-        desk.reset(key);
-        self.close(desk);
+        self.locked(by, None, |desk| desk.reset(key));
     }
 
     /// Changes the numbers. The caller does [`Shard::then`] when it holds no lock of its own.
     pub(super) fn change(self: &Arc<Shard>, rule: Concurrency) -> Option<After> {
-        let mut desk = self.open(None);
+        let mut desk = self.open(None, None);
         desk.change(rule);
         desk.close()
     }
@@ -315,20 +294,22 @@ impl Shard {
     }
 
     #[inline]
-    fn open(&self, now: Option<Time>) -> Desk<'_> {
-        self.open_by(None, now)
-    }
-
-    /// The same for one of several semaphores that share the room.
-    #[inline]
-    fn open_by<'a>(&'a self, by: By<'a>, now: Option<Time>) -> Desk<'a> {
+    fn open<'a>(&'a self, by: By<'a>, now: Option<Time>) -> Desk<'a> {
         Desk::new(self.book.lock(), &self.common, now, by)
     }
 
-    /// Gives the lock back, then wakes, tells and has the clock ring.
+    /// Acts under the lock for one of several semaphores, then wakes, tells and sets the clock.
     #[inline]
-    fn close(self: &Arc<Shard>, desk: Desk<'_>) {
+    fn locked<R>(
+        self: &Arc<Shard>,
+        by: By<'_>,
+        now: Option<Time>,
+        act: impl FnOnce(&mut Desk<'_>) -> R,
+    ) -> R {
+        let mut desk = self.open(by, now);
+        let result = act(&mut desk);
         self.then(desk.close());
+        result
     }
 
     /// What is left to do when the lock has been given back.
@@ -397,10 +378,7 @@ impl Shard {
     fn make_room(&self, now: Time) -> Result<(), Span> {
         let mut soonest: Option<Time> = None;
         for shard in self.common.shards.get().into_iter().flatten().filter_map(Weak::upgrade) {
-            let mut desk = shard.open(Some(now));
-            let found = desk.make_room();
-            shard.close(desk);
-            match found {
+            match shard.locked(None, Some(now), Desk::make_room) {
                 Ok(()) => return Ok(()),
                 Err(next) => soonest = soonest.into_iter().chain(next).min(),
             }
@@ -411,10 +389,8 @@ impl Shard {
     /// Clears away some of what has lapsed here and nobody has seen since.
     #[cold]
     pub(super) fn clear_lapsed(self: &Arc<Shard>, now: Time) {
-        let mut desk = self.open(Some(now));
         // Whether there is room is of no interest.
-        let _ = desk.make_room();
-        self.close(desk);
+        let _ = self.locked(None, Some(now), Desk::make_room);
     }
 
     /// The answer when the semaphore holds as many leases as it may.
@@ -428,9 +404,7 @@ impl Shard {
 
 impl Rings for Shard {
     fn ring(self: Arc<Self>, at: Time) {
-        let mut desk = self.open(None);
-        desk.ring(at);
-        self.close(desk);
+        self.locked(None, None, |desk| desk.ring(at));
     }
 
     /// Whoever waits looks again, and so sets another alarm. Not here: in a runtime that ends that would be lost as well.
