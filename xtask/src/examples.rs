@@ -1,8 +1,8 @@
 //! Every example of the libraries: short enough to be read at a glance, and run, as each asserts what it shows.
 
-use crate::root;
+use crate::{ci, root};
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// No example is longer, in lines.
 const LINES_MAX: usize = 40;
@@ -31,9 +31,9 @@ fn run_those_of(package: &str) -> Result<u64, String> {
     }
     names.sort();
     for name in &names {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["run", "--quiet", "--locked", "--package", package, "--example", name]);
-        let status = command.current_dir(root()).stdout(Stdio::null()).status();
+        let mut command =
+            ci::command(&["run", "--quiet", "--locked", "--package", package, "--example", name]);
+        let status = command.stdout(Stdio::null()).status();
         if !status.is_ok_and(|status| status.success()) {
             return Err(format!("{name} failed; run it with: cargo run -p {package} --example {name}"));
         }

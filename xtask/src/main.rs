@@ -41,16 +41,14 @@ fn main() -> ExitCode {
 
 /// Draws the pictures with the test that otherwise says when one is out of date.
 fn plots() -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--locked", "--package", "sluicegate-cli", "--test", "it", "every_picture"]);
-    command.env("SLUICE_DRAW_PICTURES", "1");
-    finish(command.current_dir(root()), "a picture could not be drawn")
+    let arguments = ["test", "--locked", "--package", "sluicegate-cli", "--test", "it", "every_picture"];
+    finish(ci::command(&arguments).env("SLUICE_DRAW_PICTURES", "1"), "a picture could not be drawn")
 }
 
 /// Hands the rest of the arguments on to the benchmark program.
 fn bench() -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--release", "--locked", "--"]).args(std::env::args_os().skip(2));
+    let mut command = ci::command(&["run", "--release", "--locked", "--"]);
+    command.args(std::env::args_os().skip(2));
     finish(command.current_dir(root().join("bench")), "the benchmark failed")
 }
 
