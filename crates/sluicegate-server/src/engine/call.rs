@@ -83,8 +83,8 @@ impl<'a> Call<'a> {
     pub(super) fn decide_now(&self, now: Time) -> Option<Result<Decided<'_>, Mistake>> {
         let limits = match self.policy() {
             Policy::Limits(limits) => limits,
-            Policy::Unlimited => return Some(Ok(self.counted(UNLIMITED.into(), now))),
-            Policy::Blocked => return Some(Ok(self.counted(BLOCKED.into(), now))),
+            Policy::Unlimited => return Some(Ok(self.decided_in_batch(UNLIMITED.into(), now))),
+            Policy::Blocked => return Some(Ok(self.decided_in_batch(BLOCKED.into(), now))),
         };
         let AnyBackend::Memory(limiter) = &limits.backend else { return None };
         let Call { key, cost, .. } = *self;
@@ -101,7 +101,7 @@ impl<'a> Call<'a> {
                 Err(error) => return Some(Err(error.into())),
             },
         };
-        Some(Ok(self.counted(decision.into(), now)))
+        Some(Ok(self.decided_in_batch(decision.into(), now)))
     }
 
     /// Decides a call other than a check in a shared store.
@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
             Verb::Peek => backend.peek(&self.key, self.cost, at).await,
             Verb::Refund => backend.refund(&self.key, self.cost, at).await,
         };
-        Ok(self.counted(answer?, now))
+        Ok(self.decided_in_batch(answer?, now))
     }
 
     /// Whether it is a check in a shared store, which can share a round trip with others.
@@ -139,12 +139,18 @@ impl<'a> Call<'a> {
         Decided::new(answer, self.policy(), now, self.rule.spec().shadow)
     }
 
-    /// The same, and counts it if the call could have been charged.
+    /// The same for a call of a batch, and counts it if it could have been charged.
     #[inline]
-    pub(super) fn counted(&self, answer: Answer, now: Time) -> Decided<'_> {
+    pub(super) fn decided_in_batch(&self, answer: Answer, now: Time) -> Decided<'_> {
         if let Verb::Check | Verb::CheckWithin(_) = self.verb {
-            self.rule.count(!answer.allowed());
+            self.rule.count_in_batch(!answer.allowed());
         }
+        self.decided(answer, now)
+    }
+
+    /// The same for a call by itself, and counts it.
+    pub(super) fn counted(&self, answer: Answer, now: Time) -> Decided<'_> {
+        self.rule.count(!answer.allowed());
         self.decided(answer, now)
     }
 

@@ -44,7 +44,7 @@ async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     }
     for answer in check_each(&checks).await {
         if let Some(call) = calls.next() {
-            reply(answer.map(|answer| call.counted(answer, now)).map_err(Mistake::from));
+            reply(answer.map(|answer| call.decided_in_batch(answer, now)).map_err(Mistake::from));
         }
     }
     calls

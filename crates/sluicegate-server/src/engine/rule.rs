@@ -323,6 +323,11 @@ impl Rule {
         self.on_failure
     }
 
+    /// Counts a decision.
+    pub(super) fn count(&self, denied: bool) {
+        self.add(Tally::place(denied, self.spec.shadow), 1);
+    }
+
     /// Adds to a counter of the tally.
     pub(super) fn add(&self, place: usize, counted: u64) {
         if let Some(counter) = self.tally.0.get(place) {

@@ -33,8 +33,9 @@ impl CachedRule {
         Arc::new(CachedRule { rule, counted: Default::default() })
     }
 
+    /// Counts a decision, to be added to the tally with others of its batch.
     #[inline]
-    pub(super) fn count(&self, denied: bool) {
+    pub(super) fn count_in_batch(&self, denied: bool) {
         let counter = &self.counted[Tally::place(denied, self.rule.spec().shadow)];
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
