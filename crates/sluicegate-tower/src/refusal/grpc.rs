@@ -45,8 +45,7 @@ fn status(reason: &Reason) -> HeaderValue {
         Reason::Denied(_) | Reason::TooManyAtOnce(_) => "8", // RESOURCE_EXHAUSTED
         Reason::NoKey => "3",                                // INVALID_ARGUMENT
         Reason::SetUp(_) | Reason::Failed(_) => "13",        // INTERNAL
-        Reason::Undecided(undecided) if undecided.is_set_up() => "13", // INTERNAL
-        Reason::Undecided(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
+        Reason::NoAnswer(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
         Reason::TimedOut => "4",                             // DEADLINE_EXCEEDED
     })
 }

@@ -1,9 +1,8 @@
 //! What an observer is told of each request.
 
 use crate::Head;
-use crate::backend::Undecided;
 use crate::key::RequestKey;
-use sluicegate::Decision;
+use sluicegate::{BackendError, Decision};
 
 /// A request, and what became of it at the layer.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +28,8 @@ pub enum Verdict<'a> {
     WouldDeny(&'a Decision),
     /// It had no key and was refused.
     NoKey,
-    /// Nobody could decide. In shadow mode it was admitted all the same.
-    Undecided(&'a Undecided),
+    /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was admitted.
+    NoAnswer(&'a BackendError),
     /// It could not be decided on because of a mistake in the set-up.
     SetUp(&'a str),
 }

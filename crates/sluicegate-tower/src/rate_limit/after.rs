@@ -1,6 +1,5 @@
 //! What a request is charged once its response is known.
 
-use crate::backend::Used;
 use http::{HeaderMap, StatusCode};
 
 /// How a request ended.
@@ -34,14 +33,14 @@ pub enum Charge {
 }
 
 impl Charge {
-    pub(crate) fn of(self, cost: u32) -> Used {
+    /// What a request that was charged `cost` used, if that is something else.
+    pub(super) fn used(self, cost: u32) -> Option<u32> {
         match self {
-            Charge::Keep | Charge::Extra(0) => Used::All,
-            Charge::Refund => Used::Only(0),
-            Charge::Exactly(used) if used == cost => Used::All,
-            Charge::Exactly(used) => Used::Only(used),
-            // So large a sum is above every limit as it is.
-            Charge::Extra(more) => Used::Only(cost.saturating_add(more)),
+            Charge::Keep | Charge::Extra(0) => None,
+            Charge::Refund => Some(0),
+            Charge::Exactly(used) => (used != cost).then_some(used),
+            // A sum of that size is above every limit.
+            Charge::Extra(more) => Some(cost.saturating_add(more)),
         }
     }
 }

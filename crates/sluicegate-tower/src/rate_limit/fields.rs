@@ -1,13 +1,11 @@
 //! The fields `RateLimit-Policy` and `RateLimit`. What is said of the limits is worked out once, and again when they change;
 //! with each response only numbers are written.
 
-use crate::backend::Backend;
-use crate::layer::Settings;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted};
-use sluicegate::{Decision, Limit};
+use sluicegate::{Backend, Decision, Limit};
 use std::sync::Arc;
 
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
@@ -15,7 +13,7 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELI
 
 /// What there is to say of a limiter's limits, once somebody has asked.
 #[derive(Default)]
-pub(crate) struct Policies {
+pub(super) struct Policies {
     told: ArcSwapOption<Told>,
 }
 
@@ -28,8 +26,15 @@ struct Told {
     field: Option<HeaderValue>,
 }
 
+/// Settings are cloned to be changed, and then what is told of them is worked out again.
+impl Clone for Policies {
+    fn clone(&self) -> Policies {
+        Policies::default()
+    }
+}
+
 /// The fields of one response.
-pub(crate) struct Fields {
+pub(super) struct Fields {
     policy: HeaderValue,
     standing: HeaderValue,
 }
@@ -37,26 +42,26 @@ pub(crate) struct Fields {
 impl Policies {
     /// The fields for a decision; `None` if there is nothing to tell of.
     #[inline]
-    pub(crate) fn fields<L: Backend>(&self, settings: &Settings<L>, decision: &Decision) -> Option<Fields> {
-        self.told(settings, |told| {
+    pub(super) fn fields(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
+        self.told(name, limiter, |told| {
             Some(Fields { policy: told.field.clone()?, standing: told.standing(decision)? })
         })
     }
 
     /// The name of the policy that a denial violates, quoted.
-    pub(crate) fn violated<L: Backend>(&self, settings: &Settings<L>, decision: &Decision) -> String {
-        self.told(settings, |told| told.name_for(decision).to_owned())
+    pub(super) fn violated(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> String {
+        self.told(name, limiter, |told| told.name_for(decision).to_owned())
     }
 
     /// What is told of the limits as they are now.
     #[inline]
-    fn told<L: Backend, T>(&self, settings: &Settings<L>, tell: impl FnOnce(&Told) -> T) -> T {
-        let changes = settings.limiter.changes();
+    fn told<T>(&self, name: &str, limiter: &impl Backend, tell: impl FnOnce(&Told) -> T) -> T {
+        let changes = limiter.changes();
         let told = self.told.load();
         match &*told {
             Some(told) if told.changes == changes => tell(told),
             _ => {
-                let told = Arc::new(Told::new(&settings.name, changes, &settings.limiter.limits()));
+                let told = Arc::new(Told::new(name, changes, &limiter.limits()));
                 self.told.store(Some(Arc::clone(&told)));
                 tell(&told)
             }
@@ -106,7 +111,7 @@ impl Told {
 
 impl Fields {
     /// Adds them beside those that another layer has written: both fields are lists and may come in several lines.
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
+    pub(super) fn write(self, headers: &mut HeaderMap) {
         headers.append(RATELIMIT_POLICY, self.policy);
         headers.append(RATELIMIT, self.standing);
     }
