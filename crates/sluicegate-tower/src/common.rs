@@ -1,7 +1,9 @@
-//! What layers with a key share: settings, the methods that set them, and a request's way to its answer.
+//! What layers with a key share: settings, the methods that set them, and a request's way to its
+//! answer.
 //!
-//! A layer is a [`Shared`]: these settings, its own (which [`Admit`] requests), and what writes its responses. An option
-//! for every layer is a field of [`Common`] and a method in [`common_methods`].
+//! A layer is a [`Shared`]: these settings, its own (which [`Admit`] requests), and what writes its
+//! responses. An option for every layer is a field of [`Common`] and a method in
+//! [`common_methods`].
 
 use crate::future::{Admission, Parked};
 use crate::head::Head;
@@ -22,8 +24,8 @@ pub enum WithoutKey {
     Share,
     /// Rejected with 400.
     Refuse,
-    /// Admitted without a limit: for keys that only some requests must have. A client that leaves the key out is not
-    /// limited.
+    /// Admitted without a limit: for keys that only some requests must have. A client that leaves
+    /// the key out is not limited.
     Pass,
 }
 
@@ -71,7 +73,8 @@ pub(crate) struct Call<'a> {
 pub(crate) trait Admit<R>: Sized {
     /// What the backend answers.
     type Answer;
-    /// What a request holds once it is admitted. The default is held by a request that is not limited.
+    /// What a request holds once it is admitted. The default is held by a request that is not
+    /// limited.
     type Admitted: Default;
 
     /// Asks the backend.
@@ -113,7 +116,8 @@ impl<M, R> Shared<M, R> {
         Arc::new(Shared { common: self.common.clone(), own: self.own.clone(), respond })
     }
 
-    /// The response to a request that does not reach the service. `violated` is the name of the policy, quoted.
+    /// The response to a request that does not reach the service. `violated` is the name of the
+    /// policy, quoted.
     #[cold]
     pub(crate) fn refuse<B>(&self, reason: Reason, violated: String, head: &Head<'_>) -> Response<B>
     where
@@ -135,7 +139,8 @@ impl<M: Admit<R>, R> Shared<M, R> {
         S: Service<Request<Q>, Response = Response<B>> + Clone,
         R: Respond<B>,
     {
-        // The service is called in one place only: a request and a future are large, and are copied less often so.
+        // The service is called in one place only: a request and a future are large, and are copied
+        // less often so.
         let admitted = match self.decide(&Head::of(&request)) {
             Next::Serve(admitted) => admitted,
             Next::Respond(response) => return Admission::Refused { response: Some(response) },
@@ -159,8 +164,8 @@ impl<M: Admit<R>, R> Shared<M, R> {
         if skip.as_ref().is_some_and(|is_skipped| is_skipped(head)) {
             return Next::Serve(M::Admitted::default());
         }
-        // The key stays where it was written: to copy what was just written in small pieces takes longer than to write
-        // it.
+        // The key stays where it was written: to copy what was just written in small pieces takes
+        // longer than to write it.
         let extracted = key.extract(head);
         let key = match &extracted {
             Ok(key) => key,
@@ -197,13 +202,13 @@ pub(crate) fn by_the_limit(answer: &Answer) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// The methods of every layer. The layer has its [`Shared`] in the field `shared`, in which a clone of the layer that
-/// is changed gets one of its own.
+/// The methods of every layer and service. Both have their [`Shared`] in the field `shared`, with the
+/// layer's own settings as `Settings<L>`.
 macro_rules! common_methods {
     ($layer:ident, $backend:ident, $service:ident) => {
         impl<L: $backend + Clone + 'static, R: Clone> $layer<L, R> {
-            /// The key of a request: one of [`crate::key`], or two of them in a tuple. The default is the peer's
-            /// address, [`crate::key::peer_ip`].
+            /// The key of a request: one of [`crate::key`], or two of them in a tuple. The default
+            /// is the peer's address, [`crate::key::peer_ip`].
             #[must_use]
             pub fn key(mut self, key: impl $crate::key::Extract + 'static) -> Self {
                 self.shared_mut().common.key = Arc::new(key);
@@ -218,14 +223,16 @@ macro_rules! common_methods {
                 self
             }
 
-            /// The cost of a request; the default is 1. A request of cost 0 is always admitted, and charged nothing.
+            /// The cost of a request; the default is 1. A request of cost 0 is always admitted, and
+            /// charged nothing.
             #[must_use]
             pub fn cost(mut self, cost: impl Fn(&$crate::Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
                 self.shared_mut().common.cost = Some(Arc::new(cost));
                 self
             }
 
-            /// Requests that are not limited, such as health checks: they are admitted, and no observer sees them.
+            /// Requests that are not limited, such as health checks: they are admitted, and no
+            /// observer sees them.
             #[must_use]
             pub fn skip(
                 mut self,
@@ -235,16 +242,17 @@ macro_rules! common_methods {
                 self
             }
 
-            /// The name of the policy in header fields and problem details; the default is `default`. Layers that a
-            /// request passes one after another should have different names.
+            /// The name of the policy in header fields and problem details; the default is
+            /// `default`. Layers that a request passes one after another should have different
+            /// names.
             #[must_use]
             pub fn name(mut self, name: &str) -> Self {
                 self.shared_mut().common.name = name.into();
                 self
             }
 
-            /// Writes every response of the layer's own as a gRPC status. For tonic; in front of services with other
-            /// bodies gRPC calls get one without this.
+            /// Writes every response of the layer's own as a gRPC status. For tonic; in front of
+            /// services with other bodies gRPC calls get one without this.
             #[must_use]
             pub fn grpc(self) -> $layer<L, $crate::GrpcStatus> {
                 $layer { shared: self.shared.responding($crate::GrpcStatus) }

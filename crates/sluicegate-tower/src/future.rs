@@ -1,5 +1,5 @@
-//! The first part of every layer's response future: until the service serves the request. Written by hand, so that an
-//! answer of memory costs no box.
+//! The first part of every layer's response future: until the service serves the request. Written
+//! by hand, so that an answer of memory costs no box.
 
 use crate::common::{Admit, Call, Shared};
 use crate::head::Head;

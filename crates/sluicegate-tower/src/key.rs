@@ -12,8 +12,9 @@
 //! layer().key(key::from_fn(|head| Some(head.uri.host()?.into()))); // whatever else
 //! ```
 //!
-//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up, and a client who makes up a
-//! new one each time is a new client each time. Put such a layer behind the one that verifies, or limit by address too.
+//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up,
+//! and a client who makes up a new one each time is a new client each time. Put such a layer behind
+//! the one that verifies, or limit by address too.
 
 mod address;
 mod forwarded;
@@ -27,7 +28,8 @@ use sluicegate::{Key, KeyWriter};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a closure.
+/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a
+/// closure.
 pub trait Extract: Send + Sync {
     /// The key, or why there is none.
     ///
@@ -40,10 +42,12 @@ pub trait Extract: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoKey {
-    /// The client did not send it, or nothing that can be read. What happens then is a choice: [`crate::WithoutKey`].
+    /// The client did not send it, or nothing that can be read. What happens then is a choice:
+    /// [`crate::WithoutKey`].
     Absent,
-    /// The server did not provide it: a mistake in the set-up, told in these words. The request is answered with 500, as
-    /// one limit for all clients together would look fine until there are many of them.
+    /// The server did not provide it: a mistake in the set-up, told in these words. The request is
+    /// answered with 500, as one limit for all clients together would look fine until there are
+    /// many of them.
     NotProvided(&'static str),
 }
 
@@ -134,7 +138,8 @@ impl From<IpAddr> for RequestKey<'_> {
     }
 }
 
-/// The key that the library makes of the same value: an address of a request is the key of `limiter.check(address)`.
+/// The key that the library makes of the same value: an address of a request is the key of
+/// `limiter.check(address)`.
 impl Key for RequestKey<'_> {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
@@ -174,7 +179,8 @@ impl Extract for Everyone {
     }
 }
 
-/// The value of a header field. A request in which it is missing, empty or there several times has no key.
+/// The value of a header field. A request in which it is missing, empty or there several times has
+/// no key.
 ///
 /// # Panics
 /// When the name is not that of a header field: lower case letters, digits and dashes.
@@ -190,7 +196,8 @@ impl Extract for ByHeader {
     }
 }
 
-/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query does not belong to it.
+/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query
+/// does not belong to it.
 pub fn path() -> impl Extract {
     ByPath
 }
@@ -203,8 +210,8 @@ impl Extract for ByPath {
     }
 }
 
-/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have one for each. A
-/// router knows it only in layers added with `route_layer`, or to a handler.
+/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have
+/// one for each. A router knows it only in layers added with `route_layer`, or to a handler.
 #[cfg(feature = "axum")]
 pub fn route() -> impl Extract {
     ByRoute

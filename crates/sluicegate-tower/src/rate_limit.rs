@@ -1,8 +1,9 @@
 //! A limit in front of a service, for each key.
 //!
-//! `layer.rs` is the settings, `service.rs` the service, `future.rs` its response; `admitted.rs` asks the limiter and
-//! settles what was charged, `after.rs` says how much that is, `fields.rs` writes header fields, `observe.rs` is what
-//! an observer sees. What it shares with other layers is in `common.rs`.
+//! `layer.rs` is the settings, `service.rs` the service, `future.rs` its response; `admitted.rs`
+//! asks the limiter and settles what was charged, `after.rs` says how much that is, `fields.rs`
+//! writes header fields, `observe.rs` is what an observer sees. What it shares with other layers is
+//! in `common.rs`.
 
 mod admitted;
 mod after;

@@ -28,7 +28,8 @@ pub enum Reason {
     SetUp(String),
     /// The backend gave no answer, as when its store is unavailable. The client is not told why.
     NoAnswer(sluicegate::BackendError),
-    /// As many of its key's requests are under way as may be at once: see [`crate::ConcurrencyLayer`].
+    /// As many of its key's requests are under way as may be at once: see
+    /// [`crate::ConcurrencyLayer`].
     TooManyAtOnce(Decision),
     /// As many requests are under way as the service takes, whoever they are of.
     Full,
@@ -36,7 +37,8 @@ pub enum Reason {
     Guarded(Refused),
     /// It took longer than a guard lets it.
     TimedOut,
-    /// The service failed, with a response of this status or without one. Only a fallback is told: [`crate::GuardLayer::fallback`].
+    /// The service failed, with a response of this status or without one. Only a fallback is told:
+    /// [`crate::GuardLayer::fallback`].
     Failed(Option<StatusCode>),
 }
 
@@ -64,8 +66,9 @@ impl<'a> Refusal<'a> {
         &self.head
     }
 
-    /// The status that fits: 429 for a denial, 400 without a key, 503 if there is no answer, the service is full or a guard
-    /// refuses it, 504 if it took too long, 500 for a mistake in the set-up; its own if the service failed, or 502 if it has none.
+    /// The status that fits: 429 for a denial, 400 without a key, 503 if there is no answer, the
+    /// service is full or a guard refuses it, 504 if it took too long, 500 for a mistake in the
+    /// set-up; its own if the service failed, or 502 if it has none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
             Reason::Denied(_) | Reason::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -77,8 +80,8 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// After how many seconds to try again: when the same request would be admitted or, if there was no answer, when there
-    /// may be one. `None` if that does not help.
+    /// After how many seconds to try again: when the same request would be admitted or, if there
+    /// was no answer, when there may be one. `None` if that does not help.
     pub fn retry_after_s(&self) -> Option<u64> {
         self.retry_after().and_then(retry_after_s)
     }
@@ -140,8 +143,8 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`, `RateLimit` and
-/// `RateLimit-Policy`.
+/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`,
+/// `RateLimit` and `RateLimit-Policy`.
 pub trait Respond<B>: Send + Sync {
     /// The answer.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;

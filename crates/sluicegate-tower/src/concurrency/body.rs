@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame, with its trailers and
-    /// its size. When it has ended or is dropped, the lease of its request is released.
+    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame,
+    /// with its trailers and its size. When it has ended or is dropped, the lease of its request is
+    /// released.
     pub struct HeldBody<B> {
         // Dropped before the lease: what it holds is gone when the permit is free.
         #[pin]

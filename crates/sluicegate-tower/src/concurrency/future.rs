@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 pin_project! {
-    /// The response to come, of the service or of the layer. Dropping it releases its lease, or leaves the queue for one.
+    /// The response to come, of the service or of the layer. Dropping it releases its lease, or
+    /// leaves the queue for one.
     pub struct ConcurrencyFuture<S, Q, B, L, R>
     where
         S: Service<Request<Q>>,

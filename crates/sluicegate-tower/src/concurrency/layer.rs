@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits how many requests of each key are in flight. A rate limits how often a client may call; this limits how much
-/// of the service it may use at one time, however long its requests take.
+/// Limits how many requests of each key are in flight. A rate limits how often a client may call;
+/// this limits how much of the service it may use at one time, however long its requests take.
 ///
 /// ```
 /// use sluicegate::Semaphore;
@@ -24,14 +24,16 @@ use std::time::Duration;
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// A request holds a lease until the body of its response has ended or was dropped, so a download counts for as long as
-/// it goes on, and a client that hangs up releases its lease; see [`Hold`]. One request too many is denied with 429, or
-/// waits: [`ConcurrencyLayer::wait`]. The cost of a request is how many permits its lease takes.
+/// A request holds a lease until the body of its response has ended or was dropped, so a download
+/// counts for as long as it goes on, and a client that hangs up releases its lease; see [`Hold`].
+/// One request too many is denied with 429, or waits: [`ConcurrencyLayer::wait`]. The cost of a
+/// request is how many permits its lease takes.
 ///
-/// The semaphore is any [`LeaseBackend`]: [`sluicegate::Semaphore`], or `sluicegate_redis::RedisSemaphore`. It is
-/// shared: clone a layer, add it to many routes, serve many connections, and there is still one limit. Being ready
-/// takes no permit. Under a limit with `ttl` a lease expires after that time even if its response goes on, as nothing
-/// renews it. In one process leave `ttl` out: what is dropped is released.
+/// The semaphore is any [`LeaseBackend`]: [`sluicegate::Semaphore`], or
+/// `sluicegate_redis::RedisSemaphore`. It is shared: clone a layer, add it to many routes, serve
+/// many connections, and there is still one limit. Being ready takes no permit. Under a limit with
+/// `ttl` a lease expires after that time even if its response goes on, as nothing renews it. In one
+/// process leave `ttl` out: what is dropped is released.
 pub struct ConcurrencyLayer<L, R = Problem> {
     /// Behind one pointer, as axum has a layer make a new service for every request.
     shared: Arc<Shared<Settings<L>, R>>,
@@ -46,8 +48,8 @@ pub enum Hold {
     /// Until the body of the response has ended, or was dropped.
     #[default]
     UntilEnd,
-    /// Until the head of the response is there: for services whose work is done by then, in front of clients that read
-    /// slowly.
+    /// Until the head of the response is there: for services whose work is done by then, in front
+    /// of clients that read slowly.
     UntilHead,
 }
 
@@ -69,8 +71,9 @@ impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
 }
 
 impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
-    /// Lets a request wait for its permit in the queue of its key, and denies it if there was none within `max_wait`.
-    /// A request that finds the queue full (`max_line` of the semaphore) is denied at once.
+    /// Lets a request wait for its permit in the queue of its key, and denies it if there was none
+    /// within `max_wait`. A request that finds the queue full (`max_line` of the semaphore) is
+    /// denied at once.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.shared_mut().own.max_wait = Some(max_wait);
@@ -84,8 +87,8 @@ impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
         self
     }
 
-    /// Denies with 503 and not with 429: for a limit of the service's own, with [`crate::key::everyone`] or a route as
-    /// its key, where the client has not asked for too much.
+    /// Denies with 503 and not with 429: for a limit of the service's own, with
+    /// [`crate::key::everyone`] or a route as its key, where the client has not asked for too much.
     #[must_use]
     pub fn unavailable(mut self) -> Self {
         self.shared_mut().own.is_ours = true;
@@ -135,7 +138,8 @@ impl<L> Settings<L> {
         };
         match (by_the_limit(&acquired.answer()), acquired.refusal()) {
             (Err(error), _) => Reason::NoAnswer(error),
-            // The semaphore holds as many leases as it may, of all keys: that is not this client's doing.
+            // The semaphore holds as many leases as it may, of all keys: that is not this client's
+            // doing.
             (_, Some(Refusal::NoRoom)) => Reason::Full,
             (_, refusal) if self.is_ours && refusal != Some(Refusal::Never) => Reason::Full,
             _ => Reason::TooManyAtOnce(acquired.decision()),

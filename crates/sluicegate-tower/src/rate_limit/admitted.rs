@@ -16,8 +16,8 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// An admitted request, until its response. What is to be done then is in a box, as it would make the future of every
-/// request larger, and axum moves those about.
+/// An admitted request, until its response. What is to be done then is in a box, as it would make
+/// the future of every request larger, and axum moves those about.
 pub(crate) struct Admitted<L: Backend, R>(Option<Box<ToDo<L, R>>>);
 
 struct ToDo<L: Backend, R> {
@@ -72,7 +72,8 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
         }
     }
 
-    /// Only an allowed call that no one is told of, compiled in place, so that the answer is not copied.
+    /// Only an allowed call that no one is told of, compiled in place, so that the answer is not
+    /// copied.
     #[inline]
     fn admit<B>(
         shared: &Arc<Shared<Self, R>>,
@@ -103,7 +104,8 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
 }
 
 impl<L: Backend + Clone + 'static> Settings<L> {
-    /// The answer, when the request is due: under a pacer, which allows calls for later, requests go on evenly spaced.
+    /// The answer, when the request is due: under a pacer, which allows calls for later, requests
+    /// go on evenly spaced.
     #[inline]
     fn when_due<T: 'static>(
         &self,
@@ -129,7 +131,8 @@ impl<L: Backend + Clone + 'static> Settings<L> {
     }
 }
 
-/// Waits until an allowed call is due. One that is dropped before returns its charge, if it has a receipt.
+/// Waits until an allowed call is due. One that is dropped before returns its charge, if it has a
+/// receipt.
 #[cold]
 fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Reserved, BackendError>> {
     struct Waiting<L: Backend>(L, Option<Receipt>);

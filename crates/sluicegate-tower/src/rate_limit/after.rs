@@ -10,12 +10,14 @@ pub enum Outcome<'a> {
     Response {
         /// Its status.
         status: StatusCode,
-        /// Its header fields. The status of a gRPC call that failed is usually among them, as `grpc-status`.
+        /// Its header fields. The status of a gRPC call that failed is usually among them, as
+        /// `grpc-status`.
         headers: &'a HeaderMap,
     },
     /// The service behind the layer failed and there is no response.
     Failed,
-    /// Nobody waited for the response: the client is gone, a timeout struck, or the handler panicked.
+    /// The response was not waited for: the client closed its connection, a timeout struck, or the
+    /// handler panicked.
     Dropped,
 }
 
@@ -24,11 +26,11 @@ pub enum Outcome<'a> {
 pub enum Charge {
     /// All of it.
     Keep,
-    /// Nothing: it is as if the request had never come.
+    /// Nothing, as if there had been no request.
     Refund,
-    /// So much instead; more than was charged becomes debt, as the response is on its way already.
+    /// This instead. More than was charged becomes debt, as the response is on its way already.
     Exactly(u32),
-    /// All of it and so much more, as debt.
+    /// All of it and this as debt.
     Extra(u32),
 }
 

@@ -1,5 +1,5 @@
-//! The fields `RateLimit-Policy` and `RateLimit`. What is said of the limits is worked out once, and again when they change;
-//! with each response only numbers are written.
+//! The fields `RateLimit-Policy` and `RateLimit`. The text of the policies is written once, and
+//! again when the limits change; with each response only numbers are written.
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
 
-/// What there is to say of a limiter's limits, once somebody has asked.
+/// The policies of a limiter's limits, once they were needed.
 #[derive(Default)]
 pub(super) struct Policies {
-    told: ArcSwapOption<Told>,
+    texts: ArcSwapOption<Texts>,
 }
 
-struct Told {
+struct Texts {
     /// The limits as of this change.
     changes: u64,
     policies: Vec<Policy>,
@@ -26,7 +26,7 @@ struct Told {
     field: Option<HeaderValue>,
 }
 
-/// Settings are cloned to be changed, and then what is told of them is worked out again.
+/// Settings are cloned to be changed, and then the texts are written again.
 impl Clone for Policies {
     fn clone(&self) -> Policies {
         Policies::default()
@@ -40,54 +40,54 @@ pub(super) struct Fields {
 }
 
 impl Policies {
-    /// The fields for a decision; `None` if there is nothing to tell of.
+    /// The fields for a decision; `None` if there are no limits.
     #[inline]
     pub(super) fn fields(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
-        self.told(name, limiter, |told| {
-            Some(Fields { policy: told.field.clone()?, standing: told.standing(decision)? })
+        self.texts(name, limiter, |texts| {
+            Some(Fields { policy: texts.field.clone()?, standing: texts.standing(decision)? })
         })
     }
 
     /// The name of the policy that a denial violates, quoted.
     pub(super) fn violated(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> String {
-        self.told(name, limiter, |told| told.name_for(decision).to_owned())
+        self.texts(name, limiter, |texts| texts.name_for(decision).to_owned())
     }
 
-    /// What is told of the limits as they are now.
+    /// The texts for the limits as they are now.
     #[inline]
-    fn told<T>(&self, name: &str, limiter: &impl Backend, tell: impl FnOnce(&Told) -> T) -> T {
+    fn texts<T>(&self, name: &str, limiter: &impl Backend, with: impl FnOnce(&Texts) -> T) -> T {
         let changes = limiter.changes();
-        let told = self.told.load();
-        match &*told {
-            Some(told) if told.changes == changes => tell(told),
+        let texts = self.texts.load();
+        match &*texts {
+            Some(texts) if texts.changes == changes => with(texts),
             _ => {
-                let told = Arc::new(Told::new(name, changes, &limiter.limits()));
-                self.told.store(Some(Arc::clone(&told)));
-                tell(&told)
+                let texts = Arc::new(Texts::new(name, changes, &limiter.limits()));
+                self.texts.store(Some(Arc::clone(&texts)));
+                with(&texts)
             }
         }
     }
 }
 
-impl Told {
-    fn new(name: &str, changes: u64, limits: &[Limit]) -> Told {
+impl Texts {
+    fn new(name: &str, changes: u64, limits: &[Limit]) -> Texts {
         let policies: Vec<Policy> = limits.iter().map(Policy::of).collect();
-        let places = (0..policies.len()).map(Some);
-        let names = std::iter::once(None).chain(places);
+        let positions = (0..policies.len()).map(Some);
+        let names = std::iter::once(None).chain(positions);
         let names: Vec<String> =
-            names.map(|place| quoted(&policy_name(name, place, policies.len()))).collect();
+            names.map(|position| quoted(&policy_name(name, position, policies.len()))).collect();
         let items: Vec<String> =
             names[1..].iter().zip(&policies).map(|(name, policy)| format!("{name}{policy}")).collect();
         // Cannot fail: names are plain text, and the rest is numbers.
         let field = HeaderValue::try_from(items.join(", ")).ok().filter(|_| !items.is_empty());
-        Told { changes, policies, names, field }
+        Texts { changes, policies, names, field }
     }
 
     fn name_for(&self, decision: &Decision) -> &str {
-        let denied_by = decision.denied_by().and_then(|place| usize::try_from(place).ok());
-        let place = policy_about(&self.policies, denied_by, decision.limit());
+        let denied_by = decision.denied_by().and_then(|position| usize::try_from(position).ok());
+        let position = policy_about(&self.policies, denied_by, decision.limit());
         // Of no policy in particular: the name of them all.
-        &self.names[place.filter(|place| *place < self.policies.len()).map_or(0, |place| place + 1)]
+        &self.names[position.filter(|at| *at < self.policies.len()).map_or(0, |at| at + 1)]
     }
 
     /// `"api";r=12;t=30`.
@@ -100,7 +100,7 @@ impl Told {
             ";t=",
             reset.format(decision.reset_after().as_secs_up()),
         ];
-        // Exactly as long as it has to be, so that it is not copied once more.
+        // Exactly as long as needed, so that it is not copied once more.
         let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
         for piece in pieces {
             text.extend_from_slice(piece.as_bytes());
@@ -110,7 +110,8 @@ impl Told {
 }
 
 impl Fields {
-    /// Adds them beside those that another layer has written: both fields are lists and may come in several lines.
+    /// Adds them beside those that another layer has written: both fields are lists and may come in
+    /// several lines.
     pub(super) fn write(self, headers: &mut HeaderMap) {
         headers.append(RATELIMIT_POLICY, self.policy);
         headers.append(RATELIMIT, self.standing);

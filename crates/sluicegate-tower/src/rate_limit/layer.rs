@@ -25,12 +25,12 @@ use std::time::Duration;
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// The limiter is any [`Backend`]: [`sluicegate::Limiter`], or `sluicegate_redis::RedisLimiter`. It is shared: clone a
-/// layer, add it to many routes, serve many connections, and there is still one limit. Two layers made from clones of
-/// one limiter share it too.
+/// The limiter is any [`Backend`]: [`sluicegate::Limiter`], or `sluicegate_redis::RedisLimiter`. It
+/// is shared: clone a layer, add it to many routes, serve many connections, and there is still one
+/// limit. Two layers made from clones of one limiter share it too.
 ///
-/// A setting that is made twice has the later value. `R` writes the responses of the layer's own; see
-/// [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
+/// A setting that is made twice has the later value. `R` writes the responses of the layer's own;
+/// see [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
 pub struct RateLimitLayer<L, R = Problem> {
     /// Behind one pointer, as axum has a layer make a new service for every request.
     shared: Arc<Shared<Settings<L>, R>>,
@@ -83,56 +83,60 @@ impl<L: Backend + Clone + 'static> RateLimitLayer<L> {
 }
 
 impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
-    /// Refuses what the limiter denies. This is what a layer does unless told otherwise. Under a `pacer`, whose yes is one for
-    /// later, a request that is admitted goes on when it is due.
+    /// Denies what the limiter denies. This is the default. Under a `pacer`, which allows calls for
+    /// later, an admitted request goes on when it is due.
     #[must_use]
     pub fn enforce(mut self) -> Self {
         self.shared_mut().own.mode = Mode::Enforce;
         self
     }
 
-    /// Lets a request wait for its turn, first come, first served for each key. One that would have to wait longer than this
-    /// is refused at once, without waiting at all; so is one that finds the line full (`max_line` of the limiter).
+    /// Lets a request wait in the queue of its key. One that would have to wait longer than
+    /// `max_wait` is denied at once, without waiting; so is one that finds the queue full
+    /// (`max_line` of the limiter).
     ///
-    /// Together with [`RateLimitLayer::after`] a request reserves its turn: buckets and pacers let it wait, windows and logs answer
-    /// as in [`RateLimitLayer::enforce`].
+    /// Together with [`RateLimitLayer::after`] a request is reserved: buckets and pacers let it
+    /// wait, windows and logs answer as with [`RateLimitLayer::enforce`].
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.shared_mut().own.mode = Mode::Wait(max_wait);
         self
     }
 
-    /// Decides and charges, but refuses nothing: to see what a limit would do before it does. The observer is told
-    /// [what would have been denied](crate::Verdict::WouldDeny), and clients are told nothing.
+    /// Decides and charges, but denies nothing: to see what a limit would do before it does. The
+    /// observer sees [what would have been denied](crate::Verdict::WouldDeny), and clients see
+    /// nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
         self.shared_mut().own.mode = Mode::Shadow;
         self
     }
 
-    /// Whether responses carry `RateLimit` and `RateLimit-Policy`: yes unless told otherwise, but in shadow mode. A refusal has
-    /// its `Retry-After` in any case.
+    /// Whether responses carry `RateLimit` and `RateLimit-Policy`. By default they do, except in
+    /// shadow mode. A denial has its `Retry-After` in any case.
     #[must_use]
     pub fn headers(mut self, told: bool) -> Self {
         self.shared_mut().own.headers = Some(told);
         self
     }
 
-    /// Is told of every request that was not skipped, when its decision is made. What it takes, each request takes.
+    /// Calls a closure with the decision about each request that is not skipped. Its time is added
+    /// to every request.
     #[must_use]
     pub fn observe(mut self, observer: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Self {
         self.shared_mut().own.observe = Some(Arc::new(observer));
         self
     }
 
-    /// What a request is charged once it is over. On the way in its cost is reserved, so that requests that are under way count
-    /// and cannot slip through together; on the way out this says what stays of it.
+    /// What a request is charged once its response is there. Its cost is reserved before, so that
+    /// requests in flight count and cannot slip through together; `charge` says how much of it
+    /// stays.
     ///
     /// ```
     /// # use sluicegate::Limiter;
     /// use sluicegate_tower::{Charge, Outcome, RateLimitLayer};
     ///
-    /// // Ten at a time, and each costs as many tokens as its answer says.
+    /// // Ten at a time, and each costs as many tokens as its response says.
     /// # let limiter = Limiter::new("token-bucket 1000/m burst=10000")?;
     /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).after(|outcome| match outcome {
     ///     Outcome::Response { headers, .. } => headers
@@ -149,9 +153,10 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
         self
     }
 
-    /// Charges only requests whose response has a status like this, and gives back what was reserved for others: limit
-    /// failed logins, not logins. A request that ends without a response, because the client has gone or the service failed,
-    /// stays charged: otherwise whoever hangs up in time would be free.
+    /// Charges only requests whose response has such a status, and returns what was reserved for
+    /// others: to limit failed logins, not logins. A request that ends without a response, because
+    /// the client closed its connection or the service failed, stays charged: otherwise a client
+    /// could hang up in time and never be charged.
     ///
     /// ```
     /// # use sluicegate::Limiter;

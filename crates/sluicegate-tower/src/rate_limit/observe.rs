@@ -1,4 +1,4 @@
-//! What an observer is told of each request.
+//! What an observer sees of each request.
 
 use crate::Head;
 use crate::key::RequestKey;
@@ -10,7 +10,7 @@ use sluicegate::{BackendError, Decision};
 pub struct Seen<'a> {
     /// The request.
     pub head: &'a Head<'a>,
-    /// Whom it was charged to. Never label a metric by it: there may be millions.
+    /// Its key. Never label a metric by it: there may be millions.
     pub key: Option<&'a RequestKey<'a>>,
     /// What became of it.
     pub verdict: Verdict<'a>,
@@ -22,14 +22,16 @@ pub struct Seen<'a> {
 pub enum Verdict<'a> {
     /// It was admitted.
     Allowed(&'a Decision),
-    /// It was refused.
+    /// It was denied.
     Denied(&'a Decision),
-    /// It would have been refused, and was admitted as the layer only watches.
+    /// It would have been denied, and was admitted in shadow mode.
     WouldDeny(&'a Decision),
-    /// It had no key and was refused.
+    /// It had no key. It was rejected, except in shadow mode.
     NoKey,
-    /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was admitted.
+    /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was
+    /// admitted.
     NoAnswer(&'a BackendError),
-    /// It could not be decided on because of a mistake in the set-up.
+    /// There is a mistake in the set-up: what to do about it. In shadow mode the request was
+    /// admitted.
     SetUp(&'a str),
 }
