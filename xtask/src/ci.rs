@@ -6,9 +6,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const STEPS: [(&str, &[&str]); 5] = [
+const STEPS: [(&str, &[&str]); 6] = [
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]),
+    // The tests of this crate turn its features on, so that nothing else compiles it without them.
+    (
+        "tower without features",
+        &["check", "--locked", "--package", "sluicegate-tower", "--no-default-features"],
+    ),
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
     ("tests", &["test", "--workspace", "--locked"]),
     // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in the tests.)

@@ -1,11 +1,9 @@
-//! The future of a response, written by hand so that a decision made in memory costs no box.
+//! The first part of every layer's response future: until the service serves the request. Written
+//! by hand, so that an answer of memory costs no box.
 
-use crate::backend::Backend;
-use crate::fields::Fields;
-use crate::layer::Shared;
-use crate::passage::{Passage, Settled};
+use crate::common::{Admit, Call, Shared};
+use crate::head::Head;
 use crate::refusal::Respond;
-use crate::service::Parked;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
@@ -13,113 +11,71 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-pin_project! {
-    /// The response to come, of the service or of the layer.
-    pub struct ResponseFuture<S, Q, B, L, R>
-    where
-        S: Service<Request<Q>>,
-        L: Backend,
-    {
-        #[pin]
-        state: State<S, Q, B, L, R>,
-    }
-}
+/// An answer that takes time.
+pub(crate) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pin_project! {
-    #[project = Now]
-    enum State<S, Q, B, L, R>
+    /// A request on its way to the service, or back.
+    #[project = AdmissionProjection]
+    pub(crate) enum Admission<S, Q, B, M, R>
     where
         S: Service<Request<Q>>,
-        L: Backend,
+        M: Admit<R>,
     {
-        // The decision is not there yet. The request is in a box, as it would make the future of every other large.
-        Asking { #[pin] asking: L::Asking, parked: Option<Box<Parked<S, Q, L, R>>> },
-        Serving { #[pin] inner: S::Future, passage: Passage<L, R> },
-        // The response is there, and what it was charged is being written.
-        Settling { #[pin] closing: L::Closing, over: Option<Box<Over<B, S::Error, L, R>>> },
-        Answered { response: Option<Response<B>> },
+        // The request is in a box, as it would make the future of every other large.
+        Waiting { answer: Later<M::Answer>, parked: Option<Box<Parked<S, Q, M, R>>> },
+        // Dropped in this order: what the service holds is gone when the permit is free.
+        Serving { #[pin] inner: S::Future, admitted: M::Admitted },
+        Refused { response: Option<Response<B>> },
     }
 }
 
-/// A request that is over but for its charge.
-struct Over<B, E, L, R> {
-    result: Result<Response<B>, E>,
-    fields: Option<Fields>,
-    shared: Arc<Shared<L, R>>,
+/// A request that waits for its answer, with the service that was ready for it.
+pub(crate) struct Parked<S, Q, M, R> {
+    pub(crate) inner: S,
+    pub(crate) request: Request<Q>,
+    pub(crate) shared: Arc<Shared<M, R>>,
+    pub(crate) cost: u32,
 }
 
-impl<S: Service<Request<Q>>, Q, B, L: Backend, R> ResponseFuture<S, Q, B, L, R> {
-    #[inline]
-    pub(crate) fn serving(inner: S::Future, passage: Passage<L, R>) -> Self {
-        ResponseFuture { state: State::Serving { inner, passage } }
-    }
-
-    pub(crate) fn answered(response: Response<B>) -> Self {
-        ResponseFuture { state: State::Answered { response: Some(response) } }
-    }
-
-    pub(crate) fn asking(asking: L::Asking, parked: Parked<S, Q, L, R>) -> Self {
-        ResponseFuture { state: State::Asking { asking, parked: Some(Box::new(parked)) } }
-    }
+/// A request whose answer is there.
+pub(crate) enum Answered<'a, F, A, B> {
+    /// It is served, and holds this. The response goes by without being copied.
+    Serving(Pin<&'a mut F>, &'a mut A),
+    /// Its response.
+    Refused(Response<B>),
 }
 
-impl<S, Q, B, L, R> Future for ResponseFuture<S, Q, B, L, R>
+impl<S, Q, B, M, R> Admission<S, Q, B, M, R>
 where
     S: Service<Request<Q>, Response = Response<B>>,
-    L: Backend,
+    M: Admit<R>,
     R: Respond<B>,
 {
-    type Output = Result<Response<B>, S::Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
-        loop {
-            let next = match state.as_mut().project() {
-                // The response goes by without being copied.
-                Now::Serving { inner, passage } if passage.is_free() => return inner.poll(context),
-                Now::Serving { inner, passage } => {
-                    let mut result = ready!(inner.poll(context));
-                    let head = result.as_ref().ok().map(|response| (response.status(), response.headers()));
-                    match passage.end(head) {
-                        Settled::Now(fields) => {
-                            add(fields, &mut result);
-                            return Poll::Ready(result);
-                        }
-                        Settled::Later { closing, fields, shared } => {
-                            let over = Some(Box::new(Over { result, fields, shared }));
-                            State::Settling { closing, over }
-                        }
-                    }
-                }
-                Now::Answered { response } => return Poll::Ready(Ok(again(response))),
-                Now::Asking { asking, parked } => {
-                    let answer = ready!(asking.poll(context));
-                    let mut parked = again(parked);
-                    match parked.admit(answer) {
-                        Ok(passage) => State::Serving { inner: parked.inner.call(parked.request), passage },
-                        Err(response) => State::Answered { response: Some(response) },
-                    }
-                }
-                Now::Settling { closing, over } => {
-                    let standing = ready!(closing.poll(context));
-                    let Over { mut result, fields, shared } = *again(over);
-                    let renewed = standing.and_then(|standing| shared.fields(&standing));
-                    add(renewed.or(fields), &mut result);
-                    return Poll::Ready(result);
-                }
-            };
-            state.set(next);
+    /// Waits for the answer. Ready again each time it is polled while the request is served.
+    #[inline]
+    pub(crate) fn poll_answered<'a>(
+        mut self: Pin<&'a mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Answered<'a, S::Future, M::Admitted, B>> {
+        if let AdmissionProjection::Waiting { answer, parked } = self.as_mut().project() {
+            let answer = ready!(answer.as_mut().poll(context));
+            let Parked { mut inner, request, shared, cost } = *again(parked);
+            let admitted = M::admit(&shared, answer, &Call { head: &Head::of(&request), key: None, cost });
+            self.set(match admitted {
+                Ok(admitted) => Admission::Serving { inner: inner.call(request), admitted },
+                Err(response) => Admission::Refused { response: Some(response) },
+            });
         }
+        Poll::Ready(match self.project() {
+            AdmissionProjection::Serving { inner, admitted } => Answered::Serving(inner, admitted),
+            AdmissionProjection::Refused { response } => Answered::Refused(again(response)),
+            AdmissionProjection::Waiting { .. } => unreachable!("it has its answer"),
+        })
     }
 }
 
-fn add<B, E>(fields: Option<Fields>, result: &mut Result<Response<B>, E>) {
-    if let (Some(fields), Ok(response)) = (fields, result) {
-        fields.write(response.headers_mut());
-    }
-}
-
-/// What is handed out once.
+/// Takes what a future gives away once.
 pub(crate) fn again<T>(once: &mut Option<T>) -> T {
     match once.take() {
         Some(value) => value,

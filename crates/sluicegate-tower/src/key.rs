@@ -12,8 +12,9 @@
 //! layer().key(key::from_fn(|head| Some(head.uri.host()?.into()))); // whatever else
 //! ```
 //!
-//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up, and a client who makes up a
-//! new one each time is a new client each time. Put such a layer behind the one that verifies, or limit by address too.
+//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up,
+//! and a client who makes up a new one each time is a new client each time. Put such a layer behind
+//! the one that verifies, or limit by address too.
 
 mod address;
 mod forwarded;
@@ -27,7 +28,8 @@ use sluicegate::{Key, KeyWriter};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a closure.
+/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a
+/// closure.
 pub trait Extract: Send + Sync {
     /// The key, or why there is none.
     ///
@@ -40,10 +42,12 @@ pub trait Extract: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoKey {
-    /// The client did not send it, or nothing that can be read. What happens then is a choice: [`crate::WithoutKey`].
+    /// The client did not send it, or nothing that can be read. What happens then is a choice:
+    /// [`crate::WithoutKey`].
     Absent,
-    /// The server did not provide it: a mistake in the set-up, told in these words. The request is answered with 500, as
-    /// one limit for all clients together would look fine until there are many of them.
+    /// The server did not provide it: a mistake in the set-up, told in these words. The request is
+    /// answered with 500, as one limit for all clients together would look fine until there are
+    /// many of them.
     NotProvided(&'static str),
 }
 
@@ -60,6 +64,7 @@ enum Part<'a> {
     Address(IpAddr),
     Bytes(Cow<'a, [u8]>),
     Number(u64),
+    Pair(Box<(Part<'a>, Part<'a>)>),
 }
 
 impl<'a> RequestKey<'a> {
@@ -83,51 +88,15 @@ impl<'a> RequestKey<'a> {
         Part::Number(number).into()
     }
 
-    /// The key as bytes, for a store that knows keys by these: readable, and two keys of one layer never have the same.
-    /// An address is its usual text, and of two parts the first has its length before it: `11:203.0.113.9/login`.
-    pub fn to_bytes(&self) -> Cow<'_, [u8]> {
-        let first = self.first.to_bytes();
-        let Some(second) = &self.second else { return first };
-        let mut both = format!("{}:", first.len()).into_bytes();
-        both.extend_from_slice(&first);
-        both.extend_from_slice(&second.to_bytes());
-        both.into()
-    }
-
-    /// The same key, which may outlive the request.
-    pub fn into_owned(self) -> RequestKey<'static> {
-        RequestKey { first: self.first.into_owned(), second: self.second.map(Part::into_owned) }
-    }
-
     fn with(self, other: RequestKey<'a>) -> RequestKey<'a> {
         RequestKey { first: self.into_part(), second: Some(other.into_part()) }
     }
 
-    /// Two parts become one; this is the only place where a key takes memory.
+    /// A pair becomes a part of a pair; this is the only place where a key takes memory.
     fn into_part(self) -> Part<'a> {
         match self.second {
             None => self.first,
-            Some(_) => Part::Bytes(self.to_bytes().into_owned().into()),
-        }
-    }
-}
-
-impl Part<'_> {
-    fn into_owned(self) -> Part<'static> {
-        match self {
-            Part::Nobody => Part::Nobody,
-            Part::Address(address) => Part::Address(address),
-            Part::Bytes(bytes) => Part::Bytes(bytes.into_owned().into()),
-            Part::Number(number) => Part::Number(number),
-        }
-    }
-
-    fn to_bytes(&self) -> Cow<'_, [u8]> {
-        match self {
-            Part::Nobody => Cow::Borrowed(b""),
-            Part::Address(address) => address.to_string().into_bytes().into(),
-            Part::Bytes(bytes) => Cow::Borrowed(bytes),
-            Part::Number(number) => number.to_string().into_bytes().into(),
+            Some(second) => Part::Pair(Box::new((self.first, second))),
         }
     }
 }
@@ -169,7 +138,7 @@ impl From<IpAddr> for RequestKey<'_> {
     }
 }
 
-/// In memory a key is what the library takes for the same thing: an address of a request is the key of
+/// The key that the library makes of the same value: an address of a request is the key of
 /// `limiter.check(address)`.
 impl Key for RequestKey<'_> {
     #[inline]
@@ -192,6 +161,7 @@ impl Key for Part<'_> {
             Part::Address(address) => address.write(to),
             Part::Bytes(bytes) => to.bytes(bytes),
             Part::Number(number) => number.write(to),
+            Part::Pair(pair) => pair.write(to),
         }
     }
 }
@@ -209,7 +179,8 @@ impl Extract for Everyone {
     }
 }
 
-/// The value of a header field. A request in which it is missing, empty or there several times has no key.
+/// The value of a header field. A request in which it is missing, empty or there several times has
+/// no key.
 ///
 /// # Panics
 /// When the name is not that of a header field: lower case letters, digits and dashes.
@@ -225,7 +196,8 @@ impl Extract for ByHeader {
     }
 }
 
-/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query does not belong to it.
+/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query
+/// does not belong to it.
 pub fn path() -> impl Extract {
     ByPath
 }
@@ -238,8 +210,8 @@ impl Extract for ByPath {
     }
 }
 
-/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have one for each. A
-/// router knows it only in layers added with `route_layer`, or to a handler.
+/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have
+/// one for each. A router knows it only in layers added with `route_layer`, or to a handler.
 #[cfg(feature = "axum")]
 pub fn route() -> impl Extract {
     ByRoute
@@ -299,8 +271,9 @@ mod tests {
             pair("abc", ""),
             pair("a", "b").with("c".into()),
             RequestKey::from("a").with(pair("b", "c")),
+            pair("a", "~t2;1:b1:c"),
         ];
-        let bytes: HashSet<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into_owned()).collect();
+        let bytes: HashSet<_> = keys.iter().map(Key::to_bytes).collect();
         assert_eq!(bytes.len(), keys.len());
         let limiter = sluicegate::Limiter::new("sliding-log 1/h").unwrap();
         assert!(keys.iter().all(|key| limiter.check(key).allowed()), "each is new");
@@ -313,6 +286,7 @@ mod tests {
         let address: IpAddr = "203.0.113.9".parse().unwrap();
         assert!(limiter.check(address).allowed());
         assert!(!limiter.check(RequestKey::address("::ffff:203.0.113.9".parse().unwrap())).allowed());
-        assert_eq!(&*RequestKey::address(address).with("/login".into()).to_bytes(), b"11:203.0.113.9/login");
+        let nested = RequestKey::address(address).with(RequestKey::from("/login").with(7.into()));
+        assert_eq!(nested.to_bytes(), (address, ("/login", 7)).to_bytes());
     }
 }

@@ -33,41 +33,31 @@
 //! - [`ConcurrencyLayer`] lets so many requests of each key be under way at once.
 //! - [`BulkheadLayer`] lets so many calls be under way at once, of services of any kind.
 //! - [`GuardLayer`] puts a breaker, a bulkhead, a timeout and retries around a service.
-//! - [`Backend`] is what decides: [`sluicegate::Limiter`], with the feature `redis` `sluicegate_redis::RedisLimiter`, or your own.
+//! - What decides is any [`sluicegate::Backend`]: [`sluicegate::Limiter`] in memory, `sluicegate_redis::RedisLimiter` in a
+//!   store that several processes share, or your own.
 //!
 //! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
-mod after;
-pub mod backend;
 mod bulkhead;
+mod common;
 mod concurrency;
-mod fields;
 mod future;
 mod guard;
 mod head;
 pub mod key;
-mod layer;
-mod observe;
-mod passage;
+mod rate_limit;
 mod refusal;
-mod service;
 
-pub use after::{Charge, Outcome};
-pub use backend::Backend;
 pub use bulkhead::{BulkheadLayer, Bulkheaded, BulkheadedFuture, NoPlace};
-pub use concurrency::{
-    Concurrency, ConcurrencyFuture, ConcurrencyLayer, Granted, HeldBody, Hold, MemoryAsking, Places,
-};
-pub use future::ResponseFuture;
+pub use common::WithoutKey;
+pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer, HeldBody, Hold};
 pub use guard::{CopyRequest, Fallback, GuardLayer, Guarded, GuardedFuture, NoFallback, Once, RetryWith};
 pub use head::Head;
 pub use key::{Extract, NoKey, RequestKey};
-pub use layer::{RateLimitLayer, WithoutKey};
-pub use observe::{Seen, Verdict};
+pub use rate_limit::{Charge, Outcome, RateLimit, RateLimitLayer, ResponseFuture, Seen, Verdict};
 pub use refusal::{GrpcStatus, Problem, Reason, Refusal, Respond, RespondWith};
-pub use service::RateLimit;
 
 /// The page's code is compiled and run with the documentation tests.
 #[cfg(doctest)]

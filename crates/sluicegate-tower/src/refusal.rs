@@ -7,7 +7,6 @@ pub use grpc::GrpcStatus;
 pub use problem::Problem;
 
 use crate::Head;
-use crate::backend::Undecided;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use sluicegate::core::concurrency::UNKNOWN;
@@ -25,11 +24,12 @@ pub enum Reason {
     Denied(Decision),
     /// The request has no key, and such requests are refused.
     NoKey,
-    /// A mistake in the set-up, in words that say what to do.
+    /// A mistake in the set-up, with what to do about it.
     SetUp(String),
-    /// Nobody can decide just now.
-    Undecided(Undecided),
-    /// As many of its key's requests are under way as may be at once: see [`crate::ConcurrencyLayer`].
+    /// The backend gave no answer, as when its store is unavailable. The client is not told why.
+    NoAnswer(sluicegate::BackendError),
+    /// As many of its key's requests are under way as may be at once: see
+    /// [`crate::ConcurrencyLayer`].
     TooManyAtOnce(Decision),
     /// As many requests are under way as the service takes, whoever they are of.
     Full,
@@ -37,7 +37,8 @@ pub enum Reason {
     Guarded(Refused),
     /// It took longer than a guard lets it.
     TimedOut,
-    /// The service failed, with a response of this status or without one. Only a fallback is told: [`crate::GuardLayer::fallback`].
+    /// The service failed, with a response of this status or without one. Only a fallback is told:
+    /// [`crate::GuardLayer::fallback`].
     Failed(Option<StatusCode>),
 }
 
@@ -65,22 +66,22 @@ impl<'a> Refusal<'a> {
         &self.head
     }
 
-    /// The status that fits: 429 for a denial, 400 without a key, 503 if nobody can decide, the service is full or a guard
-    /// refuses it, 504 if it took too long, 500 for a mistake in the set-up; its own if the service failed, or 502 if it has none.
+    /// The status that fits: 429 for a denial, 400 without a key, 503 if there is no answer, the
+    /// service is full or a guard refuses it, 504 if it took too long, 500 for a mistake in the
+    /// set-up; its own if the service failed, or 502 if it has none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
             Reason::Denied(_) | Reason::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::NoKey => StatusCode::BAD_REQUEST,
             Reason::SetUp(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::Undecided(undecided) if undecided.is_set_up() => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::Undecided(_) | Reason::Guarded(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NoAnswer(_) | Reason::Guarded(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
             Reason::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Reason::Failed(status) => status.unwrap_or(StatusCode::BAD_GATEWAY),
         }
     }
 
-    /// After how many seconds to come back: when the same request would be admitted or, if nobody can decide just now, somebody
-    /// may again. `None` if that does not help.
+    /// After how many seconds to try again: when the same request would be admitted or, if there
+    /// was no answer, when there may be one. `None` if that does not help.
     pub fn retry_after_s(&self) -> Option<u64> {
         self.retry_after().and_then(retry_after_s)
     }
@@ -92,9 +93,7 @@ impl<'a> Refusal<'a> {
             Reason::TooManyAtOnce(decision) => {
                 decision.retry_after().filter(|after| *after != RetryAfter::After(UNKNOWN))
             }
-            Reason::Undecided(undecided) if !undecided.is_set_up() => {
-                Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into()))
-            }
+            Reason::NoAnswer(_) => Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into())),
             Reason::Guarded(Refused::ByBreaker(denied)) => Some(denied.retry_after()),
             // Nobody knows when a place comes: the least there is to tell.
             Reason::Guarded(_) | Reason::Full => Some(RetryAfter::After(Span::from_micros(1))),
@@ -121,8 +120,7 @@ impl<'a> Refusal<'a> {
             }
             (Reason::NoKey, _) => String::from("the request does not say whom to charge"),
             (Reason::SetUp(mistake), _) => mistake.clone(),
-            (Reason::Undecided(undecided), _) if undecided.is_set_up() => undecided.to_string(),
-            (Reason::Undecided(_), _) => String::from("the limit cannot be looked up just now"),
+            (Reason::NoAnswer(_), _) => String::from("the limit cannot be looked up just now"),
             (Reason::Guarded(_) | Reason::Full, _) => String::from("this is not available just now"),
             (Reason::TimedOut, _) => String::from("this took too long"),
             (Reason::Failed(_), _) => String::from("this has failed"),
@@ -145,14 +143,27 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`, `RateLimit` and
-/// `RateLimit-Policy`.
+/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`,
+/// `RateLimit` and `RateLimit-Policy`.
 pub trait Respond<B>: Send + Sync {
     /// The answer.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
 }
 
-/// An answer written by a closure: [`crate::RateLimitLayer::respond_with`].
+/// Has a closure write the responses.
+///
+/// ```
+/// # use sluicegate::Limiter;
+/// # use sluicegate_tower::RateLimitLayer;
+/// # use http::Response;
+/// # let limiter = Limiter::new("token-bucket 10/s")?;
+/// let layer = RateLimitLayer::new(limiter).respond_with(|refusal| {
+///     let mut response = Response::new(String::from("slow down"));
+///     *response.status_mut() = refusal.status();
+///     response
+/// });
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct RespondWith<F>(Arc<F>);
 

@@ -188,7 +188,7 @@ pub enum HeldLease {
 }
 
 /// A lease in a shared store. Dropping it releases it in the background.
-pub trait StoreLease: fmt::Debug + Send {
+pub trait StoreLease: fmt::Debug + Send + Sync {
     /// Its id.
     fn id(&self) -> LeaseId;
 

@@ -1,44 +1,46 @@
-//! A body that holds a place until it has ended.
+//! A body that holds a lease until it has ended.
 
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use sluicegate::backend::HeldLease;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame, with its trailers and its size. When it has
-    /// ended or is dropped the place of its request is free.
-    pub struct HeldBody<B, L> {
-        // Dropped before the lease: what it holds is gone when its place is free.
+    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame,
+    /// with its trailers and its size. When it has ended or is dropped, the lease of its request is
+    /// released.
+    pub struct HeldBody<B> {
+        // Dropped before the lease: what it holds is gone when the permit is free.
         #[pin]
         inner: B,
-        lease: Option<L>,
+        lease: Option<HeldLease>,
     }
 }
 
-impl<B: Body, L> HeldBody<B, L> {
+impl<B: Body> HeldBody<B> {
     #[inline]
-    pub(super) fn new(inner: B, lease: Option<L>) -> HeldBody<B, L> {
-        // Nobody has to ask an empty body for its end.
+    pub(super) fn new(inner: B, lease: Option<HeldLease>) -> HeldBody<B> {
+        // An empty body need not be polled for its end.
         let lease = lease.filter(|_| !inner.is_end_stream());
         HeldBody { inner, lease }
     }
 }
 
-impl<B, L> HeldBody<B, L> {
+impl<B> HeldBody<B> {
     /// The body itself.
     pub fn get_ref(&self) -> &B {
         &self.inner
     }
 
-    /// Whether it still holds a place.
-    pub fn holds_place(&self) -> bool {
+    /// Whether it still holds a lease.
+    pub fn holds_lease(&self) -> bool {
         self.lease.is_some()
     }
 }
 
-impl<B: Body, L> Body for HeldBody<B, L> {
+impl<B: Body> Body for HeldBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -67,11 +69,11 @@ impl<B: Body, L> Body for HeldBody<B, L> {
     }
 }
 
-impl<B: fmt::Debug, L> fmt::Debug for HeldBody<B, L> {
+impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HeldBody")
             .field("inner", &self.inner)
-            .field("holds_place", &self.holds_place())
+            .field("holds_lease", &self.holds_lease())
             .finish_non_exhaustive()
     }
 }

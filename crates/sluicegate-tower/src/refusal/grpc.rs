@@ -1,4 +1,5 @@
-//! gRPC's own answers: the status is in the header fields of a response without a body, which gRPC calls "trailers only".
+//! gRPC's own answers: the status is in the header fields of a response without a body, which gRPC
+//! calls "trailers only".
 
 use super::{Reason, Refusal, Respond};
 use http::header::CONTENT_TYPE;
@@ -7,11 +8,12 @@ use sluicegate::RetryAfter;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// How long a client that retries by itself should wait, in milliseconds; below 0 it should not (gRFC A6).
+/// How long a client that retries by itself should wait, in milliseconds; below 0 it should not
+/// (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Answers every refusal with a gRPC status, `RESOURCE_EXHAUSTED` for a denial. For tonic, whose body can be made empty but
-/// not out of bytes.
+/// Answers every refusal with a gRPC status, `RESOURCE_EXHAUSTED` for a denial. For tonic, whose
+/// body can be made empty but not out of bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct GrpcStatus;
 
@@ -45,8 +47,7 @@ fn status(reason: &Reason) -> HeaderValue {
         Reason::Denied(_) | Reason::TooManyAtOnce(_) => "8", // RESOURCE_EXHAUSTED
         Reason::NoKey => "3",                                // INVALID_ARGUMENT
         Reason::SetUp(_) | Reason::Failed(_) => "13",        // INTERNAL
-        Reason::Undecided(undecided) if undecided.is_set_up() => "13", // INTERNAL
-        Reason::Undecided(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
+        Reason::NoAnswer(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
         Reason::TimedOut => "4",                             // DEADLINE_EXCEEDED
     })
 }

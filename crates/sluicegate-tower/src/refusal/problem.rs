@@ -7,7 +7,8 @@ use http::{HeaderValue, Response};
 use sluicegate::http_fields::QUOTA_EXCEEDED;
 use std::fmt::Write as _;
 
-/// Answers with `application/problem+json`, and gRPC calls with a gRPC status: what a layer does unless told otherwise.
+/// Answers with `application/problem+json`, and gRPC calls with a gRPC status: what a layer does
+/// unless told otherwise.
 ///
 /// ```json
 /// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up",
@@ -40,7 +41,8 @@ fn problem(refusal: &Refusal<'_>) -> String {
     let mut text =
         format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
     if let Reason::Denied(_) | Reason::TooManyAtOnce(_) = &refusal.reason {
-        // A name in the quotes of a header field is one in the quotes of JSON as well: it has nothing to escape.
+        // A name in the quotes of a header field is one in the quotes of JSON as well: it has
+        // nothing to escape.
         text += &format!(r#","violated-policies":[{}]"#, refusal.violated);
     }
     text + "}"

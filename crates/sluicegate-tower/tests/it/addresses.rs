@@ -4,6 +4,7 @@ use crate::bed::{from, with};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use sluicegate::Key as _;
 use sluicegate_tower::Head;
 use sluicegate_tower::key::{self, Extract, NoKey};
 use std::collections::HashSet;
@@ -11,7 +12,8 @@ use std::net::IpAddr;
 
 fn key(extract: &impl Extract, request: &Request<Full<Bytes>>) -> Result<String, NoKey> {
     let key = extract.extract(&Head::of(request))?;
-    Ok(String::from_utf8(key.to_bytes().into_owned()).unwrap())
+    let text = String::from_utf8(key.to_bytes().into_owned()).unwrap();
+    Ok(text.strip_prefix("~a").and_then(|text| text.strip_suffix(';')).expect("an address").to_owned())
 }
 
 fn forwarded(lines: &[&str]) -> Request<Full<Bytes>> {

@@ -200,7 +200,7 @@ async fn a_limit_that_cannot_give_back_is_a_mistake_in_the_set_up() {
     let layer = RateLimitLayer::new(limiter).charge_if(|status| status == 401);
     let response = ask(&layer, get()).await;
     assert_eq!(response.status(), 500);
-    assert!(crate::bed::text(response).await.contains("cannot be given back"));
+    assert!(crate::bed::text(response).await.contains("cannot be returned"));
 }
 
 /// However long it runs, nothing is left of receipts.

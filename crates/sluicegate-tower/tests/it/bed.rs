@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use sluicegate::{Limiter, ManualClock};
-use sluicegate_tower::backend::Backend;
+use sluicegate::{Backend, Limiter, ManualClock};
 use sluicegate_tower::{RateLimitLayer, Respond};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -47,7 +46,7 @@ pub(crate) async fn answer(request: Request<Body>) -> Result<Response<Body>, Inf
 /// What the layer makes of a request.
 pub(crate) async fn ask<L, R>(layer: &RateLimitLayer<L, R>, request: Request<Body>) -> Response<Body>
 where
-    L: Backend,
+    L: Backend + Clone + 'static,
     R: Respond<Body> + Clone,
 {
     let Ok(response) = layer.layer(tower::service_fn(answer)).oneshot(request).await;
@@ -61,7 +60,7 @@ pub(crate) async fn admitted<L, R>(
     request: impl Fn() -> Request<Body>,
 ) -> usize
 where
-    L: Backend,
+    L: Backend + Clone + 'static,
     R: Respond<Body> + Clone,
 {
     let mut admitted = 0;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use sluicegate::{Lease, ManualClock, Semaphore};
+use sluicegate::{ManualClock, Semaphore};
 use sluicegate_tower::{ConcurrencyLayer, HeldBody, Hold, Respond, WithoutKey, key};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
-type Held = Response<HeldBody<Body, Lease>>;
+type Held = Response<HeldBody<Body>>;
 
 fn semaphore(limit: &str) -> Semaphore {
     Semaphore::new(limit).unwrap()
@@ -48,7 +48,7 @@ fn held(semaphore: &Semaphore) -> usize {
 
 async fn whole(response: Held) -> String {
     text(response.map(|body| {
-        assert!(body.holds_place());
+        assert!(body.holds_lease());
         body.get_ref().clone()
     }))
     .await
@@ -64,7 +64,7 @@ async fn one_too_many_is_429_and_says_what_happened() {
     let refused = ask(&layer, get()).await;
     assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (429, None), "nobody knows when");
     assert_eq!(field(&refused, "content-type"), Some("application/problem+json"));
-    assert!(!refused.body().holds_place());
+    assert!(!refused.body().holds_lease());
     let problem = refused.into_body().collect().await.unwrap().to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
@@ -122,10 +122,10 @@ async fn requests_cost_are_skipped_or_have_no_key() {
     let mut health = harry();
     *health.uri_mut() = "/health".parse().unwrap();
     let healthy = ask(&layer, health).await;
-    assert!(healthy.status() == 200 && !healthy.body().holds_place());
-    assert!(ask(&layer, get()).await.body().holds_place(), "those without a key share one");
+    assert!(healthy.status() == 200 && !healthy.body().holds_lease());
+    assert!(ask(&layer, get()).await.body().holds_lease(), "those without a key share one");
     assert_eq!(ask(&layer.clone().without_key(WithoutKey::Refuse), get()).await.status(), 400);
-    assert!(!ask(&layer.clone().without_key(WithoutKey::Pass), get()).await.body().holds_place());
+    assert!(!ask(&layer.clone().without_key(WithoutKey::Pass), get()).await.body().holds_lease());
     let dear = ask(&layer.clone().cost(|_| 4), with(get(), "x-customer", "sally")).await;
     assert_eq!((dear.status().as_u16(), field(&dear, "retry-after")), (429, None));
     let words = dear.into_body().collect().await.unwrap().to_bytes();
@@ -278,7 +278,7 @@ async fn trailers_and_sizes_pass_and_the_end_frees_the_place() {
     let trailers = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
     assert_eq!((trailers["grpc-status"].as_bytes(), held(&places)), (&b"0"[..], 1));
     assert!(body.frame().await.is_none());
-    assert_eq!((held(&places), body.holds_place()), (0, false));
+    assert_eq!((held(&places), body.holds_lease()), (0, false));
 }
 
 /// A body that says that a frame was its last one is not asked again, and an empty one is never asked.
@@ -288,11 +288,11 @@ async fn a_body_that_knows_its_end_frees_the_place_with_its_last_frame() {
     let layer = ConcurrencyLayer::new(places.clone());
     let mut body = ask(&layer, get()).await.into_body();
     assert!(body.frame().await.unwrap().unwrap().is_data());
-    assert!(!body.holds_place() && held(&places) == 0);
+    assert!(!body.holds_lease() && held(&places) == 0);
     let empty =
         tower::service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::default())));
     let Ok(response) = layer.layer(empty).oneshot(get()).await;
-    assert!(!response.body().holds_place() && held(&places) == 0);
+    assert!(!response.body().holds_lease() && held(&places) == 0);
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn until_the_head_only() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone()).hold(Hold::UntilHead);
     let response = ask(&layer, get()).await;
-    assert!(!response.body().holds_place() && held(&places) == 0);
+    assert!(!response.body().holds_lease() && held(&places) == 0);
 }
 
 /// A body that whoever holds the other end writes to.

@@ -2,55 +2,101 @@
 
 use crate::bed::{Body, ask, field, get, limiter, text, with};
 use http::Request;
-use sluicegate::{Decision, Limit, Limiter};
-use sluicegate_tower::backend::{Answer, Ask, Decided, Step, Undecided, Used};
-use sluicegate_tower::{Backend, Outcome, RateLimitLayer, RequestKey, Verdict};
-use std::future::Future;
-use std::pin::Pin;
+use sluicegate::backend::Reserved;
+use sluicegate::{Acquired, Answer, Backend, BackendError, Decision, Key, Limit, Limiter, Pending, Receipt};
+use sluicegate::{Span, StoreFailure, Time};
+use sluicegate_tower::{Outcome, RateLimitLayer, Verdict};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 /// Decides like a limiter in memory, but not at once: after the scheduler has been elsewhere.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Slow {
     limiter: Limiter,
     works: bool,
     closed: Arc<AtomicU32>,
 }
 
-type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Later<T> = Pending<Result<T, BackendError>>;
+
+impl Slow {
+    fn later<T: Send + 'static>(&self, answer: Later<T>) -> Later<T> {
+        let works = self.works;
+        Pending::later(async move {
+            tokio::task::yield_now().await;
+            if !works {
+                return Err(StoreFailure::Away("10.0.0.3 does not answer".to_owned()).into());
+            }
+            answer.await
+        })
+    }
+}
 
 impl Backend for Slow {
-    type Held = u32;
-    type Asking = Later<Answer<u32>>;
-    type Closing = Later<Option<Decision>>;
-
-    fn ask(&self, key: &RequestKey<'_>, ask: Ask) -> Step<Self::Asking> {
-        let (slow, key) = (self.clone(), key.to_bytes().into_owned());
-        Step::Later(Box::pin(async move {
-            tokio::task::yield_now().await;
-            if !slow.works {
-                return Err(Undecided::for_now("10.0.0.3 does not answer"));
-            }
-            let decision = slow.limiter.check_cost(key, ask.cost);
-            Ok(Decided { decision, held: (ask.hold && decision.allowed()).then_some(ask.cost) })
-        }))
+    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        self.later(Backend::check(&self.limiter, key, cost, at))
     }
 
-    fn close(&self, _: u32, used: Used) -> Step<Self::Closing> {
-        let closed = Arc::clone(&self.closed);
-        Step::Later(Box::pin(async move {
-            tokio::task::yield_now().await;
-            assert_eq!(used, Used::Only(0));
-            closed.fetch_add(1, Ordering::Relaxed);
-            None
-        }))
+    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+        self.later(Backend::check_within(&self.limiter, key, cost, max_wait, at))
     }
 
-    fn close_unwatched(&self, _: u32, used: Used) {
-        assert_eq!(used, Used::All);
+    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        self.later(Backend::peek(&self.limiter, key, cost, at))
+    }
+
+    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+        self.later(Backend::take(&self.limiter, key, up_to, at))
+    }
+
+    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+        self.later(Backend::refund(&self.limiter, key, cost, at))
+    }
+
+    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+        self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
+    }
+
+    fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+        self.later(Backend::cancel(&self.limiter, receipt, at))
+    }
+
+    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+        self.later(Backend::settle(&self.limiter, receipt, used, at))
+    }
+
+    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+        self.limiter.settle_detached(receipt, used);
+        self.closed.fetch_add(1000, Ordering::Relaxed);
+    }
+
+    fn forget_receipt(&self, receipt: &Receipt) {
+        self.limiter.forget_receipt(receipt);
         self.closed.fetch_add(100, Ordering::Relaxed);
+    }
+
+    fn standing(&self, _: &Receipt) -> Option<Decision> {
+        None
+    }
+
+    fn next_window(&self, key: &dyn Key, at: Option<Time>) -> Later<Time> {
+        self.later(Backend::next_window(&self.limiter, key, at))
+    }
+
+    fn reset(&self, key: &dyn Key) -> Later<()> {
+        self.later(Backend::reset(&self.limiter, key))
+    }
+
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+        self.later(Backend::acquire(&self.limiter, key, cost, max_wait))
+    }
+
+    fn delay(&self, delay: Span) -> Pending<()> {
+        Backend::delay(&self.limiter, delay)
     }
 
     fn limits(&self) -> Arc<[Limit]> {
@@ -65,7 +111,8 @@ fn slow(limits: &str, works: bool) -> Slow {
 #[tokio::test]
 async fn a_decision_that_takes_time_is_the_same_decision() {
     let layer = RateLimitLayer::new(slow("sliding-log 1/60s", true)).observe(|seen| {
-        assert_eq!(&*seen.key.unwrap().to_bytes(), b"203.0.113.9");
+        let address: IpAddr = "203.0.113.9".parse().unwrap();
+        assert_eq!(seen.key.unwrap().to_bytes(), address.to_bytes());
     });
     let first = ask(&layer, get()).await;
     assert_eq!((first.status().as_u16(), field(&first, "ratelimit")), (200, Some("\"default\";r=0;t=60")));
@@ -88,8 +135,8 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 #[tokio::test]
 async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
     let layer = RateLimitLayer::new(slow("sliding-log 1/60s", false)).observe(|seen| {
-        let Verdict::Undecided(why) = seen.verdict else { panic!("{:?}", seen.verdict) };
-        assert_eq!(why.to_string(), "10.0.0.3 does not answer");
+        let Verdict::NoAnswer(why) = seen.verdict else { panic!("{:?}", seen.verdict) };
+        assert_eq!(why.to_string(), "the store is away: 10.0.0.3 does not answer");
     });
     let response = ask(&layer, get()).await;
     assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (503, None));

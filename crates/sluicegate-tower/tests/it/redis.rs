@@ -3,10 +3,11 @@
 use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
 use http::Response;
 use redis_testkit::{Options, Server};
-use sluicegate::Span;
-use sluicegate_redis::{ConnectError, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore, SharedLease};
+use sluicegate::{Backend, Span};
+use sluicegate_redis::{ConnectError, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore};
 use sluicegate_tower::{ConcurrencyLayer, HeldBody, RateLimitLayer};
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -14,6 +15,9 @@ use tower::{Layer as _, ServiceExt as _};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The key of [`get`].
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 
 async fn connected(server: &Server) -> RedisStore {
     let builder = RedisStore::builder(&server.url()).deadline(PATIENCE);
@@ -33,7 +37,7 @@ fn limiter(limits: &str, store: &RedisStore, on_failure: OnStoreFailure) -> Redi
 }
 
 async fn remaining(limiter: &RedisLimiter) -> u32 {
-    limiter.peek("203.0.113.9", 0, None).await.unwrap().remaining()
+    Backend::peek(limiter, &PEER, 0, None).await.unwrap().remaining()
 }
 
 #[tokio::test]
@@ -157,12 +161,11 @@ async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
     }
     assert!((1..=2).contains(&denied), "{denied}");
     // One that gives up gives back.
-    limiter.reset("203.0.113.9").await.unwrap();
+    Backend::reset(&limiter, &PEER).await.unwrap();
     assert_eq!(ask(&layer, get()).await.status(), 200);
     let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
-    let owed = async || {
-        limiter.reserve("203.0.113.9", 0, Span::ZERO, None).await.unwrap().answer.decision().reset_after()
-    };
+    let owed =
+        async || Backend::reserve(&limiter, &PEER, 0, Span::ZERO, None).await.unwrap().answer.reset_after();
     while owed().await <= Span::from_micros(500_000) && !gives_up.is_finished() {}
     gives_up.abort();
     while owed().await > Span::from_micros(500_000) {}
@@ -173,7 +176,7 @@ fn places(store: &RedisStore, on_failure: OnStoreFailure) -> RedisSemaphore {
     builder.on_store_failure(on_failure).build().unwrap()
 }
 
-async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<HeldBody<Body, SharedLease>> {
+async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<HeldBody<Body>> {
     let Ok(response) = layer.layer(tower::service_fn(answer)).oneshot(get()).await;
     response
 }
@@ -184,7 +187,7 @@ async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_retu
     let layer = async || ConcurrencyLayer::new(places(&connected(&server).await, OnStoreFailure::Error));
     let (one, other) = (layer().await, layer().await);
     let (first, second) = (enter(&one).await, enter(&other).await);
-    assert!(first.body().holds_place() && second.body().holds_place());
+    assert!(first.body().holds_lease() && second.body().holds_lease());
     let refused = enter(&one).await;
     assert_eq!(refused.status(), 429);
     let told: u64 = field(&refused, "retry-after").unwrap().parse().unwrap();
@@ -192,7 +195,7 @@ async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_retu
     drop(first);
     // A task returns it: the one who waits in line gets it when it is there.
     let third = enter(&other.clone().wait(PATIENCE)).await;
-    assert!(third.status() == 200 && third.body().holds_place());
+    assert!(third.status() == 200 && third.body().holds_lease());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
-use sluicegate::Limiter;
+use sluicegate::{Key as _, Limiter};
 use sluicegate_tower::{RateLimitLayer, Verdict, key};
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -96,11 +96,12 @@ impl Backend for Limiter {
     }
 
     fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Acquired> {
-        let (limiter, key) = (self.clone(), self.fingerprint(key));
+        let key = self.fingerprint(key);
         let mut acquire = Acquire::new(self, key, cost, Patience::up_to(max_wait));
         if let Some(acquired) = acquire.at_once(self.now()) {
             return Pending::Ready(Ok(acquired));
         }
+        let limiter = self.clone();
         Pending::later(async move { Ok(Acquire::new(&limiter, key, cost, Patience::up_to(max_wait)).await) })
     }
 

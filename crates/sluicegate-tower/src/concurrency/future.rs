@@ -1,0 +1,58 @@
+//! The response future: the service's response, whose body holds the lease.
+
+use super::body::HeldBody;
+use super::layer::{Hold, Settings};
+use crate::future::{Admission, Answered};
+use crate::refusal::Respond;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use sluicegate::LeaseBackend;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tower_service::Service;
+
+pin_project! {
+    /// The response to come, of the service or of the layer. Dropping it releases its lease, or
+    /// leaves the queue for one.
+    pub struct ConcurrencyFuture<S, Q, B, L, R>
+    where
+        S: Service<Request<Q>>,
+        L: LeaseBackend,
+    {
+        #[pin]
+        admission: Admission<S, Q, B, Settings<L>, R>,
+        hold: Hold,
+    }
+}
+
+impl<S: Service<Request<Q>>, Q, B, L: LeaseBackend, R> ConcurrencyFuture<S, Q, B, L, R> {
+    #[inline]
+    pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>, hold: Hold) -> Self {
+        ConcurrencyFuture { admission, hold }
+    }
+}
+
+impl<S, Q, B, L, R> Future for ConcurrencyFuture<S, Q, B, L, R>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    L: LeaseBackend,
+    R: Respond<B>,
+    B: Body,
+{
+    type Output = Result<Response<HeldBody<B>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (response, lease) = match ready!(this.admission.poll_answered(context)) {
+            Answered::Serving(inner, lease) => {
+                let result = ready!(inner.poll(context));
+                // Released here if there is no response, or its body is not to hold it.
+                let lease = lease.take().filter(|_| *this.hold == Hold::UntilEnd);
+                (result?, lease)
+            }
+            Answered::Refused(response) => (response, None),
+        };
+        Poll::Ready(Ok(response.map(|body| HeldBody::new(body, lease))))
+    }
+}

@@ -1,0 +1,161 @@
+//! The layer, its settings, and how it admits requests.
+
+use super::service::Concurrency;
+use crate::common::{Admit, Call, Common, Shared, by_the_limit, common_methods};
+use crate::key::RequestKey;
+use crate::refusal::{Problem, Reason, Respond};
+use http::Response;
+use sluicegate::backend::{Granted, HeldLease};
+use sluicegate::http_fields::quoted;
+use sluicegate::{BackendError, LeaseBackend, Pending, Refusal};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Limits how many requests of each key are in flight. A rate limits how often a client may call;
+/// this limits how much of the service it may use at one time, however long its requests take.
+///
+/// ```
+/// use sluicegate::Semaphore;
+/// use sluicegate_tower::{ConcurrencyLayer, key};
+///
+/// // Each customer: two exports at once.
+/// let layer = ConcurrencyLayer::new(Semaphore::new("concurrency 2")?).key(key::header("x-customer")).name("exports");
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// A request holds a lease until the body of its response has ended or was dropped, so a download
+/// counts for as long as it goes on, and a client that hangs up releases its lease; see [`Hold`].
+/// One request too many is denied with 429, or waits: [`ConcurrencyLayer::wait`]. The cost of a
+/// request is how many permits its lease takes.
+///
+/// The semaphore is any [`LeaseBackend`]: [`sluicegate::Semaphore`], or
+/// `sluicegate_redis::RedisSemaphore`. It is shared: clone a layer, add it to many routes, serve
+/// many connections, and there is still one limit. Being ready takes no permit. Under a limit with
+/// `ttl` a lease expires after that time even if its response goes on, as nothing renews it. In one
+/// process leave `ttl` out: what is dropped is released.
+pub struct ConcurrencyLayer<L, R = Problem> {
+    /// Behind one pointer, as axum has a layer make a new service for every request.
+    shared: Arc<Shared<Settings<L>, R>>,
+}
+
+common_methods!(ConcurrencyLayer, LeaseBackend, Concurrency);
+
+/// How long a request holds its lease.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum Hold {
+    /// Until the body of the response has ended, or was dropped.
+    #[default]
+    UntilEnd,
+    /// Until the head of the response is there: for services whose work is done by then, in front
+    /// of clients that read slowly.
+    UntilHead,
+}
+
+/// The settings of this layer alone.
+#[derive(Clone)]
+pub(crate) struct Settings<L> {
+    semaphore: L,
+    max_wait: Option<Duration>,
+    pub(super) hold: Hold,
+    is_ours: bool,
+}
+
+impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
+    /// A layer that denies requests for which there is no permit.
+    pub fn new(semaphore: L) -> ConcurrencyLayer<L> {
+        let settings = Settings { semaphore, max_wait: None, hold: Hold::default(), is_ours: false };
+        ConcurrencyLayer { shared: Arc::new(Shared::new(settings, Problem)) }
+    }
+}
+
+impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
+    /// Lets a request wait for its permit in the queue of its key, and denies it if there was none
+    /// within `max_wait`. A request that finds the queue full (`max_line` of the semaphore) is
+    /// denied at once.
+    #[must_use]
+    pub fn wait(mut self, max_wait: Duration) -> Self {
+        self.shared_mut().own.max_wait = Some(max_wait);
+        self
+    }
+
+    /// How long a request holds its lease. The default is [`Hold::UntilEnd`].
+    #[must_use]
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.shared_mut().own.hold = hold;
+        self
+    }
+
+    /// Denies with 503 and not with 429: for a limit of the service's own, with
+    /// [`crate::key::everyone`] or a route as its key, where the client has not asked for too much.
+    #[must_use]
+    pub fn unavailable(mut self) -> Self {
+        self.shared_mut().own.is_ours = true;
+        self
+    }
+}
+
+impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
+    type Answer = Result<Granted, BackendError>;
+    /// `None` if the request cost nothing, or was admitted without the store.
+    type Admitted = Option<HeldLease>;
+
+    #[inline]
+    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+        match self.max_wait {
+            None => self.semaphore.try_acquire(key, cost, None),
+            max_wait => self.semaphore.acquire(key, cost, max_wait),
+        }
+    }
+
+    #[inline]
+    fn admit<B>(
+        shared: &Arc<Shared<Self, R>>,
+        answer: Self::Answer,
+        call: &Call<'_>,
+    ) -> Result<Option<HeldLease>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        match answer {
+            Ok(Granted { acquired, lease }) if acquired.allowed() => Ok(lease),
+            answer => {
+                let reason = shared.own.reason(answer);
+                Err(shared.refuse(reason, quoted(&shared.common.name), call.head))
+            }
+        }
+    }
+}
+
+impl<L> Settings<L> {
+    /// Why a request is not admitted.
+    #[cold]
+    fn reason(&self, answer: Result<Granted, BackendError>) -> Reason {
+        let acquired = match answer {
+            Ok(Granted { acquired, .. }) => acquired,
+            Err(error) => return Reason::NoAnswer(error),
+        };
+        match (by_the_limit(&acquired.answer()), acquired.refusal()) {
+            (Err(error), _) => Reason::NoAnswer(error),
+            // The semaphore holds as many leases as it may, of all keys: that is not this client's
+            // doing.
+            (_, Some(Refusal::NoRoom)) => Reason::Full,
+            (_, refusal) if self.is_ours && refusal != Some(Refusal::Never) => Reason::Full,
+            _ => Reason::TooManyAtOnce(acquired.decision()),
+        }
+    }
+}
+
+impl<L: fmt::Debug, R> fmt::Debug for ConcurrencyLayer<L, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { common: Common { name, without_key, .. }, own, .. } = &*self.shared;
+        f.debug_struct("ConcurrencyLayer")
+            .field("name", name)
+            .field("semaphore", &own.semaphore)
+            .field("max_wait", &own.max_wait)
+            .field("hold", &own.hold)
+            .field("without_key", without_key)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,20 @@
+//! A limit in front of a service, for each key.
+//!
+//! `layer.rs` is the settings, `service.rs` the service, `future.rs` its response; `admitted.rs`
+//! asks the limiter and settles what was charged, `after.rs` says how much that is, `fields.rs`
+//! writes header fields, `observe.rs` is what an observer sees. What it shares with other layers is
+//! in `common.rs`.
+
+mod admitted;
+mod after;
+mod fields;
+mod future;
+mod layer;
+mod observe;
+mod service;
+
+pub use after::{Charge, Outcome};
+pub use future::ResponseFuture;
+pub use layer::RateLimitLayer;
+pub use observe::{Seen, Verdict};
+pub use service::RateLimit;

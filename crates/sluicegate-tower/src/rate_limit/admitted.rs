@@ -1,0 +1,343 @@
+//! From a request to the limiter's answer, and from the request's end to what stays charged.
+
+use super::after::Outcome;
+use super::fields::Fields;
+use super::layer::{Mode, Settings};
+use super::observe::{Seen, Verdict};
+use crate::common::{Admit, Call, Shared, by_the_limit};
+use crate::future::Later;
+use crate::head::Head;
+use crate::key::{NoKey, RequestKey};
+use crate::refusal::{Reason, Respond};
+use http::{HeaderMap, Response, StatusCode};
+use sluicegate::backend::Reserved;
+use sluicegate::{Answer, Backend, BackendError, Decision, Pending, Receipt, Span};
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// An admitted request, until its response. What is to be done then is in a box, as it would make
+/// the future of every request larger, and axum moves those about.
+pub(crate) struct Admitted<L: Backend, R>(Option<Box<ToDo<L, R>>>);
+
+struct ToDo<L: Backend, R> {
+    fields: Option<Fields>,
+    charge: Option<OpenCharge<L, R>>,
+}
+
+/// The charge of a request that has no response yet. If it is dropped, the outcome is just that.
+struct OpenCharge<L: Backend, R> {
+    shared: Arc<Shared<Settings<L>, R>>,
+    cost: u32,
+    receipt: Option<Receipt>,
+}
+
+/// What is known of a charge when the response is there.
+pub(super) enum Ended<L, R> {
+    /// The fields to add to the response.
+    Now(Option<Fields>),
+    /// The charge is being settled.
+    Later(Settling<L, R>),
+}
+
+/// A charge that is being settled.
+pub(super) struct Settling<L, R> {
+    shared: Arc<Shared<Settings<L>, R>>,
+    settled: Later<Result<bool, BackendError>>,
+    receipt: Receipt,
+    fields: Option<Fields>,
+}
+
+impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
+    type Answer = Result<Reserved, BackendError>;
+    type Admitted = Admitted<L, R>;
+
+    #[inline]
+    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+        let (limiter, uncharged) = (&self.limiter, |answer: Answer| Reserved { answer, receipt: None });
+        match (self.mode, &self.after) {
+            (Mode::Enforce, None) => self.when_due(limiter.check(key, cost, None), true, uncharged),
+            // A shadow only observes: it does not pace.
+            (Mode::Shadow, None) => self.when_due(limiter.check(key, cost, None), false, uncharged),
+            (Mode::Wait(max_wait), None) => {
+                let acquired = limiter.acquire(key, cost, Some(max_wait));
+                // It has waited in the queue.
+                self.when_due(acquired, false, move |acquired| uncharged(acquired.answer()))
+            }
+            (mode, Some(_)) => {
+                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait.into() } else { Span::ZERO };
+                let reserved = limiter.reserve(key, cost, max_wait, None);
+                self.when_due(reserved, mode != Mode::Shadow, |reserved| reserved)
+            }
+        }
+    }
+
+    /// Only an allowed call that no one is told of, compiled in place, so that the answer is not
+    /// copied.
+    #[inline]
+    fn admit<B>(
+        shared: &Arc<Shared<Self, R>>,
+        answer: Self::Answer,
+        call: &Call<'_>,
+    ) -> Result<Admitted<L, R>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        let is_told = shared.own.tells() || shared.own.observe.is_some();
+        match answer {
+            Ok(Reserved { answer, receipt: None }) if answer.allowed() && !is_told => Ok(Admitted(None)),
+            answer => shared.admit_in_full(answer, call),
+        }
+    }
+
+    /// A shadow rejects nothing.
+    fn rejects(&self, head: &Head<'_>, missing: NoKey) -> bool {
+        if let Some(observe) = &self.observe {
+            let verdict = match missing {
+                NoKey::Absent => Verdict::NoKey,
+                NoKey::NotProvided(what) => Verdict::SetUp(what),
+            };
+            observe(&Seen { head, key: None, verdict });
+        }
+        self.mode != Mode::Shadow
+    }
+}
+
+impl<L: Backend + Clone + 'static> Settings<L> {
+    /// The answer, when the request is due: under a pacer, which allows calls for later, requests
+    /// go on evenly spaced.
+    #[inline]
+    fn when_due<T: 'static>(
+        &self,
+        answer: Pending<Result<T, BackendError>>,
+        paces: bool,
+        reserved: impl FnOnce(T) -> Reserved + Send + 'static,
+    ) -> Pending<Result<Reserved, BackendError>> {
+        let is_early = move |reserved: &Reserved| paces && reserved.answer.delay() > Span::ZERO;
+        match answer {
+            Pending::Ready(answer) => match answer.map(reserved) {
+                Ok(reserved) if is_early(&reserved) => Pending::Later(pace(self.limiter.clone(), reserved)),
+                answer => Pending::Ready(answer),
+            },
+            Pending::Later(answer) => {
+                let limiter = self.limiter.clone();
+                Pending::later(async move {
+                    let answer = answer.await?;
+                    let reserved = reserved(answer);
+                    if is_early(&reserved) { pace(limiter, reserved).await } else { Ok(reserved) }
+                })
+            }
+        }
+    }
+}
+
+/// Waits until an allowed call is due. One that is dropped before returns its charge, if it has a
+/// receipt.
+#[cold]
+fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Reserved, BackendError>> {
+    struct Waiting<L: Backend>(L, Option<Receipt>);
+
+    impl<L: Backend> Drop for Waiting<L> {
+        fn drop(&mut self) {
+            if let Some(receipt) = &self.1 {
+                self.0.settle_detached(receipt, 0);
+            }
+        }
+    }
+
+    let Reserved { answer, receipt } = reserved;
+    let delay = limiter.delay(answer.delay()).into_future();
+    let mut waiting = Waiting(limiter, receipt);
+    Box::pin(async move {
+        delay.await;
+        Ok(Reserved { answer, receipt: waiting.1.take() })
+    })
+}
+
+impl<L: Backend, R> Shared<Settings<L>, R> {
+    #[inline(never)]
+    fn admit_in_full<B>(
+        self: &Arc<Self>,
+        answer: Result<Reserved, BackendError>,
+        call: &Call<'_>,
+    ) -> Result<Admitted<L, R>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        let Reserved { answer, receipt } = match answer.and_then(|reserved| {
+            by_the_limit(&reserved.answer)?;
+            Ok(reserved)
+        }) {
+            Ok(reserved) => reserved,
+            Err(error) => return self.no_answer(error, call),
+        };
+        let (decision, shadow) = (answer.decision(), self.own.mode == Mode::Shadow);
+        // Before the observer is called, so that the receipt is not lost if it panics.
+        let open = |receipt| OpenCharge { shared: Arc::clone(self), cost: call.cost, receipt: Some(receipt) };
+        let charge = receipt.map(open);
+        self.observe(
+            call,
+            match (decision.allowed(), shadow) {
+                (true, _) => Verdict::Allowed(&decision),
+                (false, true) => Verdict::WouldDeny(&decision),
+                (false, false) => Verdict::Denied(&decision),
+            },
+        );
+        if !decision.allowed() && !shadow {
+            return Err(self.deny(&decision, call.head));
+        }
+        let fields = self.fields(&decision);
+        let is_free = fields.is_none() && charge.is_none();
+        Ok(Admitted((!is_free).then(|| Box::new(ToDo { fields, charge }))))
+    }
+
+    #[cold]
+    fn no_answer<B>(&self, error: BackendError, call: &Call<'_>) -> Result<Admitted<L, R>, Response<B>>
+    where
+        R: Respond<B>,
+    {
+        let reason = if let BackendError::NotOffered(error) = error {
+            Reason::SetUp(format!(
+                "what was charged under this limit cannot be returned: {error}; use another limit, or leave out \
+                 `after` and `charge_if`"
+            ))
+        } else {
+            Reason::NoAnswer(error)
+        };
+        match &reason {
+            Reason::SetUp(mistake) => self.observe(call, Verdict::SetUp(mistake)),
+            Reason::NoAnswer(error) => self.observe(call, Verdict::NoAnswer(error)),
+            _ => {}
+        }
+        if self.own.mode == Mode::Shadow {
+            return Ok(Admitted(None));
+        }
+        Err(self.refuse(reason, String::new(), call.head))
+    }
+
+    #[cold]
+    fn deny<B>(&self, decision: &Decision, head: &Head<'_>) -> Response<B>
+    where
+        R: Respond<B>,
+    {
+        let violated = self.own.policies.violated(&self.common.name, &self.own.limiter, decision);
+        let mut response = self.refuse(Reason::Denied(*decision), violated, head);
+        if let Some(fields) = self.fields(decision) {
+            fields.write(response.headers_mut());
+        }
+        response
+    }
+
+    #[inline]
+    fn fields(&self, decision: &Decision) -> Option<Fields> {
+        let Settings { policies, limiter, .. } = &self.own;
+        if !self.own.tells() {
+            return None;
+        }
+        policies.fields(&self.common.name, limiter, decision)
+    }
+
+    /// The fields for a key whose charge was settled, if that is known without a round trip.
+    fn settled_fields(&self, receipt: &Receipt) -> Option<Fields> {
+        self.fields(&self.own.limiter.standing(receipt)?)
+    }
+
+    fn observe(&self, call: &Call<'_>, verdict: Verdict<'_>) {
+        let Some(observe) = &self.own.observe else { return };
+        let head = call.head;
+        if let Some(key) = call.key {
+            return observe(&Seen { head, key: Some(key), verdict });
+        }
+        let key = self.common.key.extract(head).unwrap_or(RequestKey::SHARED);
+        observe(&Seen { head, key: Some(&key), verdict });
+    }
+}
+
+/// Of a request that is not limited.
+impl<L: Backend, R> Default for Admitted<L, R> {
+    #[inline]
+    fn default() -> Admitted<L, R> {
+        Admitted(None)
+    }
+}
+
+impl<L: Backend, R> Admitted<L, R> {
+    /// Whether nothing is to be done when the response is there.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The request is over: this is the head of its response, if there is one.
+    #[inline]
+    pub(super) fn end(&mut self, response: Option<(StatusCode, &HeaderMap)>) -> Ended<L, R> {
+        match self.0.take().map(|to_do| *to_do) {
+            None => Ended::Now(None),
+            Some(ToDo { fields, charge: None }) => Ended::Now(fields),
+            Some(ToDo { fields, charge: Some(charge) }) => charge.end(fields, response),
+        }
+    }
+}
+
+impl<L: Backend, R> OpenCharge<L, R> {
+    fn end(mut self, fields: Option<Fields>, response: Option<(StatusCode, &HeaderMap)>) -> Ended<L, R> {
+        let used = self.used(&match response {
+            Some((status, headers)) => Outcome::Response { status, headers },
+            None => Outcome::Failed,
+        });
+        let (limiter, shared) = (&self.shared.own.limiter, &self.shared);
+        // Taken only after the closure was called: if it panics, the charge stays.
+        let Some(receipt) = self.receipt.take() else { return Ended::Now(fields) };
+        let settled = match used {
+            None => {
+                limiter.forget_receipt(&receipt);
+                return Ended::Now(fields);
+            }
+            Some(0) => limiter.cancel(&receipt, None),
+            Some(used) => limiter.settle(&receipt, used, None),
+        };
+        match settled {
+            Pending::Ready(settled) => {
+                warn_unsettled(settled);
+                Ended::Now(shared.settled_fields(&receipt).or(fields))
+            }
+            Pending::Later(settled) => {
+                Ended::Later(Settling { shared: Arc::clone(shared), settled, receipt, fields })
+            }
+        }
+    }
+
+    /// What the request used, if that is not what it was charged.
+    fn used(&self, outcome: &Outcome<'_>) -> Option<u32> {
+        self.shared.own.after.as_ref().and_then(|after| after(outcome).used(self.cost))
+    }
+}
+
+impl<L: Backend, R> Drop for OpenCharge<L, R> {
+    fn drop(&mut self) {
+        let Some(receipt) = self.receipt.take() else { return };
+        let limiter = &self.shared.own.limiter;
+        // A closure that has just panicked is not called again.
+        match if std::thread::panicking() { None } else { self.used(&Outcome::Dropped) } {
+            Some(used) => limiter.settle_detached(&receipt, used),
+            None => limiter.forget_receipt(&receipt),
+        }
+    }
+}
+
+impl<L: Backend, R> Settling<L, R> {
+    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.settled.as_mut().poll(context).map(warn_unsettled)
+    }
+
+    /// The fields to add to the response.
+    pub(super) fn fields(self) -> Option<Fields> {
+        self.shared.settled_fields(&self.receipt).or(self.fields)
+    }
+}
+
+fn warn_unsettled(settled: Result<bool, BackendError>) {
+    if let Err(error) = settled {
+        tracing::warn!(%error, "the store was not told what was used; the charge stays");
+    }
+}

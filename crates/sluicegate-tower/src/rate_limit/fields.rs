@@ -1,0 +1,119 @@
+//! The fields `RateLimit-Policy` and `RateLimit`. The text of the policies is written once, and
+//! again when the limits change; with each response only numbers are written.
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted};
+use sluicegate::{Backend, Decision, Limit};
+use std::sync::Arc;
+
+const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
+
+/// The policies of a limiter's limits, once they were needed.
+#[derive(Default)]
+pub(super) struct Policies {
+    texts: ArcSwapOption<Texts>,
+}
+
+struct Texts {
+    /// The limits as of this change.
+    changes: u64,
+    policies: Vec<Policy>,
+    /// The name that all of them share, then that of each; quoted, as the fields have them.
+    names: Vec<String>,
+    field: Option<HeaderValue>,
+}
+
+/// Settings are cloned to be changed, and then the texts are written again.
+impl Clone for Policies {
+    fn clone(&self) -> Policies {
+        Policies::default()
+    }
+}
+
+/// The fields of one response.
+pub(super) struct Fields {
+    policy: HeaderValue,
+    standing: HeaderValue,
+}
+
+impl Policies {
+    /// The fields for a decision; `None` if there are no limits.
+    #[inline]
+    pub(super) fn fields(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
+        self.texts(name, limiter, |texts| {
+            Some(Fields { policy: texts.field.clone()?, standing: texts.standing(decision)? })
+        })
+    }
+
+    /// The name of the policy that a denial violates, quoted.
+    pub(super) fn violated(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> String {
+        self.texts(name, limiter, |texts| texts.name_for(decision).to_owned())
+    }
+
+    /// The texts for the limits as they are now.
+    #[inline]
+    fn texts<T>(&self, name: &str, limiter: &impl Backend, with: impl FnOnce(&Texts) -> T) -> T {
+        let changes = limiter.changes();
+        let texts = self.texts.load();
+        match &*texts {
+            Some(texts) if texts.changes == changes => with(texts),
+            _ => {
+                let texts = Arc::new(Texts::new(name, changes, &limiter.limits()));
+                self.texts.store(Some(Arc::clone(&texts)));
+                with(&texts)
+            }
+        }
+    }
+}
+
+impl Texts {
+    fn new(name: &str, changes: u64, limits: &[Limit]) -> Texts {
+        let policies: Vec<Policy> = limits.iter().map(Policy::of).collect();
+        let positions = (0..policies.len()).map(Some);
+        let names = std::iter::once(None).chain(positions);
+        let names: Vec<String> =
+            names.map(|position| quoted(&policy_name(name, position, policies.len()))).collect();
+        let items: Vec<String> =
+            names[1..].iter().zip(&policies).map(|(name, policy)| format!("{name}{policy}")).collect();
+        // Cannot fail: names are plain text, and the rest is numbers.
+        let field = HeaderValue::try_from(items.join(", ")).ok().filter(|_| !items.is_empty());
+        Texts { changes, policies, names, field }
+    }
+
+    fn name_for(&self, decision: &Decision) -> &str {
+        let denied_by = decision.denied_by().and_then(|position| usize::try_from(position).ok());
+        let position = policy_about(&self.policies, denied_by, decision.limit());
+        // Of no policy in particular: the name of them all.
+        &self.names[position.filter(|at| *at < self.policies.len()).map_or(0, |at| at + 1)]
+    }
+
+    /// `"api";r=12;t=30`.
+    fn standing(&self, decision: &Decision) -> Option<HeaderValue> {
+        let (mut remaining, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let pieces = [
+            self.name_for(decision),
+            ";r=",
+            remaining.format(decision.remaining()),
+            ";t=",
+            reset.format(decision.reset_after().as_secs_up()),
+        ];
+        // Exactly as long as needed, so that it is not copied once more.
+        let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+        for piece in pieces {
+            text.extend_from_slice(piece.as_bytes());
+        }
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+    }
+}
+
+impl Fields {
+    /// Adds them beside those that another layer has written: both fields are lists and may come in
+    /// several lines.
+    pub(super) fn write(self, headers: &mut HeaderMap) {
+        headers.append(RATELIMIT_POLICY, self.policy);
+        headers.append(RATELIMIT, self.standing);
+    }
+}

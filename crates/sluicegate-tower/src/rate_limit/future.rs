@@ -1,0 +1,88 @@
+//! The response future: the service's response, after which a charge is settled.
+
+use super::admitted::{Ended, Settling};
+use super::fields::Fields;
+use super::layer::Settings;
+use crate::future::{Admission, Answered, again};
+use crate::refusal::Respond;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use sluicegate::Backend;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tower_service::Service;
+
+pin_project! {
+    /// The response to come, of the service or of the layer.
+    pub struct ResponseFuture<S, Q, B, L, R>
+    where
+        S: Service<Request<Q>>,
+        L: Backend,
+        L: Clone,
+        L: 'static,
+    {
+        #[pin]
+        admission: Admission<S, Q, B, Settings<L>, R>,
+        // The response is there, and its charge is being settled.
+        settling: Option<Box<Served<B, S::Error, L, R>>>,
+    }
+}
+
+/// A response that waits until its charge is settled.
+struct Served<B, E, L, R> {
+    result: Result<Response<B>, E>,
+    settling: Settling<L, R>,
+}
+
+impl<S, Q, B, L, R> ResponseFuture<S, Q, B, L, R>
+where
+    S: Service<Request<Q>>,
+    L: Backend + Clone + 'static,
+{
+    #[inline]
+    pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>) -> Self {
+        ResponseFuture { admission, settling: None }
+    }
+}
+
+impl<S, Q, B, L, R> Future for ResponseFuture<S, Q, B, L, R>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    L: Backend + Clone + 'static,
+    R: Respond<B>,
+{
+    type Output = Result<Response<B>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if this.settling.is_none() {
+            match ready!(this.admission.poll_answered(context)) {
+                Answered::Refused(response) => return Poll::Ready(Ok(response)),
+                // The response goes by without being copied.
+                Answered::Serving(inner, admitted) if admitted.is_free() => return inner.poll(context),
+                Answered::Serving(inner, admitted) => {
+                    let result = ready!(inner.poll(context));
+                    let head = result.as_ref().ok().map(|response| (response.status(), response.headers()));
+                    match admitted.end(head) {
+                        Ended::Now(fields) => return Poll::Ready(with(fields, result)),
+                        Ended::Later(settling) => {
+                            *this.settling = Some(Box::new(Served { result, settling }));
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(served) = this.settling {
+            ready!(served.settling.poll_settled(context));
+        }
+        let Served { result, settling } = *again(this.settling);
+        Poll::Ready(with(settling.fields(), result))
+    }
+}
+
+fn with<B, E>(fields: Option<Fields>, mut result: Result<Response<B>, E>) -> Result<Response<B>, E> {
+    if let (Some(fields), Ok(response)) = (fields, &mut result) {
+        fields.write(response.headers_mut());
+    }
+    result
+}

@@ -1,0 +1,190 @@
+//! The layer and its settings.
+
+use super::after::{Charge, Outcome};
+use super::fields::Policies;
+use super::observe::Seen;
+use super::service::RateLimit;
+use crate::common::{Common, Shared, common_methods};
+use crate::refusal::Problem;
+use http::StatusCode;
+use sluicegate::Backend;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Limits requests before they reach a service.
+///
+/// ```
+/// use sluicegate::Limiter;
+/// use sluicegate_tower::{RateLimitLayer, key};
+///
+/// let layer = RateLimitLayer::new(Limiter::new("token-bucket 10/s burst=50")?)
+///     .key(key::header("x-api-key"))
+///     .cost(|head| if head.uri.path().starts_with("/export") { 10 } else { 1 })
+///     .name("api");
+/// # Ok::<(), sluicegate::BuildError>(())
+/// ```
+///
+/// The limiter is any [`Backend`]: [`sluicegate::Limiter`], or `sluicegate_redis::RedisLimiter`. It
+/// is shared: clone a layer, add it to many routes, serve many connections, and there is still one
+/// limit. Two layers made from clones of one limiter share it too.
+///
+/// A setting that is made twice has the later value. `R` writes the responses of the layer's own;
+/// see [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
+pub struct RateLimitLayer<L, R = Problem> {
+    /// Behind one pointer, as axum has a layer make a new service for every request.
+    shared: Arc<Shared<Settings<L>, R>>,
+}
+
+common_methods!(RateLimitLayer, Backend, RateLimit);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    Enforce,
+    Wait(Duration),
+    Shadow,
+}
+
+type After = Arc<dyn Fn(&Outcome<'_>) -> Charge + Send + Sync>;
+type Observe = Arc<dyn Fn(&Seen<'_>) + Send + Sync>;
+
+/// The settings of this layer alone.
+#[derive(Clone)]
+pub(crate) struct Settings<L> {
+    pub(super) limiter: L,
+    pub(super) mode: Mode,
+    pub(super) after: Option<After>,
+    pub(super) observe: Option<Observe>,
+    headers: Option<bool>,
+    pub(super) policies: Policies,
+}
+
+impl<L> Settings<L> {
+    /// Whether responses carry the fields.
+    #[inline]
+    pub(super) fn tells(&self) -> bool {
+        self.headers.unwrap_or(self.mode != Mode::Shadow)
+    }
+}
+
+impl<L: Backend + Clone + 'static> RateLimitLayer<L> {
+    /// A layer that denies what the limiter denies.
+    pub fn new(limiter: L) -> RateLimitLayer<L> {
+        let settings = Settings {
+            limiter,
+            mode: Mode::Enforce,
+            after: None,
+            observe: None,
+            headers: None,
+            policies: Policies::default(),
+        };
+        RateLimitLayer { shared: Arc::new(Shared::new(settings, Problem)) }
+    }
+}
+
+impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
+    /// Denies what the limiter denies. This is the default. Under a `pacer`, which allows calls for
+    /// later, an admitted request goes on when it is due.
+    #[must_use]
+    pub fn enforce(mut self) -> Self {
+        self.shared_mut().own.mode = Mode::Enforce;
+        self
+    }
+
+    /// Lets a request wait in the queue of its key. One that would have to wait longer than
+    /// `max_wait` is denied at once, without waiting; so is one that finds the queue full
+    /// (`max_line` of the limiter).
+    ///
+    /// Together with [`RateLimitLayer::after`] a request is reserved: buckets and pacers let it
+    /// wait, windows and logs answer as with [`RateLimitLayer::enforce`].
+    #[must_use]
+    pub fn wait(mut self, max_wait: Duration) -> Self {
+        self.shared_mut().own.mode = Mode::Wait(max_wait);
+        self
+    }
+
+    /// Decides and charges, but denies nothing: to see what a limit would do before it does. The
+    /// observer sees [what would have been denied](crate::Verdict::WouldDeny), and clients see
+    /// nothing.
+    #[must_use]
+    pub fn shadow(mut self) -> Self {
+        self.shared_mut().own.mode = Mode::Shadow;
+        self
+    }
+
+    /// Whether responses carry `RateLimit` and `RateLimit-Policy`. By default they do, except in
+    /// shadow mode. A denial has its `Retry-After` in any case.
+    #[must_use]
+    pub fn headers(mut self, told: bool) -> Self {
+        self.shared_mut().own.headers = Some(told);
+        self
+    }
+
+    /// Calls a closure with the decision about each request that is not skipped. Its time is added
+    /// to every request.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Self {
+        self.shared_mut().own.observe = Some(Arc::new(observer));
+        self
+    }
+
+    /// What a request is charged once its response is there. Its cost is reserved before, so that
+    /// requests in flight count and cannot slip through together; `charge` says how much of it
+    /// stays.
+    ///
+    /// ```
+    /// # use sluicegate::Limiter;
+    /// use sluicegate_tower::{Charge, Outcome, RateLimitLayer};
+    ///
+    /// // Ten at a time, and each costs as many tokens as its response says.
+    /// # let limiter = Limiter::new("token-bucket 1000/m burst=10000")?;
+    /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).after(|outcome| match outcome {
+    ///     Outcome::Response { headers, .. } => headers
+    ///         .get("x-tokens-used")
+    ///         .and_then(|value| value.to_str().ok()?.parse().ok())
+    ///         .map_or(Charge::Keep, Charge::Exactly),
+    ///     _ => Charge::Keep,
+    /// });
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn after(mut self, charge: impl Fn(&Outcome<'_>) -> Charge + Send + Sync + 'static) -> Self {
+        self.shared_mut().own.after = Some(Arc::new(charge));
+        self
+    }
+
+    /// Charges only requests whose response has such a status, and returns what was reserved for
+    /// others: to limit failed logins, not logins. A request that ends without a response, because
+    /// the client closed its connection or the service failed, stays charged: otherwise a client
+    /// could hang up in time and never be charged.
+    ///
+    /// ```
+    /// # use sluicegate::Limiter;
+    /// # use sluicegate_tower::{RateLimitLayer, key};
+    /// use http::StatusCode;
+    ///
+    /// let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 5/15m")?)
+    ///     .key(key::peer_ip())
+    ///     .charge_if(|status| status == StatusCode::UNAUTHORIZED);
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn charge_if(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.after(move |outcome| match outcome {
+            Outcome::Response { status, .. } if !is_charged(*status) => Charge::Refund,
+            _ => Charge::Keep,
+        })
+    }
+}
+
+impl<L: fmt::Debug, R> fmt::Debug for RateLimitLayer<L, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { common: Common { name, without_key, .. }, own, .. } = &*self.shared;
+        f.debug_struct("RateLimitLayer")
+            .field("name", name)
+            .field("limiter", &own.limiter)
+            .field("mode", &own.mode)
+            .field("without_key", without_key)
+            .finish_non_exhaustive()
+    }
+}
