@@ -11,7 +11,7 @@
 
 use sluicegate::Limit;
 use sluicegate_conformance::{
-    AccountInCore, InCore, InLibrary, Mismatch, Report, random_traces, random_verbs,
+    AccountInCore, InBackend, InCore, Mismatch, Report, random_traces, random_verbs,
 };
 use std::process::ExitCode;
 use std::time::Instant;
@@ -43,7 +43,7 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     random_verbs(seed, decisions, true, AccountInCore::new, &mut report)?;
     tell("all verbs", report, began);
     let (mut report, began) = (Report::default(), Instant::now());
-    random_verbs(seed, decisions, false, InLibrary::new, &mut report)?;
+    random_verbs(seed, decisions, false, InBackend::memory, &mut report)?;
     tell("in the library", report, began);
     Ok(())
 }

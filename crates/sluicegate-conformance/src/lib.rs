@@ -17,8 +17,8 @@
 //!   specification; nothing of the fast code is in it.
 
 mod compare;
+mod in_backend;
 mod in_core;
-mod in_library;
 mod subject;
 mod verbs;
 
@@ -28,7 +28,7 @@ pub mod random;
 pub mod vectors;
 
 pub use compare::{Mismatch, Report, random_traces, suite};
+pub use in_backend::{AtOnce, InBackend, Wait};
 pub use in_core::{AccountInCore, InCore};
-pub use in_library::InLibrary;
 pub use subject::{Answer, Subject};
 pub use verbs::{OneKey, random_verbs};

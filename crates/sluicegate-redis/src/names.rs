@@ -1,10 +1,12 @@
 //! What the keys of the store are called.
 //!
 //! ```text
-//! sluice:r/api:0t|{Harry}         the prefix, the scope, the limit's place and kind, and whose state it is
-//! sluice:r/api:r|{Harry}          the receipts that are open
-//! sluice:r/jobs:0c|{Harry}        the leases of a semaphore; with k what they cost, w who waits for one, u until when
+//! sluice:1/r/api:0t|{Harry}       the prefix, the version, the scope, the limit's index and kind, and the key
+//! sluice:1/r/api:r|{Harry}        its open receipts
+//! sluice:1/r/jobs:0c|{Harry}      the leases of a semaphore; with k their costs, w the queue, u when its tickets expire
 //! ```
+//!
+//! The version is that of what is stored under the names, so that no later version reads what it does not know.
 //!
 //! In a cluster the text in braces decides where a key is, so all that is known of one caller is in one place and can be decided
 //! on as one. A caller's key that has a hash tag of its own keeps it (`{acme}:Harry`), so that several callers can be in one
@@ -19,6 +21,9 @@ pub(crate) struct Names {
     beginning: String,
 }
 
+/// The version of what is stored. A change of any format changes it.
+const VERSION: &str = "1";
+
 /// Why a scope cannot be part of a name.
 pub(crate) const SCOPE_RULE: &str = "use any text without | { and }";
 
@@ -26,7 +31,7 @@ impl Names {
     /// Names in a scope; `None` if it has a sign that it must not have.
     pub(crate) fn new(prefix: &str, scope: &str) -> Option<Names> {
         let is_fit = !scope.contains(['|', '{', '}']);
-        is_fit.then(|| Names { beginning: format!("{prefix}{scope}:") })
+        is_fit.then(|| Names { beginning: format!("{prefix}{VERSION}/{scope}:") })
     }
 
     /// The state under the limit at a place.
@@ -86,12 +91,12 @@ mod tests {
 
     #[test]
     fn a_key_is_a_hash_tag_unless_it_has_one() {
-        assert_eq!(name("Harry"), "sluice:rule/api:0t|{Harry}");
-        assert_eq!(name("{acme}:Harry"), "sluice:rule/api:0t|={acme}:Harry");
-        assert_eq!(name("a{b"), "sluice:rule/api:0t|{a{b}");
-        assert_eq!(name(""), "sluice:rule/api:0t|-{-}");
-        assert_eq!(name("}x"), "sluice:rule/api:0t|-{-}}x");
-        assert_eq!(name("{}x"), "sluice:rule/api:0t|{{}x}");
+        assert_eq!(name("Harry"), "sluice:1/rule/api:0t|{Harry}");
+        assert_eq!(name("{acme}:Harry"), "sluice:1/rule/api:0t|={acme}:Harry");
+        assert_eq!(name("a{b"), "sluice:1/rule/api:0t|{a{b}");
+        assert_eq!(name(""), "sluice:1/rule/api:0t|-{-}");
+        assert_eq!(name("}x"), "sluice:1/rule/api:0t|-{-}}x");
+        assert_eq!(name("{}x"), "sluice:1/rule/api:0t|{{}x}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A replay on a shared store: the same decisions from its scripts, at the trace's times.
 
 use crate::Problem;
-use sluicegate::{Limit, Time};
-use sluicegate_redis::{Answer, Call, RedisLimiter, RedisStore, StoreFailure, check_each};
+use sluicegate::{Answer, Limit, StoreFailure, Time};
+use sluicegate_redis::{RedisCall, RedisLimiter, RedisStore, check_each};
 use sluicegate_sim::replay::{Decisions, ReplayError};
 use sluicegate_sim::trace::{Trace, TraceError};
 use std::collections::HashSet;
@@ -102,7 +102,8 @@ impl Shared<'_> {
         for row in rows.iter().filter(|row| !self.keys.contains(&row.key)).collect::<Vec<_>>() {
             self.keys.insert(row.key.clone());
         }
-        let calls: Vec<Call<'_>> = rows.iter().map(|row| limiter.on(&row.key, row.cost).at(row.at)).collect();
+        let calls: Vec<RedisCall<'_>> =
+            rows.iter().map(|row| limiter.on(&row.key, row.cost).at(row.at)).collect();
         Ok(self.runtime.block_on(check_each(&calls)))
     }
 

@@ -102,7 +102,7 @@ impl Key {
                 // As the library does, what has lapsed goes first.
                 let _ = core.peek(&mut self.core, now, 0);
                 assert_eq!(self.core.release(now, *held), expected);
-                assert_eq!(self.library.release_at("k", &id, now), expected);
+                assert_eq!(self.library.release_at("k", id, now), expected);
                 seen.released += u64::from(expected);
             }
             18 if rng.u8(..4) == 0 => {

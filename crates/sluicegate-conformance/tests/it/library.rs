@@ -3,19 +3,19 @@
 use fastrand::Rng;
 use sluicegate::core::{Account, Time};
 use sluicegate::{Limit, Limiter, ManualClock, OnFull};
-use sluicegate_conformance::{InLibrary, Report, random, random_verbs, suite};
+use sluicegate_conformance::{InBackend, Report, random, random_verbs, suite};
 use std::collections::HashMap;
 
 #[test]
 fn it_passes_the_suite() {
-    let report = suite(InLibrary::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    let report = suite(InBackend::memory).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
 }
 
 #[test]
 fn every_verb_in_any_order_agrees_with_the_model() {
     let mut report = Report::default();
-    if let Err(mismatch) = random_verbs(11, 60_000, false, InLibrary::new, &mut report) {
+    if let Err(mismatch) = random_verbs(11, 60_000, false, InBackend::memory, &mut report) {
         panic!("{mismatch}");
     }
     assert!(report.returned > 500 && report.indebted > 50, "{report:?}");

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use sluicegate::core::{Account, AnyLimit, Time};
 use sluicegate::{Limit, Limiter, ManualClock, SharedStore};
-use sluicegate_conformance::{Answer, InLibrary, Report, Subject, random, random_verbs, suite};
+use sluicegate_conformance::{Answer, InBackend, Report, Subject, random, random_verbs, suite};
 use std::collections::HashMap;
 
 fn store(start: Time, max_keys: usize) -> SharedStore {
@@ -12,7 +12,7 @@ fn store(start: Time, max_keys: usize) -> SharedStore {
 
 /// A limiter among others that are asked about the same keys.
 struct Among {
-    subject: InLibrary,
+    subject: InBackend,
     others: Vec<Limiter>,
 }
 
@@ -24,7 +24,7 @@ impl Among {
         let others = ["token-bucket 1/h burst=3", "sliding-log 4/h", "fixed-window 7/day", "sliding-log 4/h"];
         Among {
             others: (1..).zip(others).map(other).collect(),
-            subject: InLibrary::in_store(limits, &store, 0),
+            subject: InBackend::shared_memory(limits, &store, 0),
         }
     }
 }
@@ -47,7 +47,7 @@ fn a_limiter_in_a_shared_store_passes_the_suite() {
 #[test]
 fn every_verb_in_a_shared_store_agrees_with_the_model() {
     let mut report = Report::default();
-    let in_store = |limits: &[Limit], start: Time| InLibrary::in_store(limits, &store(start, 64), 7);
+    let in_store = |limits: &[Limit], start: Time| InBackend::shared_memory(limits, &store(start, 64), 7);
     if let Err(mismatch) = random_verbs(12, 40_000, false, in_store, &mut report) {
         panic!("{mismatch}");
     }

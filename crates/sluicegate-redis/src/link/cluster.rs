@@ -196,6 +196,10 @@ impl Shared {
             later = false;
             for ((member, group), replies) in groups.into_iter().zip(sent) {
                 for (one, answer) in group.into_iter().zip(replies) {
+                    // It was not sent again, as the wait took longer than it should: the last words stay.
+                    if round > 0 && matches!(answer, Err(NoAnswer::Away(_))) && Instant::now() >= until {
+                        continue;
+                    }
                     if let Err(none) = &answer
                         && let Some(next) = self.next(&member, none)
                     {

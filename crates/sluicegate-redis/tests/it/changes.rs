@@ -102,7 +102,7 @@ fn smooth_stays_until_all_is_stored_and_unseen_keys_have_as_much() {
     let stays_for = |limit: &str, scope: &str, cost| {
         let smooth = limiter(&connected, limit, scope);
         assert!(connected.runtime.block_on(smooth.check_cost(KEY, cost)).unwrap().allowed());
-        stays(&server, &format!("sluice:{scope}:0o|{{Harry}}")) / 1000
+        stays(&server, &format!("sluice:1/{scope}:0o|{{Harry}}")) / 1000
     };
     // Ten seconds until the next call, and one until all is stored. The key is as old as the limiter, which has stored nothing.
     let bursty = stays_for("smooth 10/s", "bursty", 100);
@@ -133,7 +133,7 @@ fn a_log_whose_period_grows_stays_for_the_longer_one() {
     for limit in ["sliding-log 9/2s", "sliding-log 9/1h"] {
         assert!(connected.runtime.block_on(limiter(&connected, limit, "log").check(KEY)).unwrap().allowed());
     }
-    assert!(stays(&server, "sluice:log:0g|{Harry}") > 3_600_000);
+    assert!(stays(&server, "sluice:1/log:0g|{Harry}") > 3_600_000);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_bucket_that_was_refunded_to_full_stays_while_unseen_ones_are_filling() {
     assert!(connected.runtime.block_on(bucket.check(KEY)).unwrap().allowed());
     let refunded = connected.runtime.block_on(bucket.refund(KEY, 2)).unwrap();
     assert_eq!(refunded.remaining(), 2);
-    assert!(stays(&server, "sluice:slow:0t|{Harry}") > 299 * 86_400_000);
+    assert!(stays(&server, "sluice:1/slow:0t|{Harry}") > 299 * 86_400_000);
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_state_cut_at_any_byte_is_an_error_or_an_answer_and_never_stops_the_store() 
         for _ in 0..4 {
             assert!(connected.runtime.block_on(limiter.check(KEY)).unwrap().allowed());
         }
-        let name = format!("sluice:{scope}:0{letter}|{{{KEY}}}");
+        let name = format!("sluice:1/{scope}:0{letter}|{{{KEY}}}");
         let whole = state(&server, &name);
         for length in 0..whole.len() {
             set(&server, &name, &whole[..length]);
@@ -92,7 +92,7 @@ fn a_state_with_other_bytes_is_an_error_or_an_answer_and_never_stops_the_store()
         for _ in 0..6 {
             assert!(connected.runtime.block_on(limiter.check(KEY)).unwrap().allowed());
         }
-        let name = format!("sluice:{scope}:0{letter}|{{{KEY}}}");
+        let name = format!("sluice:1/{scope}:0{letter}|{{{KEY}}}");
         let whole = state(&server, &name);
         for turn in 0..150 {
             let mut changed = whole.clone();

@@ -65,7 +65,7 @@ fn every_verb_on_a_log_of_a_thousand_entries_is_answered_as_in_memory() {
                 }
             }
             if place % 100 == 0 {
-                let name = format!("sluice:{limit}:0g|{{{KEY}}}");
+                let name = format!("sluice:1/{limit}:0g|{{{KEY}}}");
                 longest = longest.max(server.cli(&["STRLEN", &name]).trim().parse::<u64>().unwrap());
             }
         }

@@ -1,13 +1,13 @@
 //! The shared store gives the model's answers, in every field.
 
-use crate::in_redis::{Connected, InRedis};
+use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
 use sluicegate::Limit;
 use sluicegate_conformance::{Report, random_traces, random_verbs, suite};
 
 fn passes_the_suite(url: &str) {
     let connected = Connected::to(url);
-    let report = suite(|limits, start| InRedis::new(&connected, limits, start));
+    let report = suite(|limits, start| connected.subject(limits, start));
     let report = report.unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(report.checks > 30_000 && report.denied > 5_000, "{report:?}");
 }
@@ -15,14 +15,8 @@ fn passes_the_suite(url: &str) {
 fn agrees_on_verbs(url: &str, seed: u64, operations: u64) -> Report {
     let connected = Connected::to(url);
     let mut report = Report::default();
-    random_verbs(
-        seed,
-        operations,
-        true,
-        |limits, start| InRedis::new(&connected, limits, start),
-        &mut report,
-    )
-    .unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    random_verbs(seed, operations, true, |limits, start| connected.subject(limits, start), &mut report)
+        .unwrap_or_else(|mismatch| panic!("{mismatch}"));
     report
 }
 
@@ -61,7 +55,7 @@ fn a_million_decisions_are_the_models() {
     let connected = Connected::to(&server.url());
     let mut report = Report::default();
     for algorithm in Limit::CHECKS.into_iter().map(Some).chain([None]) {
-        let make = |limits: &[Limit], start| InRedis::new(&connected, limits, start);
+        let make = |limits: &[Limit], start| connected.subject(limits, start);
         random_traces(algorithm, 7, 100_000, make, &mut report)
             .unwrap_or_else(|mismatch| panic!("{mismatch}"));
     }

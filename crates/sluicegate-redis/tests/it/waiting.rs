@@ -18,7 +18,7 @@ fn limiter(store: &RedisStore, limit: &str) -> RedisLimiter {
 
 /// When a bucket is full again, as it is written: the moment and the part of a microsecond.
 fn full_at(server: &Server, limit: &str, letter: char) -> Vec<u8> {
-    let state = state(server, &format!("sluice:{}:0{letter}|{{{KEY}}}", limit.replace(' ', "-")));
+    let state = state(server, &format!("sluice:1/{}:0{letter}|{{{KEY}}}", limit.replace(' ', "-")));
     [&state[..8], &state[16..20]].concat()
 }
 
@@ -129,7 +129,7 @@ async fn a_waiter_with_a_later_one_behind_it_gives_nothing_back() {
     until("charged", || full_at(&server, &limit, 't') != one).await;
     let both = full_at(&server, &limit, 't');
     first.abort();
-    let receipts = format!("sluice:{}:r|{{{KEY}}}", limit.replace(' ', "-"));
+    let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
     // The limits' name and the second one's receipt.
     until("cancelled", || server.cli(&["HLEN", &receipts]).trim() == "2").await;
     assert_eq!(full_at(&server, &limit, 't'), both, "the second has been told its time");
@@ -263,7 +263,7 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
             let most = burst + units * (at.as_nanos() / each.as_nanos());
             assert!(acted <= most, "{limit}: {acted} by {at:?}, at most {most}");
         }
-        let receipts = format!("sluice:{}:r|{{{KEY}}}", limit.replace(' ', "-"));
+        let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
         let left = || server.cli(&["HLEN", &receipts]).trim().parse::<u32>().unwrap() <= 1;
         until("receipts are forgotten or cancelled", left).await;
     }

@@ -42,7 +42,7 @@ impl Redis {
     /// How many callers of all servers stand in line for the lease of a key of the rule exports.
     pub(crate) fn in_line(&self, key: &str) -> usize {
         let mut connection = redis::Client::open(self.0.url()).unwrap().get_connection().unwrap();
-        redis::cmd("ZCARD").arg(format!("sluice:r/exports:0w|{{{key}}}")).query(&mut connection).unwrap()
+        redis::cmd("ZCARD").arg(format!("sluice:1/r/exports:0w|{{{key}}}")).query(&mut connection).unwrap()
     }
 
     /// Keys here, at times that a test sets.

@@ -91,7 +91,7 @@ async fn an_exception_is_for_its_key_alone_and_others_go_by_their_own_numbers() 
     let (exception, rule) = (of_sally("concurrency 2 ttl=1h"), semaphore(&store, "concurrency 1 ttl=1h"));
     let _held = [rule.try_acquire(KEY, 1).await.unwrap(), exception.try_acquire("Sally", 2).await.unwrap()];
     let (harry, sally) = (wait(&rule, KEY, 1), wait(&exception, "Sally", 2));
-    let in_line = |key: &str| number(&server, &["ZCARD", &format!("sluice:jobs:0w|{{{key}}}")]);
+    let in_line = |key: &str| number(&server, &["ZCARD", &format!("sluice:1/jobs:0w|{{{key}}}")]);
     until("both are in line", || in_line("Harry") == 1 && in_line("Sally") == 1).await;
     // Made in the same order once more, with more for Sally.
     let _new = (of_sally("concurrency 4 ttl=1h"), semaphore(&store, "concurrency 1 ttl=1h"));

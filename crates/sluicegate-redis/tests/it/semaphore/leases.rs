@@ -4,7 +4,7 @@ use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
 use redis_testkit::{Options, Server};
 use sluicegate::core::RetryAfter;
-use sluicegate::{Refusal, Source, StoreFailure};
+use sluicegate::{LeaseBackend, Refusal, Source, StoreFailure};
 use sluicegate::{Span, Time};
 use sluicegate_redis::{LeaseLost, RedisBuildError, RedisLimiter, RedisSemaphore};
 use std::sync::Arc;
@@ -189,4 +189,24 @@ async fn what_cannot_be_a_semaphore_says_why() {
     assert!(matches!(bad_scope, Err(RedisBuildError::BadScope(_))));
     let limiter = RedisLimiter::builder("concurrency 10 ttl=30s").in_store(&store, "jobs").build();
     assert!(matches!(limiter, Err(RedisBuildError::List(_))), "{limiter:?}");
+}
+
+#[tokio::test]
+async fn leases_of_a_backend_are_released_when_they_are_dropped_unless_they_are_kept() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let jobs = semaphore(&store, "concurrency 1 ttl=30s");
+    let backend: &dyn LeaseBackend = &jobs;
+    let granted = backend.try_acquire(&KEY, 1, None).await.unwrap();
+    assert!(granted.acquired.allowed() && granted.acquired.source() == Source::Store);
+    drop(granted);
+    let granted = backend.acquire(&KEY, 1, Some(Duration::from_secs(10))).await.unwrap();
+    let kept = granted.lease.unwrap().keep();
+    assert!(backend.renew(&KEY, &kept, None).await.unwrap());
+    assert!(!backend.peek(&KEY, 1, None).await.unwrap().allowed());
+    let refused = backend.acquire(&KEY, 1, Some(Duration::ZERO)).await.unwrap();
+    assert_eq!(refused.acquired.refusal(), Some(Refusal::TooLong));
+    assert!(backend.release(&KEY, &kept, None).await.unwrap());
+    backend.reset(&KEY).await.unwrap();
+    assert_eq!(backend.limit(), jobs.limit());
 }

@@ -23,7 +23,7 @@ fn semaphore(store: &RedisStore, limit: &str) -> RedisSemaphore {
 
 /// What the store's keys are called.
 fn name(letter: char) -> String {
-    format!("sluice:jobs:0{letter}|{{{KEY}}}")
+    format!("sluice:1/jobs:0{letter}|{{{KEY}}}")
 }
 
 fn number(server: &Server, words: &[&str]) -> u64 {

@@ -140,7 +140,8 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
         let few_waiters = few_waiters.clone();
         async move { few_waiters.acquire("Sally", 1).await.unwrap().allowed() }
     });
-    until("there is room for one more", || number(&server, &["ZCARD", "sluice:jobs:0w|{Sally}"]) == 1).await;
+    until("there is room for one more", || number(&server, &["ZCARD", "sluice:1/jobs:0w|{Sally}"]) == 1)
+        .await;
     drop(of_sally);
     assert!(waits.await.unwrap());
     first.abort();
