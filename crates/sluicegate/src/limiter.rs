@@ -1,14 +1,14 @@
 //! Limiters: what a service adds to limit its callers.
 //!
 //! A [`Limiter`] is a limit, a clock and a store of keys. Here are its verbs; `builder.rs` makes it, `reservation.rs`
-//! holds what was reserved, `together.rs` charges several limiters all or nothing.
+//! holds what was reserved, `check_all.rs` charges several limiters all or nothing.
 
 mod builder;
-mod engine;
+mod check_all;
 mod error;
 mod observe;
 mod reservation;
-mod together;
+mod store_by_algorithm;
 
 pub(crate) use builder::line_bounds;
 pub use builder::within;
@@ -16,20 +16,19 @@ pub use builder::{
     Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
     MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, MAX_WAITING_MAX,
 };
-pub(crate) use engine::made;
+pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
 pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
 pub use observe::{Observer, Stats};
 pub use reservation::Reservation;
-pub use together::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
+pub(crate) use store_by_algorithm::made;
 
 use crate::clock::{AnyClock, Delay};
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::seal::Seal;
 use crate::shared::{Kind, Place, SharedStore, Tag};
-use crate::store::{NotTaken, Turns};
+use crate::store::{NotTaken, QueueStore};
 use crate::wait::{Host, Lines};
-use engine::{Engine, on_store};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::several::{next_window_list, peek_list};
 use sluicegate_core::verbs::{NotOffered, Verbs as _};
@@ -38,6 +37,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use store_by_algorithm::{StoreByAlgorithm, on_store};
 
 /// One limit, or several that must all agree, for as many keys as call.
 ///
@@ -65,7 +65,7 @@ pub struct Limiter {
 }
 
 struct Inner {
-    engine: Engine,
+    store: StoreByAlgorithm,
     seeds: Arc<Seeds>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -140,7 +140,7 @@ impl Limiter {
     /// Has what is known of a key brought from memory. Nothing is decided or changed.
     #[inline]
     pub fn touch(&self, key: HashedKey) {
-        on_store!(&self.inner.engine, store => store.touch(key.0));
+        on_store!(&self.inner.store, store => store.touch(key.0));
     }
 
     /// [`Limiter::check_at`] for a key that this limiter has hashed.
@@ -169,7 +169,7 @@ impl Limiter {
         if let Some(denial) = self.behind_the_line(key, cost, now) {
             return denial;
         }
-        on_store!(&self.inner.engine, store => {
+        on_store!(&self.inner.store, store => {
             store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
         })
     }
@@ -192,7 +192,7 @@ impl Limiter {
         if let Some(denial) = self.denied_by_the_line(key, up_to.min(1), now) {
             return self.offered(Verb::Take).map(|()| (denial, 0));
         }
-        let taken = on_store!(&self.inner.engine, store => store.take(key, now, up_to));
+        let taken = on_store!(&self.inner.store, store => store.take(key, now, up_to));
         if let Ok((decision, _)) = &taken {
             self.observe(decision);
         }
@@ -236,7 +236,7 @@ impl Limiter {
         if let Some(denial) = self.denied_by_the_line(key, cost, now) {
             return self.offered(Verb::CheckWithin).map(|()| denial);
         }
-        let decision = on_store!(&self.inner.engine, store => store.check_within(key, now, cost, max_wait))?;
+        let decision = on_store!(&self.inner.store, store => store.check_within(key, now, cost, max_wait))?;
         self.observe(&decision);
         Ok(decision)
     }
@@ -256,7 +256,7 @@ impl Limiter {
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
     pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
         let key = self.fingerprint(key);
-        let refunded = on_store!(&self.inner.engine, store => store.refund(key, now, cost));
+        let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
         self.lines().disturbed(self.host(), key);
         refunded
     }
@@ -270,7 +270,7 @@ impl Limiter {
     /// When the key's next window starts, seen from a time.
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.engine, store => {
+        on_store!(&self.inner.store, store => {
             store.look(key, now, |limits, states| next_window_list(limits, states, now))
         })
     }
@@ -278,7 +278,7 @@ impl Limiter {
     /// Forgets the key. Its receipts are void.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.engine, store => store.forget(key));
+        on_store!(&self.inner.store, store => store.forget(key));
         self.lines().disturbed(self.host(), key);
     }
 
@@ -286,7 +286,7 @@ impl Limiter {
     /// tell from its decisions; one that was evicted is forgotten too early.
     pub fn holds(&self, key: impl Key) -> bool {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.engine, store => store.holds(key))
+        on_store!(&self.inner.store, store => store.holds(key))
     }
 
     /// Names a call, to be made together with others: see [`check_all`].
@@ -308,7 +308,7 @@ impl Limiter {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.inner.scope {
-            None => self.inner.engine.change(&limits, self.inner.start)?,
+            None => self.inner.store.change(&limits, self.inner.start)?,
             Some(scope) => scope.change(&limits, self.inner.start)?,
         }
         *current = limits.into();
@@ -335,7 +335,7 @@ impl Limiter {
     /// this as often as metrics are read, not with every call.
     pub fn stats(&self) -> Stats {
         let waiting = self.lines().waiting();
-        on_store!(&self.inner.engine, store => {
+        on_store!(&self.inner.store, store => {
             Stats::of(store.counts(), store.keys(), store.max_keys(), waiting)
         })
     }
@@ -378,7 +378,7 @@ impl Limiter {
         };
         let inner = Inner {
             lines: place.lines,
-            engine: Engine::Shared(place.store),
+            store: StoreByAlgorithm::Shared(place.store),
             seeds: place.seeds,
             clock: place.clock,
             observer,
@@ -397,7 +397,7 @@ impl Limiter {
             return self.check_observed(key, cost, now);
         }
         // Nothing is done with the decision here, so that it is written once, where the caller wants it.
-        on_store!(&self.inner.engine, store => store.check(key, cost, now))
+        on_store!(&self.inner.store, store => store.check(key, cost, now))
     }
 
     #[cold]
@@ -405,7 +405,7 @@ impl Limiter {
         if let Some(denial) = self.denied_by_the_line(key, cost, now) {
             return denial;
         }
-        let decision = on_store!(&self.inner.engine, store => store.check(key, cost, now));
+        let decision = on_store!(&self.inner.store, store => store.check(key, cost, now));
         self.observe(&decision);
         decision
     }
@@ -413,7 +413,7 @@ impl Limiter {
     /// Takes a call that is allowed without delay.
     #[inline]
     pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        on_store!(&self.inner.engine, store => store.try_turn(key, cost, now))
+        on_store!(&self.inner.store, store => store.try_turn(key, cost, now))
     }
 
     #[inline]
@@ -450,7 +450,7 @@ impl Limiter {
     /// The same, counted and observed.
     fn denied_by_the_line(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
         let denial = self.behind_the_line(key, cost, now)?;
-        on_store!(&self.inner.engine, store => store.as_turns().count(key, &denial));
+        on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
         self.observe(&denial);
         Some(denial)
     }
@@ -464,8 +464,8 @@ impl Limiter {
 }
 
 impl Host for Inner {
-    fn store(&self) -> &dyn Turns {
-        on_store!(&self.engine, store => store.as_turns())
+    fn store(&self) -> &dyn QueueStore {
+        on_store!(&self.store, store => store.as_queue_store())
     }
 
     fn clock(&self) -> &AnyClock {

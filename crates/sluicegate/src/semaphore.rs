@@ -7,11 +7,11 @@
 mod acquire;
 mod book;
 mod builder;
+mod capacity;
 mod desk;
 mod grant;
 mod lease;
 mod line;
-mod room;
 mod scope;
 mod shard;
 mod slab;

@@ -18,7 +18,7 @@ use crate::limiter::{
     MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Stats, line_bounds, made, within,
 };
 use crate::seal::Seal;
-use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, Rereads, Size, Store, Turns};
+use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, QueueStore, Rereads, Size, Store};
 use crate::wait::{Host, Lines};
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
@@ -217,8 +217,8 @@ impl SharedStore {
 }
 
 impl Host for Shared {
-    fn store(&self) -> &dyn Turns {
-        self.store.as_turns()
+    fn store(&self) -> &dyn QueueStore {
+        self.store.as_queue_store()
     }
 
     fn clock(&self) -> &AnyClock {

@@ -1,8 +1,8 @@
 //! Settings of a limiter, each with a default and a bound.
 
-use super::engine::{Engine, made};
 use super::error::BuildError;
 use super::observe::Observer;
+use super::store_by_algorithm::{StoreByAlgorithm, made};
 use super::{Inner, Limiter};
 use crate::clock::{AnyClock, Clock};
 use crate::gate::Gate;
@@ -190,11 +190,11 @@ impl Builder {
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let bounds = line_bounds(self.max_line, self.max_waiting)?;
-        let engine =
-            Engine::new(made(&limits, start)?, size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+        let store = StoreByAlgorithm::new(made(&limits, start)?, size)
+            .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
             lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
-            engine,
+            store,
             seeds: Arc::new(Seeds::random()),
             clock: self.clock,
             observer: self.observer,

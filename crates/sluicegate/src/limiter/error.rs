@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it. A denial is not here: it is an answer.
 
-use super::together::CALLS_MAX;
+use super::check_all::CALLS_MAX;
 use crate::limit::{LimitError, ListError};
 use crate::store::{NotReserved, RECEIPTS_A_KEY_MAX};
 use sluicegate_core::verbs::NotOffered;

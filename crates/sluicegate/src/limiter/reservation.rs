@@ -1,8 +1,8 @@
 //! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
 
 use super::Limiter;
-use super::engine::on_store;
 use super::error::ReserveError;
+use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
@@ -76,7 +76,7 @@ impl Limiter {
         }
         let receipt = open.sealed(&self.inner.seal);
         let ask = Ask { cost, max_wait, receipt: open.name };
-        let decision = on_store!(&self.inner.engine, store => store.reserve(key, now, ask))?;
+        let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before anybody is told of it, so that the receipt is not lost if the observer panics.
         let reservation = Reservation { limiter: self.clone(), decision, receipt };
@@ -93,7 +93,7 @@ impl Limiter {
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let cancelled =
-            on_store!(&self.inner.engine, store => receipt.cancel_in(store, &self.inner.seal, now));
+            on_store!(&self.inner.store, store => receipt.cancel_in(store, &self.inner.seal, now));
         self.lines().disturbed(self.host(), receipt.key(&self.inner.seal));
         cancelled
     }
@@ -107,7 +107,7 @@ impl Limiter {
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
-        let settled = on_store!(&self.inner.engine, store => receipt.settle_in(store, seal, used, now));
+        let settled = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
         self.lines().disturbed(self.host(), receipt.key(seal));
         settled
     }
@@ -115,7 +115,7 @@ impl Limiter {
     /// Forgets a receipt; its charge stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
-        on_store!(&self.inner.engine, store => store.forget_receipt(key, name));
+        on_store!(&self.inner.store, store => store.forget_receipt(key, name));
     }
 
     /// The decision for cost 0 on a receipt's key.

@@ -1,7 +1,7 @@
 //! Settings of a semaphore, each with a default and a bound.
 
 use super::Semaphore;
-use super::room::Room;
+use super::capacity::Capacity;
 use super::shard::{Common, Shard};
 use crate::clock::{AnyClock, Clock};
 use crate::key::Seeds;
@@ -98,7 +98,7 @@ impl SemaphoreBuilder {
         let common = Arc::new(Common {
             clock: self.clock,
             observer: self.observer,
-            room: Room::new(max_leases, shards),
+            capacity: Capacity::new(max_leases, shards),
             waiting: AtomicUsize::new(0),
             bounds: line_bounds(self.max_line, self.max_waiting)?,
             seal: crate::seal::Seal::default(),

@@ -126,7 +126,7 @@ impl<'a> Desk<'a> {
             return Taken::Denied;
         }
         if *room == 0 {
-            let Some(more) = self.common.room.take() else { return Taken::Full };
+            let Some(more) = self.common.capacity.take() else { return Taken::Full };
             self.book.room = more;
         } else {
             *room -= 1;
@@ -231,7 +231,7 @@ impl<'a> Desk<'a> {
     pub(super) fn make_room(&mut self) -> Result<(), Option<Time>> {
         let now = self.now();
         self.sweep(now, SWEPT_FOR_ROOM);
-        if self.common.room.collect(&mut self.book.room) {
+        if self.common.capacity.collect(&mut self.book.room) {
             return Ok(());
         }
         Err(self.book.lapses.first().map(|((at, _), ())| *at))
@@ -326,7 +326,7 @@ impl<'a> Desk<'a> {
     #[inline]
     pub(super) fn one_back(&mut self) {
         self.book.room += 1;
-        self.common.room.trim(&mut self.book.room);
+        self.common.capacity.trim(&mut self.book.room);
     }
 
     pub(super) fn forget_if_unused(&mut self, key: Fingerprint) {

@@ -37,7 +37,7 @@ impl Desk<'_> {
             return Some(self.refused(Refusal::LineFull, key, cost));
         }
         if self.book.room == 0 {
-            self.book.room = self.common.room.take()? + 1;
+            self.book.room = self.common.capacity.take()? + 1;
         }
         if self.common.waiting.fetch_add(1, Ordering::Relaxed) >= bounds.in_all {
             self.common.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -11,10 +11,10 @@
 //! has its owner before any does: should it panic, the owner is dropped and gives it back.
 
 use super::book::Book;
+use super::capacity::Capacity;
 use super::desk::Desk;
 use super::grant::Grant;
 use super::lease::{Lease, Name};
-use super::room::Room;
 use super::scope::View;
 use super::stats::SemaphoreStats;
 use crate::callbacks::Callbacks;
@@ -49,7 +49,7 @@ pub(super) type By<'a> = Option<&'a Arc<View>>;
 pub(super) struct Common {
     pub(super) clock: AnyClock,
     pub(super) observer: Option<Arc<dyn Observer>>,
-    pub(super) room: Room,
+    pub(super) capacity: Capacity,
     /// How many wait, in all lines.
     pub(super) waiting: AtomicUsize,
     pub(super) bounds: LineBounds,

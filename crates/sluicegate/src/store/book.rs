@@ -79,11 +79,11 @@ impl Store<Mixed> {
     pub(crate) fn keep_limits(&self, held: &[u16], now: Time) -> HashSet<u16> {
         let mut stays: HashSet<u16> = held.iter().copied().collect();
         let mut current = self.current.lock();
-        for place in 0..self.places.len() {
+        for place in 0..self.shards.len() {
             self.lock(place).tags_in_use(&mut stays, now, &self.vacant);
         }
         let book = Arc::new(current.with_only(|tag| stays.contains(&tag)));
-        for place in 0..self.places.len() {
+        for place in 0..self.shards.len() {
             self.lock(place).guarded.rules = Arc::clone(&book);
         }
         *current = book;

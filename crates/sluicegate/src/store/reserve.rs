@@ -40,7 +40,7 @@ impl<S: Shape> Store<S> {
         if !self.claim_receipt(now) {
             return Err(NotReserved::TooManyReceipts);
         }
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let latest = place.guarded.latest;
         let reserved = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
             // What was charged before there were receipts was charged by then.
@@ -72,7 +72,7 @@ impl<S: Shape> Store<S> {
         receipt: Receipt,
         close: impl Act<S, bool>,
     ) -> bool {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let is_open = place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.knows(key));
         // Limits that have changed since do not understand the receipt.
         let changed = |slot| place.table.slot(slot).tag() != place.guarded.rules.tag_for(key);
@@ -96,7 +96,7 @@ impl<S: Shape> Store<S> {
 
     /// Forgets a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
         if receipts.forget(receipt) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl<S: Shape> Store<S> {
         if claim(&self.vacant.receipts) {
             return true;
         }
-        let places = self.places.len();
+        let places = self.shards.len();
         let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
         for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
             self.lock(place).sweep_receipts(now, &self.vacant);

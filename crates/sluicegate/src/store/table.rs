@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place is meant for this many keys: three quarters of its slots. (One under the model checker, so that a few keys
 /// have several places.)
-pub(super) const KEYS_A_PLACE: usize = if cfg!(loom) { 1 } else { 192 };
+pub(super) const KEYS_A_SHARD: usize = if cfg!(loom) { 1 } else { 192 };
 /// How many slots a place has.
 pub(super) const SLOTS: usize = BUCKETS * BUCKET;
 const BUCKETS: usize = 64;

@@ -7,7 +7,7 @@ use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
 use crate::clock::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
-use crate::store::{Called, NotTaken, Turns};
+use crate::store::{Called, NotTaken, QueueStore};
 use crate::sync::MutexGuard;
 use sluicegate_core::line::{Ask, Line, Now, paces};
 use sluicegate_core::pile::Charges;
@@ -76,7 +76,7 @@ pub(super) struct Desk<'a> {
 
 /// A key's limits, and its states when they are asked for.
 struct KeyNow<'a> {
-    store: &'a dyn Turns,
+    store: &'a dyn QueueStore,
     key: Fingerprint,
     now: Time,
     limits: OnceCell<Arc<[AnyLimit]>>,

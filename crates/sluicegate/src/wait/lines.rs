@@ -17,7 +17,7 @@ use super::seats::{Outcome, SeatId};
 use crate::callbacks::Callbacks;
 use crate::clock::{Alarm, AnyClock, Rings};
 use crate::key::Fingerprint;
-use crate::store::Turns;
+use crate::store::QueueStore;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 use sluicegate_core::line::Priority;
 use sluicegate_core::{Decision, Time};
@@ -48,7 +48,7 @@ pub(crate) struct LineBounds {
 
 /// Whose lines they are.
 pub(crate) trait Host: Send + Sync {
-    fn store(&self) -> &dyn Turns;
+    fn store(&self) -> &dyn QueueStore;
     fn clock(&self) -> &AnyClock;
 }
 

@@ -25,7 +25,7 @@ impl<'a> Call<'a> {
     }
 
     fn in_store(&self) -> store::Call<'a> {
-        store::Call { store: self.limiter.inner.engine.any(), key: self.key, cost: self.cost }
+        store::Call { store: self.limiter.inner.store.any(), key: self.key, cost: self.cost }
     }
 }
 

@@ -3,8 +3,8 @@
 //! All places that hold one of the keys are locked, in the one order that everybody keeps: by store, then by place.
 //! Then the states are handed out, decided on by the core as one, and put back.
 
+use super::evict::{OnFull, Room};
 use super::ledger::Ledger;
-use super::room::{OnFull, Room};
 use super::rules::Rulings as _;
 use super::shape::Shape;
 use super::{Full, Locked, Store};
@@ -235,7 +235,7 @@ impl Call<'_> {
 
 impl<S: Shape> AnyStore for Store<S> {
     fn whereabouts(&self, key: Fingerprint) -> Whereabouts {
-        Whereabouts { store: self.id, place: self.place_of(key) }
+        Whereabouts { store: self.id, place: self.shard_of(key) }
     }
 
     fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_> {

@@ -8,17 +8,17 @@ use crate::sync::{AtomicUsize, Ordering};
 /// So many at once are taken from here at the most. More would save nothing that could be measured.
 const AT_ONCE_MAX: usize = 64;
 
-pub(super) struct Room {
+pub(super) struct Capacity {
     free: AtomicUsize,
     /// How many a shard takes at once.
     at_once: usize,
 }
 
-impl Room {
-    pub(super) fn new(max_leases: usize, shards: usize) -> Room {
+impl Capacity {
+    pub(super) fn new(max_leases: usize, shards: usize) -> Capacity {
         // Shards keep up to twice as many; all of them together no more than half of the room.
         let at_once = (max_leases / (shards * 4)).clamp(1, AT_ONCE_MAX);
-        Room { free: AtomicUsize::new(max_leases), at_once }
+        Capacity { free: AtomicUsize::new(max_leases), at_once }
     }
 
     /// Room for one, and what a shard keeps for later. `None` if there is none.

@@ -1,7 +1,7 @@
-//! Turns: what those who wait in line ask of a store.
+//! What a queue asks of a store.
 //!
-//! Whoever waits is not charged. When a turn comes it is charged, and what was charged is remembered until its caller has seen it: a
-//! caller who is gone by then gives it back, as a receipt would.
+//! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task has seen it the charge is
+//! remembered, so that it can be rolled back if the task is gone.
 
 use super::Store;
 use super::rules::Rulings as _;
@@ -45,7 +45,7 @@ impl<S: Shape> Store<S> {
     /// # Errors
     /// When it is not.
     pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        if let Some(mut place) = self.try_lock(self.place_of(key))
+        if let Some(mut place) = self.try_lock(self.shard_of(key))
             && let Some(slot) = place.table.find_at_once(key)
             // The short way would take the slot of a call that has to wait for it.
             && !paces(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
@@ -58,7 +58,7 @@ impl<S: Shape> Store<S> {
 
     #[inline(never)]
     fn try_turn_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let taken = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
             let answer = peek_list(limits, states, now, cost);
             if !answer.allowed() || answer.delay() > Span::ZERO {
@@ -78,7 +78,7 @@ impl<S: Shape> Store<S> {
 }
 
 /// What lines ask of a store of any shape.
-pub(crate) trait Turns: Send + Sync {
+pub(crate) trait QueueStore: Send + Sync {
     /// Takes the call if it is allowed now: [`Store::try_turn`].
     fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken>;
 
@@ -107,18 +107,18 @@ pub(crate) trait Turns: Send + Sync {
     fn count(&self, key: Fingerprint, decision: &Decision);
 }
 
-impl<S: Shape> Turns for Store<S> {
+impl<S: Shape> QueueStore for Store<S> {
     fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
         Store::try_turn(self, key, cost, now)
     }
 
     fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]> {
-        let rules = &self.lock(self.place_of(key)).guarded.rules;
+        let rules = &self.lock(self.shard_of(key)).guarded.rules;
         rules.any(rules.tag_for(key))
     }
 
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState> {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let limits = place.guarded.rules.limits(place.guarded.rules.tag_for(key)).len();
         S::lend(place.copy(key, now), limits)
     }
@@ -132,7 +132,7 @@ impl<S: Shape> Turns for Store<S> {
     }
 
     fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
             let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);
@@ -148,7 +148,7 @@ impl<S: Shape> Turns for Store<S> {
     }
 
     fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
-        let mut place = self.lock(self.place_of(key));
+        let mut place = self.lock(self.shard_of(key));
         let latest = place.guarded.latest;
         // A key that was forgotten meanwhile owes nothing, so that there is nothing to give back and no room needed.
         let _ = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
@@ -164,13 +164,13 @@ impl<S: Shape> Turns for Store<S> {
     }
 
     fn count(&self, key: Fingerprint, decision: &Decision) {
-        self.lock(self.place_of(key)).guarded.counts.decided(decision);
+        self.lock(self.shard_of(key)).guarded.counts.decided(decision);
     }
 }
 
 impl<S: Shape> Store<S> {
     /// As a store of any shape, for lines.
-    pub(crate) fn as_turns(&self) -> &dyn Turns {
+    pub(crate) fn as_queue_store(&self) -> &dyn QueueStore {
         self
     }
 }

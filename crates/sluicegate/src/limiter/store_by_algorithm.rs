@@ -1,0 +1,121 @@
+//! The store that fits a limiter's limits.
+//!
+//! One store type per algorithm: what a slot holds and how it is charged is known when it is compiled, which is worth
+//! some nanoseconds a check (docs/benchmarks.md). The macro does the same with whichever store it is.
+
+use super::error::{BuildError, ChangeError};
+use crate::limit::Limit;
+use crate::store::{AnyStore, Lists, Logs, Mixed, NoMemory, One, Rules, Shape, Size, Store};
+use sluicegate_core::fixed_window::FixedWindow;
+use sluicegate_core::leaky_bucket::LeakyBucket;
+use sluicegate_core::min_interval::MinInterval;
+use sluicegate_core::pacer::Pacer;
+use sluicegate_core::sliding_window::SlidingWindow;
+use sluicegate_core::smooth::Smooth;
+use sluicegate_core::token_bucket::TokenBucket;
+use sluicegate_core::{AnyLimit, CellLimit, Time};
+use std::sync::Arc;
+
+/// One limit of some algorithm, or several limits.
+pub(super) enum StoreByAlgorithm {
+    TokenBucket(Store<One<TokenBucket>>),
+    LeakyBucket(Store<One<LeakyBucket>>),
+    MinInterval(Store<One<MinInterval>>),
+    Pacer(Store<One<Pacer>>),
+    FixedWindow(Store<One<FixedWindow>>),
+    SlidingWindow(Store<One<SlidingWindow>>),
+    Smooth(Store<One<Smooth>>),
+    SlidingLog(Store<Logs>),
+    List(Store<Lists>),
+    /// In a store that others use too.
+    Shared(Arc<Store<Mixed>>),
+}
+
+/// Does the same with the store of any shape.
+macro_rules! on_store {
+    ($stores:expr, $store:ident => $act:expr) => {
+        match $stores {
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::TokenBucket($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::LeakyBucket($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::MinInterval($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::Pacer($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::FixedWindow($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::SlidingWindow($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::Smooth($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::SlidingLog($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::List($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::Shared($store) => $act,
+        }
+    };
+}
+
+pub(super) use on_store;
+
+impl StoreByAlgorithm {
+    /// A store for limits that go together.
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub(super) fn new(made: Arc<[AnyLimit]>, size: Size) -> Result<StoreByAlgorithm, NoMemory> {
+        Ok(match &*made {
+            [AnyLimit::Cell(limit)] => match limit {
+                CellLimit::TokenBucket(_) => StoreByAlgorithm::TokenBucket(store(made, size)?),
+                CellLimit::LeakyBucket(_) => StoreByAlgorithm::LeakyBucket(store(made, size)?),
+                CellLimit::MinInterval(_) => StoreByAlgorithm::MinInterval(store(made, size)?),
+                CellLimit::Pacer(_) => StoreByAlgorithm::Pacer(store(made, size)?),
+                CellLimit::FixedWindow(_) => StoreByAlgorithm::FixedWindow(store(made, size)?),
+                CellLimit::SlidingWindow(_) => StoreByAlgorithm::SlidingWindow(store(made, size)?),
+                CellLimit::Smooth(_) => StoreByAlgorithm::Smooth(store(made, size)?),
+            },
+            [AnyLimit::Log(_)] => StoreByAlgorithm::SlidingLog(store(made, size)?),
+            [] | [_, _, ..] => StoreByAlgorithm::List(store(made, size)?),
+        })
+    }
+
+    /// Changes the limits of a store that is the limiter's own.
+    pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
+        let made = made(limits, start)?;
+        if matches!(self, StoreByAlgorithm::List(_)) != (made.len() > 1) {
+            return Err(ChangeError::AnotherKind);
+        }
+        match self {
+            StoreByAlgorithm::TokenBucket(store) => change(store, made),
+            StoreByAlgorithm::LeakyBucket(store) => change(store, made),
+            StoreByAlgorithm::MinInterval(store) => change(store, made),
+            StoreByAlgorithm::Pacer(store) => change(store, made),
+            StoreByAlgorithm::FixedWindow(store) => change(store, made),
+            StoreByAlgorithm::SlidingWindow(store) => change(store, made),
+            StoreByAlgorithm::Smooth(store) => change(store, made),
+            StoreByAlgorithm::SlidingLog(store) => change(store, made),
+            StoreByAlgorithm::List(store) => change(store, made),
+            // There a limiter changes its tag.
+            StoreByAlgorithm::Shared(_) => Err(ChangeError::AnotherKind),
+        }
+    }
+
+    pub(super) fn any(&self) -> &dyn AnyStore {
+        on_store!(self, store => store.as_any())
+    }
+}
+
+/// What the core decides with.
+pub(crate) fn made(limits: &[Limit], start: Time) -> Result<Arc<[AnyLimit]>, BuildError> {
+    Ok(Limit::all_made_at(limits, start)?.into())
+}
+
+fn store<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+    made: Arc<[AnyLimit]>,
+    size: Size,
+) -> Result<Store<S>, NoMemory> {
+    // All of them: the caller has looked.
+    Store::new(Rules::new(made.iter().filter_map(S::limit).collect(), made), size)
+}
+
+fn change<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+    store: &Store<S>,
+    made: Arc<[AnyLimit]>,
+) -> Result<(), ChangeError> {
+    let limits: Option<Box<[S::Limit]>> = made.iter().map(S::limit).collect();
+    store.change(limits.ok_or(ChangeError::AnotherKind)?, made);
+    Ok(())
+}
