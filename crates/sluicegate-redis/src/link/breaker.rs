@@ -4,6 +4,9 @@
 //! nothing. A probe of our own, never a caller's call, finds out when the node is back. After that it is on
 //! trial: one more failure opens the breaker again, one success forgets all. Between tries passes a time
 //! that doubles, with chance in it, so that many processes do not come back in step.
+//!
+//! It is not the library's `Breaker`, which lets calls of callers find out whether what it guards is back; here
+//! only the supervisor's probe does, as a call that is sent may be charged, and losing the connection opens it too.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
