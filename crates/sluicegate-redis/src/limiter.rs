@@ -547,19 +547,13 @@ impl Inner {
             Ok(decision) => Ok(Answer::new(decision, Source::Store)),
             Err(failure) => self.fallback.answer(local).ok_or(failure),
         };
-        match &answer {
-            Ok(answer) => self.store.inner.counters.answered(answer.source()),
-            Err(_) => self.store.inner.counters.unanswered(),
-        }
+        self.store.inner.counters.count(answer.as_ref().ok().map(Answer::source));
         answer
     }
 
     /// Counts an answer that only the store can give.
     fn counted<T>(&self, answer: Result<T, StoreFailure>) -> Result<T, StoreFailure> {
-        match &answer {
-            Ok(_) => self.store.inner.counters.answered(Source::Store),
-            Err(_) => self.store.inner.counters.unanswered(),
-        }
+        self.store.inner.counters.count(answer.is_ok().then_some(Source::Store));
         answer
     }
 }

@@ -14,6 +14,9 @@
 //!
 //! No two of (scope, place, key) have one name: the scope has no `|`, and the sign after it tells how the key is written.
 
+use crate::failure::RedisBuildError;
+use crate::store::RedisStore;
+
 /// What the keys of a scope begin with.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
@@ -32,6 +35,17 @@ impl Names {
     pub(crate) fn new(prefix: &str, scope: &str) -> Option<Names> {
         let is_fit = !scope.contains(['|', '{', '}']);
         is_fit.then(|| Names { beginning: format!("{prefix}{VERSION}/{scope}:") })
+    }
+
+    /// The store and the scope that a builder was told, and the names there.
+    pub(crate) fn placed(
+        place: Option<(RedisStore, String)>,
+    ) -> Result<(RedisStore, String, Names), RedisBuildError> {
+        let (store, scope) = place.ok_or(RedisBuildError::NoStore)?;
+        match Names::new(&store.inner.settings.key_prefix, &scope) {
+            Some(names) => Ok((store, scope, names)),
+            None => Err(RedisBuildError::BadScope(scope)),
+        }
     }
 
     /// The state under the limit at a place.

@@ -268,7 +268,7 @@ impl Inner {
             Ok(decided) => Ok(decided.answer()),
             Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
         };
-        self.count(answer.as_ref().map(Answer::source));
+        self.count(answer.as_ref().ok().map(Answer::source));
         answer
     }
 
@@ -282,7 +282,7 @@ impl Inner {
             return Ok(self.fallback.local().is_some_and(|local| local.renew(key, lease)));
         };
         let renewed = self.ask_renew(key, &id, self.member.numbers(), at).await;
-        self.count(renewed.as_ref().map(|_| Source::Store));
+        self.count(renewed.is_ok().then_some(Source::Store));
         Ok(renewed?.0)
     }
 
@@ -303,7 +303,7 @@ impl Inner {
     /// Releases a lease in the store, and wakes the next waiter of this process.
     async fn release_stored(&self, key: &[u8], id: &StoreId, at: Option<Time>) -> Result<bool, StoreFailure> {
         let released = self.ask_release(key, id, None, at).await;
-        self.count(released.as_ref().map(|_| Source::Store));
+        self.count(released.is_ok().then_some(Source::Store));
         self.member.waiters().wake_first(key);
         released
     }
@@ -315,7 +315,7 @@ impl Inner {
             }
         }
         let reset = self.ask_reset(keys).await;
-        self.count(reset.as_ref().map(|()| Source::Store));
+        self.count(reset.is_ok().then_some(Source::Store));
         reset?;
         for key in keys {
             self.member.waiters().wake_first(key);
@@ -393,15 +393,12 @@ impl Inner {
     }
 
     fn counted(&self, grant: Result<RedisGrant, StoreFailure>) -> Result<RedisGrant, StoreFailure> {
-        self.count(grant.as_ref().map(RedisGrant::source));
+        self.count(grant.as_ref().ok().map(RedisGrant::source));
         grant
     }
 
-    fn count(&self, source: Result<Source, &StoreFailure>) {
-        match source {
-            Ok(source) => self.store.inner.counters.answered(source),
-            Err(_) => self.store.inner.counters.unanswered(),
-        }
+    fn count(&self, source: Option<Source>) {
+        self.store.inner.counters.count(source);
     }
 }
 

@@ -63,8 +63,12 @@ impl Counters {
         }
     }
 
-    /// Counts an answer.
-    pub(crate) fn answered(&self, source: Source) {
+    /// Counts an answer by its source, or a call that has none.
+    pub(crate) fn count(&self, source: Option<Source>) {
+        let Some(source) = source else {
+            self.unanswered.fetch_add(1, Relaxed);
+            return;
+        };
         if let Some(index) = SOURCES.iter().position(|known| *known == source) {
             self.answers[index].fetch_add(1, Relaxed);
         }
@@ -73,11 +77,6 @@ impl Counters {
         } else if source == Source::Store && self.unanswered.load(Relaxed) > 0 {
             self.answers_again();
         }
-    }
-
-    /// Counts a call that has no answer.
-    pub(crate) fn unanswered(&self) {
-        self.unanswered.fetch_add(1, Relaxed);
     }
 
     #[cold]

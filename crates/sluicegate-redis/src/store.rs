@@ -105,7 +105,7 @@ impl RedisStore {
     /// Counts an answer that the caller gave itself, because [`check_all`](crate::check_all) had none.
     #[doc(hidden)]
     pub fn count_answer(&self, source: Source) {
-        self.inner.counters.answered(source);
+        self.inner.counters.count(Some(source));
     }
 
     /// How each server is doing: one, or all nodes of a cluster that have slots.

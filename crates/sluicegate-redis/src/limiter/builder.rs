@@ -82,9 +82,7 @@ impl RedisLimiterBuilder {
     pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
         let limits = self.limits?;
         ListError::check(&limits)?;
-        let (store, scope) = self.place.ok_or(RedisBuildError::NoStore)?;
-        let names = Names::new(&store.inner.settings.key_prefix, &scope);
-        let names = names.ok_or_else(|| RedisBuildError::BadScope(scope.clone()))?;
+        let (store, scope, names) = Names::placed(self.place)?;
         let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
             let made = EncodedLimit::new(limit, self.start);

@@ -171,10 +171,7 @@ async fn charge_all(
         decided(calls, &merged, reply.unwrap_or_else(|| Err(not_understood()))?)
     };
     let asked = asked.await;
-    match &asked {
-        Ok(_) => store.counters.answered(Source::Store),
-        Err(_) => store.counters.unanswered(),
-    }
+    store.counters.count(asked.is_ok().then_some(Source::Store));
     Ok(asked?)
 }
 

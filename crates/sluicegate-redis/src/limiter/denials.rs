@@ -44,7 +44,7 @@ impl Inner {
         }
         let most = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
         let denied = denials.find(|| self.names.receipts(key), owner, cost, most, Instant::now())?;
-        self.store.inner.counters.answered(Source::Remembered);
+        self.store.inner.counters.count(Some(Source::Remembered));
         Some(Answer::new(denied, Source::Remembered))
     }
 

@@ -5,8 +5,9 @@
 //! trial: one more failure opens the breaker again, one success forgets all. Between tries passes a time
 //! that doubles, with chance in it, so that many processes do not come back in step.
 //!
-//! It is not `sluicegate_guard::Breaker`, which uses callers' calls as probes and ends each call under a lock: here a
-//! call never is a probe, one failure after the probe opens the breaker again, and a success writes nothing.
+//! It is not `sluicegate_guard::Breaker`, which uses callers' calls as probes and ends each call under a lock. Here only
+//! the supervisor's probe finds out whether the store is back, as a call that is sent may be charged; losing the
+//! connection opens the breaker too, and a success writes nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

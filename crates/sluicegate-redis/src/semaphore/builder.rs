@@ -87,9 +87,7 @@ impl RedisSemaphoreBuilder {
             return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
         let Some(ttl) = rule.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
-        let (store, scope) = self.place.ok_or(RedisBuildError::NoStore)?;
-        let names = Names::new(&store.inner.settings.key_prefix, &scope);
-        let names = names.ok_or_else(|| RedisBuildError::BadScope(scope.clone()))?;
+        let (store, scope, names) = Names::placed(self.place)?;
         let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
         let member = store.inner.scopes.join(&scope, self.only_for, Numbers { rule, ttl });
         let (max_line, max_waiting) = (self.max_line, self.max_waiting);

@@ -8,6 +8,7 @@ mod damaged;
 mod denial_cache;
 mod faults;
 mod in_redis;
+mod like_memory;
 mod long_logs;
 mod order;
 mod parity;
