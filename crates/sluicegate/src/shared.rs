@@ -154,8 +154,8 @@ impl SharedStore {
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let Shared { store, seal, lines, .. } = &*self.inner;
-        let cancelled = receipt.cancel_in(store, seal, now);
-        lines.disturbed(&*self.inner, receipt.key(seal));
+        let (cancelled, key) = receipt.cancel_in(store, seal, now);
+        lines.disturbed(&*self.inner, key);
         cancelled
     }
 
@@ -167,8 +167,8 @@ impl SharedStore {
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let Shared { store, seal, lines, .. } = &*self.inner;
-        let settled = receipt.settle_in(store, seal, used, now);
-        lines.disturbed(&*self.inner, receipt.key(seal));
+        let (settled, key) = receipt.settle_in(store, seal, used, now);
+        lines.disturbed(&*self.inner, key);
         settled
     }
 

@@ -239,7 +239,8 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
 
     /// The fields for a key whose charge was settled, if that is known without a round trip.
     fn settled_fields(&self, receipt: &Receipt) -> Option<Fields> {
-        self.fields(&self.own.limiter.standing(receipt)?)
+        let decision = self.own.tells().then(|| self.own.limiter.standing(receipt))??;
+        self.fields(&decision)
     }
 
     fn observe(&self, call: &Call<'_>, verdict: Verdict<'_>) {

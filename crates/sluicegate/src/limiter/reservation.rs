@@ -92,9 +92,9 @@ impl Limiter {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let cancelled =
-            on_store!(&self.inner.store, store => receipt.cancel_in(store, &self.inner.seal, now));
-        self.lines().disturbed(self.host(), receipt.key(&self.inner.seal));
+        let seal = &self.inner.seal;
+        let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
+        self.lines().disturbed(self.host(), key);
         cancelled
     }
 
@@ -107,8 +107,9 @@ impl Limiter {
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
-        let settled = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
-        self.lines().disturbed(self.host(), receipt.key(seal));
+        let (settled, key) =
+            on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
+        self.lines().disturbed(self.host(), key);
         settled
     }
 
@@ -132,18 +133,33 @@ impl Limiter {
 }
 
 impl Receipt {
-    /// Gives back what still counts of the charge.
-    pub(crate) fn cancel_in<S: Shape>(&self, store: &Store<S>, seal: &Seal, now: Time) -> bool {
+    /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs more
+    /// than all the rest.
+    pub(crate) fn cancel_in<S: Shape>(
+        &self,
+        store: &Store<S>,
+        seal: &Seal,
+        now: Time,
+    ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        store.close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name))
+        let cancelled = store
+            .close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name));
+        (cancelled, key)
     }
 
-    /// Says what was really used.
-    pub(crate) fn settle_in<S: Shape>(&self, store: &Store<S>, seal: &Seal, used: u32, now: Time) -> bool {
+    /// Changes the charge to what was used, and says whose it is.
+    pub(crate) fn settle_in<S: Shape>(
+        &self,
+        store: &Store<S>,
+        seal: &Seal,
+        used: u32,
+        now: Time,
+    ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        store.close(key, now, name, |limits, states, receipts| {
+        let settled = store.close(key, now, name, |limits, states, receipts| {
             receipts.settle(limits, states, now, name, used)
-        })
+        });
+        (settled, key)
     }
 }
 
