@@ -1,6 +1,7 @@
 //! Waiting for a turn over a shared store: in order, without loss, and never above the limit.
 
 use crate::damaged::state;
+use crate::semaphore::calls;
 use crate::support::{LONG, PATIENCE, connect, until};
 use redis_testkit::{Options, Server};
 use sluicegate::{Acquired, Refusal, Source};
@@ -286,23 +287,21 @@ async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
 async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    let wait = |policy: OnStoreFailure, max_wait: Duration| {
+    let wait = async |policy: OnStoreFailure, max_wait: Duration| {
         // So long that the store is dead before anybody asks it again.
         let builder =
             RedisLimiter::builder("sliding-log 1/2s").in_store(&store, &format!("{policy:?}{max_wait:?}"));
         let limiter = builder.on_store_failure(policy).build().unwrap();
-        tokio::spawn(async move {
-            assert!(limiter.check(KEY).await.unwrap().allowed());
-            limiter.acquire_within(KEY, 1, max_wait).await
-        })
+        assert!(limiter.check(KEY).await.unwrap().allowed());
+        tokio::spawn(async move { limiter.acquire_within(KEY, 1, max_wait).await })
     };
     let short = Duration::from_secs(4);
-    let error = wait(OnStoreFailure::Error, PATIENCE);
-    let allow = wait(OnStoreFailure::Allow, PATIENCE);
-    let local = wait(OnStoreFailure::Local, PATIENCE);
-    let deny = wait(OnStoreFailure::Deny, short);
-    let deny_and_back = wait(OnStoreFailure::Deny, PATIENCE);
-    until("all have asked", || server.cli(&["DBSIZE"]).trim() == "5").await;
+    let error = wait(OnStoreFailure::Error, PATIENCE).await;
+    let allow = wait(OnStoreFailure::Allow, PATIENCE).await;
+    let local = wait(OnStoreFailure::Local, PATIENCE).await;
+    let deny = wait(OnStoreFailure::Deny, short).await;
+    let deny_and_back = wait(OnStoreFailure::Deny, PATIENCE).await;
+    until("all have asked", || calls(&server) >= 10).await;
     server.kill();
     let ended = |waiting: tokio::task::JoinHandle<Result<Acquired, _>>| async {
         timeout(PATIENCE, waiting).await.unwrap().unwrap()

@@ -51,7 +51,7 @@ fn lasts(server: &Server, letter: char) -> Duration {
 }
 
 /// How often scripts were called.
-fn calls(server: &Server) -> u64 {
+pub(crate) fn calls(server: &Server) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let of_scripts =
         stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap_or("0,");
