@@ -1,8 +1,8 @@
 //! A limiter in the store takes what one in memory takes, and the store tells what it answered.
 
+use redis_testkit::{Options, Server};
 use sluicegate::{Key, Source};
 use sluicegate_redis::{Failures, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
-use sluicegate_servers::{Options, Server};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

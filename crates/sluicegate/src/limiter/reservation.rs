@@ -107,8 +107,7 @@ impl Limiter {
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
-        let (settled, key) =
-            on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
+        let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
         self.lines().disturbed(self.host(), key);
         settled
     }
