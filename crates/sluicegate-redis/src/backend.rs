@@ -69,8 +69,9 @@ impl Backend for RedisLimiter {
         });
     }
 
-    /// Nothing: a receipt costs the store little until it expires, and a round trip costs more.
-    fn forget_receipt(&self, _receipt: &Receipt) {}
+    fn forget_receipt(&self, receipt: &Receipt) {
+        self.inner.forget_detached(receipt);
+    }
 
     fn standing(&self, _receipt: &Receipt) -> Option<Decision> {
         None

@@ -470,7 +470,12 @@ impl Inner {
     /// Makes one call.
     async fn ask(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
         let asks = [Ask { calls: slice::from_ref(&call), verb }];
-        let replies = ask_each(&mut self.store.inner.admit(1).await?, &asks).await;
+        let mut round_trip = if verb.is_sent_in_any_case() {
+            self.store.inner.admit_return(1).await
+        } else {
+            self.store.inner.admit(1).await?
+        };
+        let replies = ask_each(&mut round_trip, &asks).await;
         replies.into_iter().next().unwrap_or_else(|| Err(not_understood()))
     }
 

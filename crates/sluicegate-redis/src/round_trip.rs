@@ -38,6 +38,16 @@ impl Inner {
         Ok(self.round_trip(permit, true))
     }
 
+    /// The same for calls that return a charge or a lease, or keep one: they are sent even if no permit was free in time, as
+    /// not sending them would leave the charge behind, or let the lease expire.
+    pub(crate) async fn admit_return(&self, calls: usize) -> RoundTrip<'_> {
+        let permit = match self.in_flight.try_acquire(calls) {
+            None if self.is_partly_up() => self.in_flight.acquire(calls).await.ok(),
+            permit => permit,
+        };
+        self.round_trip(permit, true)
+    }
+
     /// A round trip of a waiter, who asks again and again: it takes no permit, as `semaphore/pace.rs` bounds how
     /// often all waiters ask, and how long it takes is not measured.
     pub(crate) fn poll(&self) -> RoundTrip<'_> {
@@ -60,8 +70,18 @@ impl RoundTrip<'_> {
         }
         let answered = answers.iter().filter(|answer| answer.is_ok()).count();
         self.failed |= answered < answers.len();
-        self.answered = self.answered.max(answered);
+        self.answered += answered;
         answers
+    }
+
+    /// How many calls have an answer so far.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered
+    }
+
+    /// Of the calls since `before` this many were decided: one that was sent several times counts once.
+    pub(crate) fn decided(&mut self, before: usize, calls: usize) {
+        self.answered = before + calls;
     }
 
     /// Sends one script call.

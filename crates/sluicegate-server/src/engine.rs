@@ -34,7 +34,7 @@ pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
 pub use rule_cache::RuleCache;
 pub use sluicegate::Source;
 pub use sluicegate_redis::OnStoreFailure;
-pub use storage::{Keys, StoreTime, StoreView};
+pub use storage::{Keys, SharedKeys, StoreTime, StoreView};
 pub use throttle::{Throttle, Throttled};
 
 use arc_swap::ArcSwap;

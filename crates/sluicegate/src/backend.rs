@@ -2,13 +2,14 @@
 //!
 //! A [`Backend`] is a limiter somewhere: [`Limiter`](crate::Limiter) in this process's memory, or
 //! `sluicegate_redis::RedisLimiter` in a store that several processes share. A [`LeaseBackend`] is the
-//! same for `concurrency` limits. The server, the tower layers, the command and the conformance suite
-//! ask through these two traits and receive one [`Answer`]; which store decides is chosen once, where
-//! the limiter is built.
+//! same for `concurrency` limits. The server, the tower layers and the conformance suite ask through
+//! these two traits and receive one [`Answer`]; which store decides is chosen where the limiter is built.
+//! (Only the server's checks go past them: to `Limiter`, whose answer needs no dynamic call, and to
+//! `sluicegate_redis::check_each`, where several share a round trip.)
 //!
 //! ```text
-//! server, tower, command, tests ──▶ Backend, LeaseBackend ──┬──▶ memory: Pending::Ready
-//!                                                           └──▶ Redis:  Pending::Later
+//! server, tower layers, tests ──▶ Backend, LeaseBackend ──┬──▶ memory: Pending::Ready
+//!                                                         └──▶ Redis:  Pending::Later
 //! ```
 //!
 //! Application code calls the methods of `Limiter` and `RedisLimiter` themselves: they take keys of
@@ -18,7 +19,7 @@
 mod memory;
 mod pending;
 
-pub use pending::Pending;
+pub use pending::{Pending, PendingFuture};
 
 use crate::answer::Answer;
 use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};

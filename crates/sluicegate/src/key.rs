@@ -53,8 +53,8 @@ pub trait Key {
     /// Writes the key's parts. Keys that are not the same must not write the same.
     fn write(&self, to: &mut KeyWriter<'_>);
 
-    /// The key as bytes, for a store that other processes share. Text and bytes are themselves; any other
-    /// key is written part by part after a `~`, so that no two keys have the same bytes.
+    /// The key as bytes, for a store that other processes share. Text and bytes are themselves, unless they
+    /// begin with `~`; any other key is written part by part after a `~`, so that no two keys have the same bytes.
     ///
     /// ```
     /// use sluicegate::Key;

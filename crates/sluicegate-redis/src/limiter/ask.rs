@@ -9,7 +9,9 @@ use crate::script::ScriptCall;
 use crate::script_reply::ScriptReply;
 use crate::scripts;
 use sluicegate::core::bounds::CENTURY;
-use sluicegate::{Span, StoreFailure, Time};
+use sluicegate::{Receipt, Span, StoreFailure, Time};
+use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// A call that comes back undecided is sent this often at the most: for the windows of a calendar, and for a state that is
 /// written for another limit, which another process may be changing back and forth.
@@ -41,6 +43,13 @@ pub(super) enum Verb<'a> {
     },
 }
 
+impl Verb<'_> {
+    /// Returns `true` if it returns a charge; or is of a caller that waits, and whose patience is its own.
+    pub(super) fn is_sent_in_any_case(self) -> bool {
+        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Reserve { verb: "wait", .. })
+    }
+}
+
 /// What one script call decides.
 pub(super) struct Ask<'a> {
     /// One call, or several that are charged all or nothing.
@@ -53,6 +62,7 @@ pub(super) async fn ask_each(
     round_trip: &mut RoundTrip<'_>,
     asks: &[Ask<'_>],
 ) -> Vec<Result<ScriptReply, StoreFailure>> {
+    let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
         asks.iter().map(|ask| ask.bounded().err().map(Err)).collect();
     for _ in 0..SENT_MAX {
@@ -97,7 +107,10 @@ pub(super) async fn ask_each(
             }
         }
     }
-    replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(keeps_changing()))).collect()
+    let replies: Vec<_> =
+        replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(keeps_changing()))).collect();
+    round_trip.decided(before, replies.iter().filter(|reply| reply.is_ok()).count());
+    replies
 }
 
 /// A state that is written for another limit.
@@ -234,7 +247,15 @@ impl Inner {
         let mut script_call =
             ScriptCall::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]).at(None);
         script_call.arg(&receipt.name[..]);
-        self.store.inner.admit(1).await?.send_one(&script_call).await.map(|_| ())
+        self.store.inner.admit_return(1).await.send_one(&script_call).await.map(|_| ())
+    }
+
+    /// The same in the background. If it fails, the receipt makes room for others as soon as it is worth nothing.
+    pub(crate) fn forget_detached(self: &Arc<Inner>, receipt: &Receipt) {
+        if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(receipt), Handle::try_current()) {
+            let inner = Arc::clone(self);
+            runtime.spawn(async move { inner.forget(&receipt).await });
+        }
     }
 
     pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -245,7 +266,7 @@ impl Inner {
             ScriptCall::new(&scripts::RESET, &names).at(None)
         };
         let calls: Vec<ScriptCall> = keys.iter().map(reset).collect();
-        let answers = self.store.inner.admit(calls.len()).await?.send(&calls).await;
+        let answers = self.store.inner.admit_return(calls.len()).await.send(&calls).await;
         answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 }

@@ -6,8 +6,9 @@ use sluicegate::{Answer, BackendError, Decision, Receipt, Time};
 use std::time::Duration;
 
 /// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
-/// settled here, or by its receipt.
-#[derive(Clone, Debug)]
+/// settled here. Dropping it keeps the charge, as after a plain check; to cancel later from elsewhere,
+/// [`RedisReservation::keep`] the receipt.
+#[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
 pub struct RedisReservation {
     limiter: RedisLimiter,
@@ -74,14 +75,23 @@ impl RedisReservation {
 
     /// Keeps the receipt for later: [`RedisLimiter::cancel`] and [`RedisLimiter::settle`] take it, in any process. `None` if
     /// nothing was charged, or only in this process's memory.
-    pub fn keep(self) -> Option<Receipt> {
-        self.reserved.receipt
+    pub fn keep(mut self) -> Option<Receipt> {
+        self.reserved.receipt.take()
     }
 
-    async fn close(self, verb: &'static str, used: u32, at: Option<Time>) -> Result<bool, BackendError> {
-        match &self.reserved.receipt {
-            Some(receipt) => self.limiter.inner.close(receipt, verb, used, at).await,
+    async fn close(mut self, verb: &'static str, used: u32, at: Option<Time>) -> Result<bool, BackendError> {
+        match self.reserved.receipt.take() {
+            Some(receipt) => self.limiter.inner.close(&receipt, verb, used, at).await,
             None => Ok(false),
+        }
+    }
+}
+
+impl Drop for RedisReservation {
+    /// Without its receipt nothing can be returned any more, so the store need not keep it.
+    fn drop(&mut self) {
+        if let Some(receipt) = &self.reserved.receipt {
+            self.limiter.inner.forget_detached(receipt);
         }
     }
 }

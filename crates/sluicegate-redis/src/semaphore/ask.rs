@@ -50,7 +50,8 @@ impl Inner {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(numbers.rule.count());
         call.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
-        numbers.decided(&self.ask(&call, numbers, now).await?, cost, false)
+        let round_trip = self.store.inner.admit(1).await?;
+        numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, false)
     }
 
     /// Whether it was live, and the store's time.
@@ -64,7 +65,7 @@ impl Inner {
         let [leases, costs, ..] = self.names.of_semaphore(key);
         let mut call = ScriptCall::new(&scripts::RENEW, &[leases, costs]).at(now);
         call.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
-        self.ask(&call, numbers, now).await?.yes().ok_or_else(not_understood)
+        self.ask_return(&call, numbers, now).await?.yes().ok_or_else(not_understood)
     }
 
     /// Whether it was live. Of one who may stand in line as well, its cost.
@@ -81,7 +82,7 @@ impl Inner {
             Some(cost) => call.arg(cost),
             None => call.arg(""),
         };
-        Ok(self.ask(&call, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
+        Ok(self.ask_return(&call, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
     }
 
     pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -90,17 +91,18 @@ impl Inner {
             ScriptCall::new(&scripts::RESET, &[leases, costs]).at(None)
         };
         let calls: Vec<ScriptCall> = keys.iter().map(reset).collect();
-        let answers = self.store.inner.admit(calls.len()).await?.send(&calls).await;
+        let answers = self.store.inner.admit_return(calls.len()).await.send(&calls).await;
         answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
-    async fn ask(
+    /// Renews or releases.
+    async fn ask_return(
         &self,
         call: &ScriptCall,
         numbers: Numbers,
         now: Option<Time>,
     ) -> Result<Done, StoreFailure> {
-        ask(self.store.inner.admit(1).await?, call, numbers, now).await
+        ask(self.store.inner.admit_return(1).await, call, numbers, now).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! A limiter in the store takes what one in memory takes, and the store tells what it answered.
 
+use crate::support::until;
 use redis_testkit::{Options, Server};
 use sluicegate::{Key, Source};
 use sluicegate_redis::{Failures, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
@@ -52,4 +53,17 @@ async fn answers_and_round_trips_are_counted() {
     let stats = store.stats();
     assert_eq!((stats.answers_by(Source::Store), stats.answers_by(Source::Remembered)), (4, 1));
     assert_eq!((stats.failures, answered.load(Relaxed)), (Failures::default(), 4));
+}
+
+/// More than a key may have open at once.
+#[tokio::test]
+async fn a_reservation_that_is_dropped_leaves_its_charge_and_no_receipt() {
+    let server = Server::start(&Options::redis());
+    let store = store_of(&server).connect().await.unwrap();
+    let limiter = RedisLimiter::builder("fixed-window 10000/1000h").in_store(&store, "api").build().unwrap();
+    for _ in 0..1_100 {
+        assert!(limiter.reserve("Harry", 1, Duration::ZERO).await.unwrap().allowed());
+    }
+    until("receipts are given up", || server.cli(&["HLEN", "sluice:1/api:r|{Harry}"]).trim() == "0").await;
+    assert_eq!(limiter.peek("Harry", 0).await.unwrap().remaining(), 8_900);
 }

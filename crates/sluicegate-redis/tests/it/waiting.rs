@@ -287,20 +287,23 @@ async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
 async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    let wait = async |policy: OnStoreFailure, max_wait: Duration| {
+    let used_up = async |policy: OnStoreFailure, max_wait: Duration| {
         // So long that the store is dead before anybody asks it again.
         let builder =
             RedisLimiter::builder("sliding-log 1/2s").in_store(&store, &format!("{policy:?}{max_wait:?}"));
         let limiter = builder.on_store_failure(policy).build().unwrap();
         assert!(limiter.check(KEY).await.unwrap().allowed());
+        limiter
+    };
+    let wait = |limiter: RedisLimiter, max_wait: Duration| {
         tokio::spawn(async move { limiter.acquire_within(KEY, 1, max_wait).await })
     };
     let short = Duration::from_secs(4);
-    let error = wait(OnStoreFailure::Error, PATIENCE).await;
-    let allow = wait(OnStoreFailure::Allow, PATIENCE).await;
-    let local = wait(OnStoreFailure::Local, PATIENCE).await;
-    let deny = wait(OnStoreFailure::Deny, short).await;
-    let deny_and_back = wait(OnStoreFailure::Deny, PATIENCE).await;
+    let error = wait(used_up(OnStoreFailure::Error, PATIENCE).await, PATIENCE);
+    let allow = wait(used_up(OnStoreFailure::Allow, PATIENCE).await, PATIENCE);
+    let local = wait(used_up(OnStoreFailure::Local, PATIENCE).await, PATIENCE);
+    let deny = wait(used_up(OnStoreFailure::Deny, short).await, short);
+    let deny_and_back = wait(used_up(OnStoreFailure::Deny, PATIENCE).await, PATIENCE);
     until("all have asked", || calls(&server) >= 10).await;
     server.kill();
     let ended = |waiting: tokio::task::JoinHandle<Result<Acquired, _>>| async {

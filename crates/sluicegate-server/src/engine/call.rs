@@ -104,13 +104,12 @@ impl<'a> Call<'a> {
         Some(Ok(self.decided_in_batch(decision.into(), now)))
     }
 
-    /// Decides a call other than a check in a shared store.
+    /// Decides a call by a round trip of its own.
     pub(super) async fn decide_alone(&self, now: Time) -> Result<Decided<'_>, Mistake> {
-        let Policy::Limits(limits) = self.policy() else {
-            // A key without limits was decided at once.
-            return Ok(self.decided(UNLIMITED.into(), now));
-        };
-        let (backend, at) = limits.checks(now)?;
+        if let Some(answer) = self.without_limits() {
+            return Ok(self.decided_in_batch(answer, now));
+        }
+        let (backend, at) = self.limits().checks(now)?;
         let answer = match self.verb {
             Verb::Check => backend.check(&self.key, self.cost, at).await,
             Verb::CheckWithin(max_wait) => backend.check_within(&self.key, self.cost, max_wait, at).await,
@@ -168,9 +167,9 @@ impl<'a> Call<'a> {
     /// # Errors
     /// When a shared store gives no answer.
     pub async fn peek(&self, now: Time) -> Result<Decided<'_>, Mistake> {
-        let answer = match (self.without_limits(), self.rule.limits_of(self.policy)) {
-            (Some(answer), _) => answer,
-            (None, limits) => limits.peek(self.key, self.cost, now).await?,
+        let answer = match self.without_limits() {
+            Some(answer) => answer,
+            None => self.limits().peek(self.key, self.cost, now).await?,
         };
         Ok(self.decided(answer, now))
     }
@@ -181,12 +180,11 @@ impl<'a> Call<'a> {
     /// When the limit does not support it, or a shared store gives no answer.
     pub async fn refund(&self, now: Time) -> Result<Decided<'_>, Mistake> {
         self.rule.decides_checks()?;
-        let answer = match self.without_limits() {
-            Some(answer) => answer,
-            None => {
-                let (backend, at) = self.rule.limits_of(self.policy).checks(now)?;
-                backend.refund(&self.key, self.cost, at).await?
-            }
+        let answer = if let Some(answer) = self.without_limits() {
+            answer
+        } else {
+            let (backend, at) = self.limits().checks(now)?;
+            backend.refund(&self.key, self.cost, at).await?
         };
         Ok(self.decided(answer, now))
     }
@@ -197,12 +195,11 @@ impl<'a> Call<'a> {
     /// As [`Call::refund`].
     pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), Mistake> {
         self.rule.decides_checks()?;
-        let (answer, taken) = match self.without_limits() {
-            Some(answer) => (answer, if answer.allowed() { self.cost } else { 0 }),
-            None => {
-                let (backend, at) = self.rule.limits_of(self.policy).checks(now)?;
-                backend.take(&self.key, self.cost, at).await?
-            }
+        let (answer, taken) = if let Some(answer) = self.without_limits() {
+            (answer, if answer.allowed() { self.cost } else { 0 })
+        } else {
+            let (backend, at) = self.limits().checks(now)?;
+            backend.take(&self.key, self.cost, at).await?
         };
         // A shadow rule charges what there is, and lets the caller have all of the cost.
         let taken = if self.rule.spec().shadow { self.cost } else { taken };
@@ -216,14 +213,12 @@ impl<'a> Call<'a> {
     /// As [`Call::refund`], and when too many receipts are open.
     pub async fn reserve(&self, max_wait: Span, now: Time) -> Result<(Decided<'_>, Option<String>), Mistake> {
         self.rule.decides_checks()?;
-        let (answer, receipt) = match self.without_limits() {
-            Some(answer) => (answer, None),
-            None => {
-                let (backend, at) = self.rule.limits_of(self.policy).checks(now)?;
-                let Reserved { answer, receipt } =
-                    backend.reserve(&self.key, self.cost, max_wait, at).await?;
-                (answer, receipt.map(|receipt| receipt.to_string()))
-            }
+        let (answer, receipt) = if let Some(answer) = self.without_limits() {
+            (answer, None)
+        } else {
+            let (backend, at) = self.limits().checks(now)?;
+            let Reserved { answer, receipt } = backend.reserve(&self.key, self.cost, max_wait, at).await?;
+            (answer, receipt.map(|receipt| receipt.to_string()))
         };
         Ok((self.counted(answer, now), receipt))
     }
@@ -237,7 +232,7 @@ impl<'a> Call<'a> {
         if self.without_limits().is_some() {
             return Ok(now);
         }
-        let (backend, at) = self.rule.limits_of(self.policy).checks(now)?;
+        let (backend, at) = self.limits().checks(now)?;
         Ok(backend.next_window(&self.key, at).await?)
     }
 
@@ -246,7 +241,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// As [`Call::peek`].
     pub async fn reset(&self) -> Result<(), Mistake> {
-        match &self.rule.limits_of(self.policy).backend {
+        match &self.limits().backend {
             AnyBackend::Leases(leases) => Ok(leases.backend.reset(&self.key).await?),
             backend => Ok(backend.checks()?.reset(&self.key).await?),
         }

@@ -42,10 +42,14 @@ async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
         }
         return calls;
     }
-    for answer in check_each(&checks).await {
-        if let Some(call) = calls.next() {
-            reply(answer.map(|answer| call.decided_in_batch(answer, now)).map_err(Mistake::from));
-        }
+    let mut answers = check_each(&checks).await.into_iter();
+    for call in calls.by_ref().take(checks.len()) {
+        // There is an answer for each check; were there none, its caller must not wait for it.
+        let answer = answers.next().map_or_else(
+            || Err(Mistake::unavailable("the store gave no answer")),
+            |answer| answer.map_err(Mistake::from),
+        );
+        reply(answer.map(|answer| call.decided_in_batch(answer, now)));
     }
     calls
 }

@@ -160,11 +160,11 @@ impl Engine {
                         leases.backend.try_acquire(&call.key, cost, leases.time.at(now)).await?;
                     (acquired.answer(), lease)
                 } else {
-                    let _waiter = call.rule.lease_tally().waiter();
+                    let waiter = call.rule.lease_tally().waiter();
                     let acquire = leases.backend.acquire(&call.key, cost, Some(max_wait.into()));
                     let (granted, newer) = self.follow_loads(target, cost, loaded, acquire).await;
                     let Granted { acquired, lease } = granted?;
-                    drop(_waiter);
+                    drop(waiter);
                     if let Some(newer) = newer {
                         call = newer;
                     }

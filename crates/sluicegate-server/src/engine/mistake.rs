@@ -67,7 +67,7 @@ macro_rules! wrong_question {
     };
 }
 
-wrong_question!(LimitError, NotOffered, BadLeaseId, BadReceipt, RedisBuildError, TogetherError);
+wrong_question!(LimitError, NotOffered, BadLeaseId, BadReceipt, TogetherError);
 
 impl From<BuildError> for Mistake {
     fn from(error: BuildError) -> Mistake {
@@ -91,6 +91,17 @@ impl From<BackendError> for Mistake {
         match error {
             BackendError::Store(failure) => failure.into(),
             BackendError::Receipts(_) => Mistake::unavailable(error.to_string()),
+            _ => Mistake::new(error.to_string()),
+        }
+    }
+}
+
+impl From<RedisBuildError> for Mistake {
+    fn from(error: RedisBuildError) -> Mistake {
+        match error {
+            RedisBuildError::Local(BuildError::NoMemory { .. } | BuildError::TooManyLimits { .. }) => {
+                Mistake::unavailable(error.to_string())
+            }
             _ => Mistake::new(error.to_string()),
         }
     }

@@ -57,7 +57,7 @@ pub struct Rule {
 /// Limits, and the backend that decides by them.
 pub(super) struct Limits {
     pub(super) backend: AnyBackend,
-    limits: Box<[Limit]>,
+    list: Box<[Limit]>,
     /// Their canonical texts.
     texts: Box<[Box<str>]>,
 }
@@ -145,7 +145,7 @@ impl Limits {
     ) -> Result<Limits, Mistake> {
         let backend = storage.backend(scope, limits, start, fallback)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
-        Ok(Limits { backend, limits: limits.into(), texts })
+        Ok(Limits { backend, list: limits.into(), texts })
     }
 
     /// What decides checks, and the time of a call that arrived at `now`.
@@ -163,7 +163,7 @@ impl Limits {
     }
 
     pub(super) fn list(&self) -> &[Limit] {
-        &self.limits
+        &self.list
     }
 
     /// The canonical text of the limit at a position.
@@ -173,7 +173,7 @@ impl Limits {
 
     /// Returns `true` if the limit at a position starts after `now`.
     pub(super) fn starts_after(&self, place: usize, now: Time) -> bool {
-        let spec = self.limits.get(place).map(Limit::spec);
+        let spec = self.list.get(place).map(Limit::spec);
         matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
     }
 }

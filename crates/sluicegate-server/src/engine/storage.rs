@@ -91,7 +91,7 @@ pub(super) enum AnyBackend {
 /// What grants leases under a `concurrency` limit.
 pub(super) struct Leases {
     pub(super) backend: Box<dyn LeaseBackend>,
-    /// The time of a call; `None` for the store's.
+    /// Whose clock counts.
     pub(super) time: StoreTime,
     /// What memory counts of them. `None` in a shared store.
     pub(super) stats: Option<LeaseScope>,
@@ -108,10 +108,6 @@ pub struct StoreView {
     pub is_up: bool,
     pub(crate) latency: LatencyView,
 }
-
-/// The sources of answers in a server with a shared store, in the order of the metrics.
-const SOURCES: [Source; 5] =
-    [Source::Store, Source::Remembered, Source::Local, Source::Allowed, Source::Denied];
 
 impl StoreTime {
     /// The time of a call that arrived at `now`; `None` for the store's.
@@ -197,7 +193,7 @@ impl Storage {
         let stats = store.stats();
         let Failures { away, late, lost, refused } = stats.failures;
         Some(StoreView {
-            answers: SOURCES.iter().map(|source| (source.as_str(), stats.answers_by(*source))).collect(),
+            answers: stats.answers.iter().map(|(source, count)| (source.as_str(), *count)).collect(),
             failures: vec![("away", away), ("late", late), ("lost", lost), ("refused", refused)],
             is_up: store.is_up(),
             latency: latency.view(),

@@ -90,7 +90,9 @@ pub(super) async fn answer(
             step.answer(now, session, replies, service).await;
             rest = others;
         }
-        if session.leaving || replies.bytes().len() >= unread_max {
+        // After AUTH or RESET what is left is prepared again.
+        let is_other = session.authenticated != authenticated;
+        if session.leaving || is_other || replies.bytes().len() >= unread_max {
             break;
         }
     }

@@ -326,3 +326,21 @@ fn many_commands_at_once_are_answered_in_order() {
     }
     writer.join().unwrap();
 }
+
+/// In one batch, also where its replies cross the bound on unread ones in the middle.
+#[test]
+fn a_check_after_the_password_is_answered_in_the_batch_that_said_it() {
+    for filler in [10, 65_520] {
+        let place = guarded(ClientLimits::default());
+        let mut client = place.client();
+        assert_eq!(client.ask("AUTH sesame"), "+OK|");
+        let filler = "x".repeat(filler);
+        let check = "RL.CHECK \"sliding-log 5/60s\" harry\r\n";
+        client.send(format!("ECHO {filler}\r\nRESET\r\n{check}AUTH sesame\r\n{check}"));
+        assert_eq!(client.reply().len(), filler.len() + format!("${}\r\n\r\n", filler.len()).len());
+        assert_eq!(client.shown(), "+RESET|");
+        assert_eq!(client.shown(), "-NOAUTH Authentication required.|");
+        assert_eq!(client.shown(), "+OK|");
+        assert!(client.shown().starts_with("*7|:1|:5|:4|"), "charged once");
+    }
+}

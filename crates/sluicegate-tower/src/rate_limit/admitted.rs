@@ -14,7 +14,7 @@ use sluicegate::backend::Reserved;
 use sluicegate::{Answer, Backend, BackendError, Decision, Pending, Receipt, Span};
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// An admitted request, until its response. What is to be done then is in a box, as it would make
 /// the future of every request larger, and axum moves those about.
@@ -33,7 +33,7 @@ struct OpenCharge<L: Backend, R> {
 }
 
 /// What is known of a charge when the response is there.
-pub(super) enum Ended<L, R> {
+pub(super) enum Ended<L: Backend, R> {
     /// The fields to add to the response.
     Now(Option<Fields>),
     /// The charge is being settled.
@@ -41,9 +41,11 @@ pub(super) enum Ended<L, R> {
 }
 
 /// A charge that is being settled.
-pub(super) struct Settling<L, R> {
+pub(super) struct Settling<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
-    settled: Later<Result<bool, BackendError>>,
+    /// `None` once it is settled.
+    settled: Option<Later<Result<bool, BackendError>>>,
+    used: u32,
     receipt: Receipt,
     fields: Option<Fields>,
 }
@@ -303,7 +305,10 @@ impl<L: Backend, R> OpenCharge<L, R> {
                 Ended::Now(shared.settled_fields(&receipt).or(fields))
             }
             Pending::Later(settled) => {
-                Ended::Later(Settling { shared: Arc::clone(shared), settled, receipt, fields })
+                // Twice does no harm: a receipt is good for one.
+                let used = used.unwrap_or(0);
+                let shared = Arc::clone(shared);
+                Ended::Later(Settling { shared, settled: Some(settled), used, receipt, fields })
             }
         }
     }
@@ -328,12 +333,25 @@ impl<L: Backend, R> Drop for OpenCharge<L, R> {
 
 impl<L: Backend, R> Settling<L, R> {
     pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.settled.as_mut().poll(context).map(warn_unsettled)
+        if let Some(settled) = &mut self.settled {
+            warn_unsettled(ready!(settled.as_mut().poll(context)));
+            self.settled = None;
+        }
+        Poll::Ready(())
     }
 
     /// The fields to add to the response.
-    pub(super) fn fields(self) -> Option<Fields> {
-        self.shared.settled_fields(&self.receipt).or(self.fields)
+    pub(super) fn fields(mut self) -> Option<Fields> {
+        self.shared.settled_fields(&self.receipt).or(self.fields.take())
+    }
+}
+
+impl<L: Backend, R> Drop for Settling<L, R> {
+    /// The request is dropped before its charge is settled.
+    fn drop(&mut self) {
+        if self.settled.is_some() {
+            self.shared.own.limiter.settle_detached(&self.receipt, self.used);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pin_project! {
 }
 
 /// A response that waits until its charge is settled.
-struct Served<B, E, L, R> {
+struct Served<B, E, L: Backend, R> {
     result: Result<Response<B>, E>,
     settling: Settling<L, R>,
 }

@@ -2,7 +2,7 @@
 
 use super::{Backend, BackendError, Granted, HeldLease, LeaseBackend, Pending, Reserved};
 use crate::answer::{Answer, Source};
-use crate::ids::{BadReceipt, LeaseId, Receipt};
+use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::Limiter;
@@ -139,6 +139,9 @@ impl LeaseBackend for Semaphore {
     }
 
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Ready<bool> {
+        if !lease.is_of_memory() {
+            return ready(Err(BadLeaseId));
+        }
         Pending::Ready(Ok(match at {
             Some(now) => self.renew_at(key, lease, now),
             None => Semaphore::renew(self, key, lease),
@@ -146,6 +149,9 @@ impl LeaseBackend for Semaphore {
     }
 
     fn release(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Ready<bool> {
+        if !lease.is_of_memory() {
+            return ready(Err(BadLeaseId));
+        }
         Pending::Ready(Ok(match at {
             Some(now) => self.release_at(key, lease, now),
             None => Semaphore::release(self, key, lease),

@@ -66,6 +66,12 @@ impl<T> Future for PendingFuture<T> {
     }
 }
 
+impl<T> fmt::Debug for PendingFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PendingFuture")
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

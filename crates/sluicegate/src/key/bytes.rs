@@ -10,7 +10,7 @@
 //!
 //! Every part can be read in one way only, so no two keys have the same bytes.
 
-use super::{ADDRESS, Key, KeyWriter, NEGATIVE, Sink};
+use super::{ADDRESS, Key, KeyWriter, NEGATIVE, NUMBER, Sink};
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::net::Ipv6Addr;
@@ -47,8 +47,10 @@ impl Parts {
                     None => self.add(format_args!("a{address};")),
                 }
             }
+            NUMBER => self.add(format_args!("n{value};")),
             NEGATIVE => self.add(format_args!("n-{value};")),
-            _ => self.add(format_args!("n{value};")),
+            // A kind that has no letter of its own yet is told apart by its number.
+            kind => self.add(format_args!("k{kind:x}={value};")),
         }
     }
 

@@ -81,7 +81,8 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
                 "pacer" => Spec::Pacer { rate, queue: options.number("queue", 0)?.unwrap_or(rate.count()) },
                 "sliding-log" => Spec::SlidingLog { rate, count_all: count_all(&mut options)? },
                 "smooth" => smooth(rate, &mut options)?,
-                _ => Spec::SlidingWindow { rate },
+                "sliding-window" => Spec::SlidingWindow { rate },
+                other => unreachable!("{other} is in `Limit::ALGORITHMS` and has no arm here"),
             };
             options.refuse_the_rest()?;
             Ok(spec)

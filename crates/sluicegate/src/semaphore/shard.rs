@@ -378,7 +378,7 @@ impl Shard {
     fn make_room(&self, now: Time) -> Result<(), Span> {
         let mut soonest: Option<Time> = None;
         for shard in self.common.shards.get().into_iter().flatten().filter_map(Weak::upgrade) {
-            match shard.locked(None, Some(now), |desk| desk.make_room()) {
+            match shard.locked(None, Some(now), make_room) {
                 Ok(()) => return Ok(()),
                 Err(next) => soonest = soonest.into_iter().chain(next).min(),
             }
@@ -390,7 +390,7 @@ impl Shard {
     #[cold]
     pub(super) fn clear_lapsed(self: &Arc<Shard>, now: Time) {
         // Whether there is room is of no interest.
-        let _ = self.locked(None, Some(now), |desk| desk.make_room());
+        let _ = self.locked(None, Some(now), make_room);
     }
 
     /// The answer when the semaphore holds as many leases as it may.
@@ -400,6 +400,10 @@ impl Shard {
         book.count_denied();
         Decision::no_room(by.map_or_else(|| book.count(), |by| by.rule.count()), RetryAfter::After(wait))
     }
+}
+
+fn make_room(desk: &mut Desk<'_>) -> Result<(), Option<Time>> {
+    desk.make_room()
 }
 
 impl Rings for Shard {
