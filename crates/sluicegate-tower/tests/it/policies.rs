@@ -1,6 +1,6 @@
 //! Back-ends of one's own, and answers when nobody can decide.
 
-use crate::bed::{Body, ask, field, get, limiter, text, with};
+use crate::bed::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
 use sluicegate::backend::Reserved;
 use sluicegate::{Acquired, Answer, Backend, BackendError, Decision, Key, Limit, Limiter, Pending, Receipt};
@@ -9,6 +9,7 @@ use sluicegate_tower::{Outcome, RateLimitLayer, Verdict};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
@@ -164,4 +165,17 @@ async fn a_charge_is_settled_before_the_response_goes_out_and_kept_if_nobody_wai
     let waited = tokio::time::timeout(std::time::Duration::from_millis(20), hung_up.oneshot(get())).await;
     assert!(waited.is_err());
     assert_eq!(slow.closed.load(Ordering::Relaxed), 101);
+}
+
+#[tokio::test]
+async fn a_charge_that_is_being_settled_is_settled_though_its_request_is_dropped() {
+    let slow = slow("sliding-log 10/60s", true);
+    let layer = RateLimitLayer::new(slow.clone()).charge_if(|_| false);
+    let mut response = Box::pin(layer.layer(tower::service_fn(answer)).oneshot(get()));
+    let mut context = Context::from_waker(Waker::noop());
+    while slow.closed.load(Ordering::Relaxed) == 0 {
+        assert!(response.as_mut().poll(&mut context).is_pending(), "the store has not answered yet");
+    }
+    drop(response);
+    assert_eq!(slow.closed.load(Ordering::Relaxed), 1001, "asked once, and once more in the background");
 }
