@@ -136,7 +136,7 @@ fn receipts_are_counted() {
         let other = thread::spawn(move || other.reserve("k", 1, Duration::ZERO).ok()?.keep());
         let (own, other) = (reserve(&limiter), other.join().unwrap());
         assert!(own.is_some() ^ other.is_some());
-        assert!(own.or(other).is_some_and(|receipt| limiter.cancel(receipt)));
+        assert!(own.or(other).is_some_and(|receipt| limiter.cancel(&receipt)));
         assert!(reserve(&limiter).is_some());
         assert_eq!(limiter.peek("k", 0).remaining(), 8);
     });
