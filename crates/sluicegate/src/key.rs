@@ -70,23 +70,14 @@ pub trait Key {
 /// Takes the parts of a key. Every part says what it is and how long before it says itself, so that what is
 /// written can be read in one way only. (Of bytes that are very short or long their hash of 128 bits is written.)
 pub struct KeyWriter<'a> {
-    sink: Sink<'a>,
-}
-
-/// What the parts become.
-enum Sink<'a> {
-    /// A fingerprint.
-    Hash(Hashers<'a>),
-    /// Bytes that can be told apart from those of any other key.
-    Bytes(&'a mut bytes::Parts),
-}
-
-struct Hashers<'a> {
     /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
-    /// A table finds a key's place and slot by bits of the first, so that one is mixed better.
+    /// A table finds a key's shard and slot by bits of the first, so that one is mixed better.
     first: quality::FoldHasher<'a>,
     second: fast::FoldHasher<'a>,
     seeds: &'a Seeds,
+    /// Takes the parts as bytes too. Beside the hashers, and not in their place, so that where it is `None` the compiler
+    /// sees it and keeps the hashers in registers.
+    parts: Option<&'a mut bytes::Parts>,
 }
 
 /// What kind of part comes, in the top byte of the word before it.
@@ -102,40 +93,9 @@ impl KeyWriter<'_> {
     /// Writes text or other bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
-        match &mut self.sink {
-            Sink::Hash(hashers) => hashers.bytes(bytes),
-            Sink::Bytes(parts) => parts.bytes(bytes),
+        if let Some(parts) = &mut self.parts {
+            return parts.bytes(bytes);
         }
-    }
-
-    /// Writes a whole number.
-    #[inline]
-    pub fn number(&mut self, number: u128) {
-        self.wide(NUMBER, number);
-    }
-
-    /// Says that a tuple of so many parts comes next.
-    #[inline]
-    pub fn tuple(&mut self, parts: usize) {
-        match &mut self.sink {
-            // A second word, as nobody keeps a caller from a number that would touch the kind.
-            Sink::Hash(hashers) => hashers.words(TUPLE, parts as u64),
-            Sink::Bytes(written) => written.tuple(parts),
-        }
-    }
-
-    #[inline]
-    fn wide(&mut self, kind: u64, value: u128) {
-        match &mut self.sink {
-            Sink::Hash(hashers) => hashers.wide(kind, value),
-            Sink::Bytes(parts) => parts.wide(kind, value),
-        }
-    }
-}
-
-impl Hashers<'_> {
-    #[inline]
-    fn bytes(&mut self, bytes: &[u8]) {
         // Cannot touch the kind: no address space has 2^56 bytes.
         let length = BYTES | bytes.len() as u64;
         // As words, the last of which may overlap the one before; the length tells.
@@ -165,8 +125,27 @@ impl Hashers<'_> {
         }
     }
 
+    /// Writes a whole number.
+    #[inline]
+    pub fn number(&mut self, number: u128) {
+        self.wide(NUMBER, number);
+    }
+
+    /// Says that a tuple of so many parts comes next.
+    #[inline]
+    pub fn tuple(&mut self, parts: usize) {
+        if let Some(written) = &mut self.parts {
+            return written.tuple(parts);
+        }
+        // A second word, as nobody keeps a caller from a number that would touch the kind.
+        self.words(TUPLE, parts as u64);
+    }
+
     #[inline]
     fn wide(&mut self, kind: u64, value: u128) {
+        if let Some(parts) = &mut self.parts {
+            return parts.wide(kind, value);
+        }
         if let Ok(value) = u64::try_from(value) {
             self.words(kind, value);
         } else {
@@ -185,13 +164,9 @@ impl Hashers<'_> {
     }
 
     #[inline]
-    fn fingerprint(self, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let mut writer = KeyWriter { sink: Sink::Hash(self) };
-        key.write(&mut writer);
-        match writer.sink {
-            Sink::Hash(Hashers { first, second, .. }) => Fingerprint::new(first.finish(), second.finish()),
-            Sink::Bytes(_) => unreachable!("a writer keeps its sink"),
-        }
+    fn fingerprint(mut self, key: &(impl Key + ?Sized)) -> Fingerprint {
+        key.write(&mut self);
+        Fingerprint::new(self.first.finish(), self.second.finish())
     }
 }
 
@@ -298,31 +273,32 @@ impl Seeds {
     /// The name of a key.
     #[inline]
     pub fn fingerprint(&self, key: &(impl Key + ?Sized)) -> Fingerprint {
-        self.hashers().fingerprint(key)
+        self.writer(None).fingerprint(key)
     }
 
     /// The same for a key of a scope: equal keys of two scopes differ.
     #[inline]
     pub(crate) fn fingerprint_in(&self, scope: Fingerprint, key: &(impl Key + ?Sized)) -> Fingerprint {
-        let mut hashers = self.hashers();
-        hashers.words(scope.high, scope.low);
-        hashers.fingerprint(key)
+        let mut writer = self.writer(None);
+        writer.words(scope.high, scope.low);
+        writer.fingerprint(key)
     }
 
     #[inline]
-    fn hashers(&self) -> Hashers<'_> {
+    fn writer<'a>(&'a self, parts: Option<&'a mut bytes::Parts>) -> KeyWriter<'a> {
         let Seeds { first, second } = self;
-        Hashers {
+        KeyWriter {
             first: quality::FoldHasher::with_seed(first.0, &first.1),
             second: fast::FoldHasher::with_seed(second.0, &second.1),
             seeds: self,
+            parts,
         }
     }
 
     /// Hashes bytes of any length by themselves.
     #[cold]
     fn hash_apart(&self, bytes: &[u8]) -> [u64; 2] {
-        let Hashers { mut first, mut second, .. } = self.hashers();
+        let KeyWriter { mut first, mut second, .. } = self.writer(None);
         first.write(bytes);
         second.write(bytes);
         [first.finish(), second.finish()]

@@ -10,10 +10,11 @@
 //!
 //! Every part can be read in one way only, so no two keys have the same bytes.
 
-use super::{ADDRESS, Key, KeyWriter, NEGATIVE, NUMBER, Sink};
+use super::{ADDRESS, Key, KeyWriter, NEGATIVE, NUMBER, Seeds};
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::net::Ipv6Addr;
+use std::sync::LazyLock;
 
 /// Begins the bytes of a key that is more than plain bytes.
 const MARK: u8 = b'~';
@@ -64,8 +65,10 @@ impl Parts {
 
 /// The bytes of the key that `write` writes.
 pub(super) fn of(write: &dyn Fn(&mut KeyWriter<'_>)) -> Vec<u8> {
+    // Nothing is hashed; a writer only needs something to hash with.
+    static UNUSED: LazyLock<Seeds> = LazyLock::new(Seeds::random);
     let mut parts = Parts { written: vec![MARK], ..Parts::default() };
-    write(&mut KeyWriter { sink: Sink::Bytes(&mut parts) });
+    write(&mut UNUSED.writer(Some(&mut parts)));
     match parts.bytes_from {
         Some(from) if parts.count == 1 && parts.written.get(from) != Some(&MARK) => {
             parts.written.split_off(from)
