@@ -56,6 +56,7 @@ pub enum Refusal {
 
 impl Acquired {
     /// The result of a call that waited for `waited`. It is allowed if there is no refusal.
+    #[inline]
     pub fn new(answer: Answer, waited: Span, refusal: Option<Refusal>) -> Acquired {
         Acquired { answer, waited, refusal }
     }

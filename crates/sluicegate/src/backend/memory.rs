@@ -120,6 +120,7 @@ impl Backend for Limiter {
 }
 
 impl LeaseBackend for Semaphore {
+    #[inline]
     fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Granted> {
         Pending::Ready(Ok(match at {
             Some(now) => self.try_acquire_at(key, cost, now).into(),
@@ -127,6 +128,7 @@ impl LeaseBackend for Semaphore {
         }))
     }
 
+    #[inline]
     fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Granted> {
         let mut acquire = match max_wait {
             Some(max_wait) => self.acquire_within(key, cost, max_wait),
@@ -176,6 +178,7 @@ impl LeaseBackend for Semaphore {
 }
 
 impl From<Grant> for Granted {
+    #[inline]
     fn from(grant: Grant) -> Granted {
         let acquired = grant.acquired(Source::Memory);
         Granted { acquired, lease: grant.lease().map(HeldLease::Memory) }

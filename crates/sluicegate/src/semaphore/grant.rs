@@ -50,6 +50,7 @@ impl Grant {
     }
 
     /// The answer without the lease.
+    #[inline]
     pub(crate) fn acquired(&self, source: Source) -> Acquired {
         Acquired::new(Answer::new(self.decision, source), self.waited, self.refusal)
     }
