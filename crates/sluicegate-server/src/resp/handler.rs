@@ -54,22 +54,31 @@ pub(super) async fn answer(
     service: &Service,
 ) -> Answered {
     let engine = &*service.engine;
-    let commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
+    let mut commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
     // Before the password nothing is looked up.
     let authenticated = session.authenticated;
-    let steps: Vec<Step<'_>> = commands
-        .map(|command| match Step::find(command) {
-            Step::Other(spec, command) if authenticated => {
-                Step::call(spec, command, engine, &mut session.cache)
-            }
-            step => step,
-        })
-        .collect();
+    let mut step = |command| match Step::find(command) {
+        Step::Other(spec, command) if authenticated => Step::call(spec, command, engine, &mut session.cache),
+        step => step,
+    };
+    // Most batches are one command, which needs no vector.
+    let (lone, batch): ([Step<'_>; 1], Vec<Step<'_>>);
+    let steps: &[Step<'_>] = match commands.next() {
+        None => &[],
+        Some(command) if from + 1 == parser.len() => {
+            lone = [step(command)];
+            &lone
+        }
+        Some(command) => {
+            batch = std::iter::once(command).chain(commands).map(step).collect();
+            &batch
+        }
+    };
     for call in steps.iter().filter_map(Step::as_call) {
         call.touch();
     }
     let now = engine.now();
-    let mut rest = steps.as_slice();
+    let mut rest = steps;
     let mut next_waits = false;
     while let [step, others @ ..] = rest {
         if step.waits(session) {
