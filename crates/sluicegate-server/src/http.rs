@@ -1,8 +1,8 @@
 //! HTTP and JSON, for whatever does not speak RESP. `docs/http.md` is the contract.
 //!
 //! ```text
-//! bytes ─▶ connection ─▶ handler ─▶ codec ─▶ question ─▶ engine
-//! bytes ◀─ connection ◀──────────── codec ◀─ verdict ◀────┘
+//! bytes ─▶ connection ─▶ handler ─▶ codec ─▶ Call ─────▶ engine
+//! bytes ◀─ connection ◀──────────── codec ◀─ Decided ◀────┘
 //! ```
 //!
 //! `connection` is hyper's HTTP/1 on one socket, until the client leaves or the server stops;
