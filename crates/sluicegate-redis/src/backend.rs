@@ -1,9 +1,9 @@
 //! A shared store as a backend: every answer takes a round trip.
 
 use crate::limiter::RedisLimiter;
-use crate::semaphore::{RedisGrant, RedisSemaphore};
-use sluicegate::backend::{Backend, BackendError, Granted, HeldLease, LeaseBackend, Pending, Reserved};
-use sluicegate::{Acquired, Answer, Decision, Key, LeaseId, Limit, Receipt, Span, Time};
+use crate::semaphore::{RedisLease, RedisSemaphore};
+use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
+use sluicegate::{Acquired, Answer, Decision, Grant, Key, LeaseId, Limit, Receipt, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -99,13 +99,13 @@ impl Backend for RedisLimiter {
 }
 
 impl LeaseBackend for RedisSemaphore {
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Granted> {
-        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(Granted::from) })
+    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Grant<HeldLease>> {
+        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(held) })
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Granted> {
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
         let until = max_wait.and_then(|max_wait| Instant::now().checked_add(max_wait));
-        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(Granted::from) })
+        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(held) })
     }
 
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Later<bool> {
@@ -131,9 +131,8 @@ impl LeaseBackend for RedisSemaphore {
     }
 }
 
-impl From<RedisGrant> for Granted {
-    fn from(grant: RedisGrant) -> Granted {
-        let lease = grant.lease.map(|lease| HeldLease::Store(Box::new(lease)));
-        Granted { acquired: grant.acquired, lease }
-    }
+/// A grant with a lease of any backend.
+fn held(grant: Grant<RedisLease>) -> Grant<HeldLease> {
+    let (acquired, lease) = grant.into_parts();
+    Grant::new(acquired, lease.map(|lease| HeldLease::Store(Box::new(lease))))
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::store::RedisStore;
+use sluicegate::core::bounds::COUNT_MAX;
 use sluicegate::{Answer, Decision, Limit, Limiter, RetryAfter, Semaphore, Source, Span};
 
 /// A call that is denied because the store is unavailable is told to come back after this.
@@ -13,6 +14,25 @@ pub(crate) enum Fallback<L> {
     Allow { limit: u32 },
     Deny { limit: u32 },
     Local(L),
+}
+
+impl OnStoreFailure {
+    /// The answer to calls that are decided all or nothing while the store is unavailable: denied if
+    /// one of them fails closed, allowed if all of them fail open. `None` if there is no answer: a call
+    /// that is decided locally could not be rolled back for another that is denied.
+    pub fn answer_all(calls: impl IntoIterator<Item = OnStoreFailure>) -> Option<Answer> {
+        let (mut fails_closed, mut all_fail_open) = (false, true);
+        for call in calls {
+            fails_closed |= call == OnStoreFailure::Deny;
+            all_fail_open &= call == OnStoreFailure::Allow;
+        }
+        let fallback = match (fails_closed, all_fail_open) {
+            (true, _) => Fallback::<()>::Deny { limit: 0 },
+            (false, true) => Fallback::Allow { limit: COUNT_MAX },
+            (false, false) => Fallback::Error,
+        };
+        fallback.answer(|()| None)
+    }
 }
 
 impl<L> Fallback<L> {

@@ -38,7 +38,7 @@ pub use limiter::{
 pub use link::{NodeHealth, without_password};
 pub use receipt::StoredReceipt;
 pub use semaphore::{
-    ASKS_A_SECOND_MAX, LeaseLost, RedisGrant, RedisLease, RedisSemaphore, RedisSemaphoreBuilder, TICKET_LIFE,
+    ASKS_A_SECOND_MAX, LeaseLost, RedisLease, RedisSemaphore, RedisSemaphoreBuilder, TICKET_LIFE,
     TICKET_LIFE_MAX, WAITING_MAX,
 };
 pub use stats::{Failures, StoreStats};

@@ -21,7 +21,6 @@ mod wait;
 mod waiters;
 
 pub use builder::RedisSemaphoreBuilder;
-pub use grant::RedisGrant;
 pub use lease::{LeaseLost, RedisLease};
 pub use pace::{ASKS_A_SECOND_MAX, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX};
 pub(crate) use scope::Scopes;
@@ -30,10 +29,12 @@ use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::store::RedisStore;
 use claim::Claim;
+use grant::{granted, without_lease};
 use id::StoreId;
 use scope::{Member, Numbers};
 use sluicegate::{
-    Answer, BackendError, IntoLimits, Key, LeaseId, Limit, Semaphore, Source, StoreFailure, Time,
+    Answer, BackendError, Clock as _, Grant, IntoLimits, Key, LeaseId, Limit, Semaphore, Source,
+    StoreFailure, SystemClock, Time,
 };
 use std::borrow::Cow;
 use std::fmt;
@@ -99,7 +100,7 @@ impl RedisSemaphore {
     /// # Errors
     /// When the store gives no answer, and the semaphore is not to answer without it. A lease that may have been taken all the same
     /// is given back, as well as that can be.
-    pub async fn try_acquire(&self, key: impl Key, cost: u32) -> Result<RedisGrant, StoreFailure> {
+    pub async fn try_acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -112,7 +113,7 @@ impl RedisSemaphore {
         key: impl Key,
         cost: u32,
         now: Time,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -202,7 +203,7 @@ impl RedisSemaphore {
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<RedisGrant, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -215,11 +216,11 @@ impl RedisSemaphore {
         key: impl Key,
         cost: u32,
         max_wait: Duration,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Instant::now().checked_add(max_wait)).await
     }
 
-    /// The same until a moment of this process's clock.
+    /// Waits until `deadline` at the latest, on this process's clock.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
@@ -227,9 +228,9 @@ impl RedisSemaphore {
         &self,
         key: impl Key,
         cost: u32,
-        deadline: std::time::Instant,
-    ) -> Result<RedisGrant, StoreFailure> {
-        self.inner.acquire(&key.to_bytes(), cost, Some(Instant::from_std(deadline))).await
+        deadline: Time,
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
+        self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
     }
 
     /// The limit.
@@ -250,7 +251,7 @@ impl Inner {
         key: &[u8],
         cost: u32,
         at: Option<Time>,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.counted(self.acquire_now(key, cost, self.member.numbers(), at).await)
     }
 
@@ -259,7 +260,7 @@ impl Inner {
         key: &[u8],
         cost: u32,
         until: Option<Instant>,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.counted(self.wait(key, cost, until).await)
     }
 
@@ -334,7 +335,7 @@ impl Inner {
         cost: u32,
         numbers: Numbers,
         at: Option<Time>,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         let began = Instant::now();
         if numbers.need_no_lease(cost) {
             return self.answer_without_lease(key, cost, numbers, (at, began)).await;
@@ -342,11 +343,11 @@ impl Inner {
         let claim = Claim::new(self, key, cost);
         match self.ask_acquire(key, (claim.id(), cost), None, numbers, at).await {
             Ok(decided) if decided.is_taken => {
-                Ok(RedisGrant::granted(decided.answer(), Some(claim.held(&decided, began)), began))
+                Ok(granted(decided.answer(), Some(claim.held(&decided, began)), began))
             }
             Ok(decided) => {
                 claim.nothing_taken();
-                Ok(RedisGrant::without_lease(decided.answer(), began))
+                Ok(without_lease(decided.answer(), began))
             }
             Err(failure) => {
                 claim.failed(&failure);
@@ -362,9 +363,9 @@ impl Inner {
         cost: u32,
         numbers: Numbers,
         (at, began): (Option<Time>, Instant),
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         match self.ask_peek(key, cost, numbers, at).await {
-            Ok(decided) => Ok(RedisGrant::without_lease(decided.answer(), began)),
+            Ok(decided) => Ok(without_lease(decided.answer(), began)),
             Err(failure) => self.grant_without(failure, key, cost, began),
         }
     }
@@ -376,7 +377,7 @@ impl Inner {
         key: &[u8],
         cost: u32,
         began: Instant,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         let mut lease = None;
         let answer = self.fallback.answer(|local| {
             let grant = local.try_acquire(key, cost);
@@ -386,14 +387,17 @@ impl Inner {
         });
         let answer = answer.ok_or(failure)?;
         if !answer.allowed() {
-            return Ok(RedisGrant::without_lease(answer, began));
+            return Ok(without_lease(answer, began));
         }
         let lease = lease.map(|lease| RedisLease::local(self, key, lease, Instant::now()));
-        Ok(RedisGrant::granted(answer, lease, began))
+        Ok(granted(answer, lease, began))
     }
 
-    fn counted(&self, grant: Result<RedisGrant, StoreFailure>) -> Result<RedisGrant, StoreFailure> {
-        self.count(grant.as_ref().ok().map(RedisGrant::source));
+    fn counted(
+        &self,
+        grant: Result<Grant<RedisLease>, StoreFailure>,
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
+        self.count(grant.as_ref().ok().map(Grant::source));
         grant
     }
 

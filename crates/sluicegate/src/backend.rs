@@ -26,7 +26,7 @@ use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::ReserveError;
-use crate::semaphore::Lease;
+use crate::semaphore::{Grant, Lease};
 use crate::store_failure::StoreFailure;
 use crate::wait::Acquired;
 use sluicegate_core::verbs::NotOffered;
@@ -127,7 +127,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
         key: &dyn Key,
         cost: u32,
         at: Option<Time>,
-    ) -> Pending<Result<Granted, BackendError>>;
+    ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
     /// Takes a lease, and waits in the key's queue for it for at most `max_wait` if there is one.
     fn acquire(
@@ -135,7 +135,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
         key: &dyn Key,
         cost: u32,
         max_wait: Option<Duration>,
-    ) -> Pending<Result<Granted, BackendError>>;
+    ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
     /// Extends a live lease by a full TTL. `false` if it has expired.
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
@@ -168,16 +168,6 @@ pub struct Reserved {
     pub receipt: Option<Receipt>,
 }
 
-/// The answer to a request for a lease.
-#[derive(Debug)]
-#[must_use = "a lease that is dropped is released"]
-pub struct Granted {
-    /// The answer, how long the call waited, and why it was refused.
-    pub acquired: Acquired,
-    /// The lease. `None` if the call was denied, cost nothing, or was allowed by a fallback.
-    pub lease: Option<HeldLease>,
-}
-
 /// A lease of any backend. Dropping it releases it.
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is released"]
@@ -195,6 +185,14 @@ pub trait StoreLease: fmt::Debug + Send + Sync {
 
     /// Keeps the lease when this value is dropped: it is released by its id, or expires.
     fn keep(self: Box<Self>) -> LeaseId;
+}
+
+impl From<Grant> for Grant<HeldLease> {
+    #[inline]
+    fn from(grant: Grant) -> Grant<HeldLease> {
+        let (acquired, lease) = grant.into_parts();
+        Grant::new(acquired, lease.map(HeldLease::Memory))
+    }
 }
 
 impl HeldLease {

@@ -16,7 +16,7 @@ pub use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
 use crate::answer::{Answer, Source};
-use sluicegate_core::{Decision, Span};
+use sluicegate_core::{Decision, RetryAfter, Span};
 use std::fmt;
 use std::time::Duration;
 
@@ -59,6 +59,16 @@ impl Acquired {
     #[inline]
     pub fn new(answer: Answer, waited: Span, refusal: Option<Refusal>) -> Acquired {
         Acquired { answer, waited, refusal }
+    }
+
+    /// The result of a call that did not wait: if it is denied, waiting would take too long, or never help.
+    #[inline]
+    pub fn at_once(answer: Answer, waited: Span) -> Acquired {
+        let refusal = answer.retry_after().map(|retry_after| match retry_after {
+            RetryAfter::After(_) => Refusal::TooLong,
+            RetryAfter::Never => Refusal::Never,
+        });
+        Acquired::new(answer, waited, refusal)
     }
 
     /// A call that memory allowed.

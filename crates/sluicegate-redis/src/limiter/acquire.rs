@@ -20,7 +20,10 @@ use crate::encode::EncodedLimit;
 use crate::fallback::RETRY_AFTER;
 use sluicegate::core::algorithm::Waiting;
 use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{Acquired, Answer, Decision, Key, Refusal, RetryAfter, Source, Span, StoreFailure};
+use sluicegate::{
+    Acquired, Answer, Clock as _, Decision, Key, Refusal, RetryAfter, Source, Span, StoreFailure,
+    SystemClock, Time,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -62,6 +65,19 @@ impl RedisLimiter {
         max_wait: Duration,
     ) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Some(max_wait)).await
+    }
+
+    /// Waits until `deadline` at the latest, on this process's clock.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::check`].
+    pub async fn acquire_until(
+        &self,
+        key: impl Key,
+        cost: u32,
+        deadline: Time,
+    ) -> Result<Acquired, StoreFailure> {
+        self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
     }
 }
 

@@ -11,10 +11,11 @@
 
 use super::Inner;
 use super::claim::Claim;
-use super::grant::RedisGrant;
+use super::grant::{granted, refused};
+use super::lease::RedisLease;
 use super::pace::Pauses;
 use crate::fallback::RETRY_AFTER;
-use sluicegate::{Refusal, Source, StoreFailure};
+use sluicegate::{Grant, Refusal, Source, StoreFailure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -35,14 +36,16 @@ impl Inner {
         key: &[u8],
         cost: u32,
         until: Option<Instant>,
-    ) -> Result<RedisGrant, StoreFailure> {
+    ) -> Result<Grant<RedisLease>, StoreFailure> {
         let (numbers, began) = (self.member.newest(key), Instant::now());
         if numbers.need_no_lease(cost) {
             return self.answer_without_lease(key, cost, numbers, (None, began)).await;
         }
         let Some(mut waiter) = self.member.waiters().join(key, self.max_waiting) else {
-            // Who cannot stand in line may find a place all the same.
-            return Ok(self.acquire_now(key, cost, numbers, None).await?.with_a_full_queue(began));
+            // The queue is full, but a permit may be free.
+            let grant = self.acquire_now(key, cost, numbers, None).await?;
+            let would_wait = grant.refusal() == Some(Refusal::TooLong);
+            return Ok(if would_wait { refused(Refusal::LineFull, grant.answer(), began) } else { grant });
         };
         let claim = Claim::new(self, key, cost);
         let mut pauses = Pauses::default();
@@ -60,15 +63,11 @@ impl Inner {
             let (denied, sleeps_until) =
                 match self.ask_acquire(key, (claim.id(), cost), Some(ticket), numbers, None).await {
                     Ok(decided) if decided.is_taken => {
-                        return Ok(RedisGrant::granted(
-                            decided.answer(),
-                            Some(claim.held(&decided, asked)),
-                            began,
-                        ));
+                        return Ok(granted(decided.answer(), Some(claim.held(&decided, asked)), began));
                     }
                     Ok(decided) if decided.is_full => {
                         claim.nothing_taken();
-                        return Ok(RedisGrant::refused(Refusal::LineFull, decided.answer(), began));
+                        return Ok(refused(Refusal::LineFull, decided.answer(), began));
                     }
                     Ok(decided) => {
                         silent_since = None;
@@ -101,7 +100,7 @@ impl Inner {
             if let (Some(denied), Some(until)) = (denied, until)
                 && Instant::now() >= until
             {
-                return Ok(RedisGrant::refused(Refusal::TooLong, denied, began));
+                return Ok(refused(Refusal::TooLong, denied, began));
             }
             // Who has no time left asks once more, at the very end.
             let wakes = until.map_or(sleeps_until, |until| until.min(sleeps_until));

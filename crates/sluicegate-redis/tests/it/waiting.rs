@@ -4,7 +4,7 @@ use crate::damaged::state;
 use crate::semaphore::calls;
 use crate::support::{LONG, PATIENCE, connect, until};
 use redis_testkit::{Options, Server};
-use sluicegate::{Acquired, Refusal, Source};
+use sluicegate::{Acquired, Clock as _, Refusal, Source, SystemClock};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -156,6 +156,9 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
+        let deadline = SystemClock.now().after(PATIENCE.into());
+        let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
+        assert_eq!(late.refusal(), Some(Refusal::TooLong), "{limit}: {late:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
         assert_eq!(never.refusal(), Some(Refusal::Never), "{limit}: {never:?}");
         assert!(limiter.acquire(KEY, 0).await.unwrap().allowed(), "{limit}");

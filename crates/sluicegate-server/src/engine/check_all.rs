@@ -13,12 +13,8 @@ use super::decided::Decided;
 use super::leases::use_acquire;
 use super::rule::Policy;
 use super::storage::AnyBackend;
-use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::{Answer, Decision, RetryAfter, Source, Span, Time, check_all_each_at};
+use sluicegate::{Answer, Decision, Time, check_all_each_at};
 use sluicegate_redis::OnStoreFailure;
-
-/// Calls that are denied because the store is unavailable are told to retry after this.
-const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
 /// Decides calls all or nothing. Returns the answer for all, and for each: how its key stands after the charge, or if all
 /// are denied whether the call would be allowed by itself. The rules that denied count it; all do if it was allowed, or
@@ -107,22 +103,14 @@ async fn charge(
     };
     match charged.map_err(Mistake::from) {
         Err(mistake) if mistake.is_of_store() => {
-            let answer = without_store(taking_part.iter().map(|place| &calls[*place])).ok_or(mistake)?;
+            // Shadow rules have no say.
+            let deciding = taking_part.iter().map(|place| &calls[*place]).filter(|call| !is_shadow(call));
+            let answer = OnStoreFailure::answer_all(deciding.map(|call| call.rule.on_failure()));
+            let answer = answer.ok_or(mistake)?;
             Ok((answer, vec![answer.decision(); taking_part.len()]))
         }
         charged => charged,
     }
-}
-
-/// The answer while the store is unavailable; `None` if there is none. Shadow rules have no say.
-fn without_store<'c>(calls: impl Iterator<Item = &'c Call<'c>>) -> Option<Answer> {
-    let fallbacks = calls.filter(|call| !is_shadow(call)).map(|call| call.rule.on_failure());
-    let fallbacks: Vec<OnStoreFailure> = fallbacks.collect();
-    if fallbacks.contains(&OnStoreFailure::Deny) {
-        return Some(Answer::new(Decision::no_room(0, RetryAfter::After(RETRY_AFTER)), Source::Denied));
-    }
-    let all_allow = fallbacks.iter().all(|fallback| *fallback == OnStoreFailure::Allow);
-    all_allow.then(|| Answer::new(Decision::let_pass(COUNT_MAX), Source::Allowed))
 }
 
 /// The answer for all. Allowed, it is what the limits said together; denied, it is that of the call that is denied for

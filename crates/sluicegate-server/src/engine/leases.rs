@@ -4,7 +4,7 @@ use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
 use super::rule::Policy;
 use super::{Engine, Mistake, Target};
-use sluicegate::backend::{Granted, HeldLease};
+use sluicegate::backend::HeldLease;
 use sluicegate::{Answer, LeaseId, Limit, SemaphoreStats, Span, Time};
 use std::pin::pin;
 use std::sync::Arc;
@@ -156,19 +156,18 @@ impl Engine {
                 let max_wait = if call.rule.spec().shadow { Span::ZERO } else { max_wait };
                 let leases = limits.backend.leases()?;
                 if max_wait == Span::ZERO {
-                    let Granted { acquired, lease } =
-                        leases.backend.try_acquire(&call.key, cost, leases.time.at(now)).await?;
-                    (acquired.answer(), lease)
+                    let grant = leases.backend.try_acquire(&call.key, cost, leases.time.at(now)).await?;
+                    (grant.answer(), grant.lease())
                 } else {
                     let waiter = call.rule.lease_tally().waiter();
                     let acquire = leases.backend.acquire(&call.key, cost, Some(max_wait.into()));
-                    let (granted, newer) = self.follow_loads(target, cost, loaded, acquire).await;
-                    let Granted { acquired, lease } = granted?;
+                    let (grant, newer) = self.follow_loads(target, cost, loaded, acquire).await;
+                    let grant = grant?;
                     drop(waiter);
                     if let Some(newer) = newer {
                         call = newer;
                     }
-                    (acquired.answer(), lease)
+                    (grant.answer(), grant.lease())
                 }
             }
         };
@@ -235,9 +234,8 @@ impl Engine {
 impl Call<'_> {
     /// Makes the waiters of a key in memory go by this call's limit from now on.
     fn apply_to_waiters(&self, now: Time) {
-        if let Ok(leases) = self.limits().backend.leases()
-            && leases.stats.is_some()
-        {
+        if let Ok(leases) = self.limits().backend.leases() {
+            // Memory has answered at this point. A shared store has no such queue, and is not asked.
             let _ = leases.backend.peek(&self.key, 0, Some(now)).ready();
         }
     }

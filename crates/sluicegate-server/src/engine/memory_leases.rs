@@ -8,10 +8,10 @@ use super::Mistake;
 use super::Settings;
 use super::rule::Scope;
 use super::storage::{Leases, StoreTime};
-use sluicegate::backend::Granted;
+use sluicegate::backend::HeldLease;
 use sluicegate::{
-    Acquired, Answer, BackendError, Clock, Decision, Key, LeaseBackend, LeaseId, LeaseScope, Limit, Pending,
-    Refusal, RetryAfter, Semaphore, SemaphoreStats, SharedLeases, Span, Time,
+    Acquired, Answer, BackendError, Clock, Decision, Grant, Key, LeaseBackend, LeaseId, LeaseScope, Limit,
+    Pending, Refusal, RetryAfter, Semaphore, SemaphoreStats, SharedLeases, Span, Time,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,7 +112,7 @@ impl Drop for Waiter {
 }
 
 impl InlineSemaphore {
-    fn try_at(&self, key: &dyn Key, cost: u32, now: Time) -> Granted {
+    fn try_at(&self, key: &dyn Key, cost: u32, now: Time) -> Grant<HeldLease> {
         // Taken first, and released if it is too much: so no two calls get the last of it.
         let grant = self.semaphore.try_acquire_at(key, cost, now);
         if grant.allowed() && cost > 0 && !self.share.is_kept(now) {
@@ -121,23 +121,23 @@ impl InlineSemaphore {
         grant.into()
     }
 
-    fn no_room(&self) -> Granted {
+    fn no_room(&self) -> Grant<HeldLease> {
         let denial = Decision::no_room(self.semaphore.limit().at_once(), RetryAfter::After(RETRY_AFTER));
-        Granted { acquired: Acquired::new(denial.into(), Span::ZERO, Some(Refusal::NoRoom)), lease: None }
+        Grant::new(Acquired::new(denial.into(), Span::ZERO, Some(Refusal::NoRoom)), None)
     }
 }
 
 type Ready<T> = Pending<Result<T, BackendError>>;
 
 impl LeaseBackend for InlineSemaphore {
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Granted> {
+    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Grant<HeldLease>> {
         Pending::Ready(Ok(self.try_at(key, cost, at.unwrap_or_else(|| self.semaphore.now()))))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Granted> {
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
         let now = self.semaphore.now();
         let at_once = self.try_at(key, cost, now);
-        if at_once.acquired.allowed() {
+        if at_once.allowed() {
             return Pending::Ready(Ok(at_once));
         }
         let Some(waiter) = self.share.join(now) else { return Pending::Ready(Ok(self.no_room())) };

@@ -5,9 +5,9 @@ use crate::common::{Admit, Call, Common, Shared, by_the_limit, common_methods};
 use crate::key::RequestKey;
 use crate::refusal::{Problem, Reason, Respond};
 use http::Response;
-use sluicegate::backend::{Granted, HeldLease};
+use sluicegate::backend::HeldLease;
 use sluicegate::http_fields::quoted;
-use sluicegate::{BackendError, LeaseBackend, Pending, Refusal};
+use sluicegate::{BackendError, Grant, LeaseBackend, Pending, Refusal};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
 }
 
 impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
-    type Answer = Result<Granted, BackendError>;
+    type Answer = Result<Grant<HeldLease>, BackendError>;
     /// `None` if the request cost nothing, or was admitted without the store.
     type Admitted = Option<HeldLease>;
 
@@ -119,7 +119,7 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
         R: Respond<B>,
     {
         match answer {
-            Ok(Granted { acquired, lease }) if acquired.allowed() => Ok(lease),
+            Ok(grant) if grant.allowed() => Ok(grant.lease()),
             answer => {
                 let reason = shared.own.reason(answer);
                 Err(shared.refuse(reason, quoted(&shared.common.name), call.head))
@@ -131,18 +131,18 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
 impl<L> Settings<L> {
     /// Why a request is not admitted.
     #[cold]
-    fn reason(&self, answer: Result<Granted, BackendError>) -> Reason {
-        let acquired = match answer {
-            Ok(Granted { acquired, .. }) => acquired,
+    fn reason(&self, answer: Result<Grant<HeldLease>, BackendError>) -> Reason {
+        let grant = match answer {
+            Ok(grant) => grant,
             Err(error) => return Reason::NoAnswer(error),
         };
-        match (by_the_limit(&acquired.answer()), acquired.refusal()) {
+        match (by_the_limit(&grant.answer()), grant.refusal()) {
             (Err(error), _) => Reason::NoAnswer(error),
             // The semaphore holds as many leases as it may, of all keys: that is not this client's
             // doing.
             (_, Some(Refusal::NoRoom)) => Reason::Full,
             (_, refusal) if self.is_ours && refusal != Some(Refusal::Never) => Reason::Full,
-            _ => Reason::TooManyAtOnce(acquired.decision()),
+            _ => Reason::TooManyAtOnce(grant.decision()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory as a backend: every answer is there at once, except to a call that waits in a queue.
 
-use super::{Backend, BackendError, Granted, HeldLease, LeaseBackend, Pending, Reserved};
-use crate::answer::{Answer, Source};
+use super::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
+use crate::answer::Answer;
 use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
@@ -121,7 +121,7 @@ impl Backend for Limiter {
 
 impl LeaseBackend for Semaphore {
     #[inline]
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Granted> {
+    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Grant<HeldLease>> {
         Pending::Ready(Ok(match at {
             Some(now) => self.try_acquire_at(key, cost, now).into(),
             None => Semaphore::try_acquire(self, key, cost).into(),
@@ -129,7 +129,7 @@ impl LeaseBackend for Semaphore {
     }
 
     #[inline]
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Granted> {
+    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
         let mut acquire = match max_wait {
             Some(max_wait) => self.acquire_within(key, cost, max_wait),
             None => Semaphore::acquire(self, key, cost),
@@ -174,13 +174,5 @@ impl LeaseBackend for Semaphore {
 
     fn limit(&self) -> Limit {
         Semaphore::limit(self)
-    }
-}
-
-impl From<Grant> for Granted {
-    #[inline]
-    fn from(grant: Grant) -> Granted {
-        let acquired = grant.acquired(Source::Memory);
-        Granted { acquired, lease: grant.lease().map(HeldLease::Memory) }
     }
 }

@@ -1,85 +1,84 @@
-//! What came of asking for a lease.
+//! The result of asking for a lease, whichever backend was asked.
 
 use super::lease::Lease;
 use crate::answer::{Answer, Source};
 use crate::wait::{Acquired, Refusal};
-use sluicegate_core::{Decision, RetryAfter, Span};
+use sluicegate_core::Decision;
 use std::time::Duration;
 
-/// The answer to whoever asked for a lease. If it was allowed it holds the lease: dropping it returns that at once, so take it out with
-/// [`Grant::lease`] and keep it for as long as the work goes on.
+/// A lease, or why there is none. Dropping a grant releases its lease: take it out with [`Grant::lease`]
+/// and keep it while the work goes on.
 ///
 /// ```
 /// use sluicegate::{Refusal, Semaphore};
 ///
 /// let exports = Semaphore::new("concurrency 1")?;
-/// let grant = exports.try_acquire("Harry", 1);
-/// assert!(grant.allowed());
-/// let at_work = grant.lease();
-/// assert_eq!(exports.try_acquire("Harry", 1).refusal(), Some(Refusal::TooLong)); // it would have to wait
-/// drop(at_work);
-/// assert!(exports.try_acquire("Harry", 1).allowed());
+/// let lease = exports.try_acquire("user:42", 1).lease();
+/// assert!(lease.is_some());
+/// assert_eq!(exports.try_acquire("user:42", 1).refusal(), Some(Refusal::TooLong)); // it would have to wait
+/// drop(lease);
+/// assert!(exports.try_acquire("user:42", 1).allowed());
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
-#[must_use = "a call that was refused must not happen, and a lease that is dropped is returned: ask `allowed()`, keep `lease()`"]
+///
+/// `L` is the backend's lease: [`Lease`] in memory, `RedisLease` in a shared store.
+#[must_use = "a denied call must not happen, and dropping a lease releases it: ask `allowed()`, keep `lease()`"]
 #[derive(Debug)]
-pub struct Grant {
-    decision: Decision,
-    waited: Span,
-    refusal: Option<Refusal>,
-    lease: Option<Lease>,
+pub struct Grant<L = Lease> {
+    acquired: Acquired,
+    lease: Option<L>,
 }
 
-impl Grant {
+impl<L> Grant<L> {
+    /// A grant. `lease` is `None` if the call was refused, cost nothing, or was allowed by a fallback.
     #[inline]
-    pub(super) fn of(decision: Decision, waited: Span, lease: Option<Lease>) -> Grant {
-        Grant { decision, waited, refusal: None, lease }
+    pub fn new(acquired: Acquired, lease: Option<L>) -> Grant<L> {
+        Grant { acquired, lease }
     }
 
-    pub(super) fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Grant {
-        Grant { decision, waited, refusal: Some(refusal), lease: None }
-    }
-
-    /// The answer to somebody who does not wait.
-    pub(super) fn denied(decision: Decision) -> Grant {
-        let refusal = match decision.retry_after() {
-            Some(RetryAfter::Never) => Refusal::Never,
-            _ => Refusal::TooLong,
-        };
-        Grant::refused(refusal, decision, Span::ZERO)
-    }
-
-    /// The answer without the lease.
+    /// Returns `true` if the call may happen.
     #[inline]
-    pub(crate) fn acquired(&self, source: Source) -> Acquired {
-        Acquired::new(Answer::new(self.decision, source), self.waited, self.refusal)
-    }
-
-    /// Whether there is room, and it was taken.
     pub fn allowed(&self) -> bool {
-        self.refusal.is_none()
+        self.acquired.allowed()
     }
 
-    /// The whole answer. Denied, its `retry_after` is how long until enough leases have lapsed if none is returned before:
-    /// without ttl, or behind others in line, nobody knows that better than [`crate::core::concurrency::UNKNOWN`] or the soonest
-    /// moment at which it is worth asking.
+    /// The decision. If denied, its `retry_after` is how long until enough leases have expired, provided
+    /// that none is released before. Without a ttl, and behind other waiters, that is not known: then it
+    /// is the shortest wait after which a retry is worthwhile.
     pub fn decision(&self) -> Decision {
-        self.decision
+        self.acquired.decision()
     }
 
-    /// How long it waited.
+    /// The decision and its source.
+    pub fn answer(&self) -> Answer {
+        self.acquired.answer()
+    }
+
+    /// Where the decision was made.
+    pub fn source(&self) -> Source {
+        self.acquired.source()
+    }
+
+    /// How long the call waited, round trips to a shared store included.
     pub fn waited(&self) -> Duration {
-        self.waited.into()
+        self.acquired.waited()
     }
 
-    /// Why it was refused. To somebody who does not wait, a turn that does not come at once is [`Refusal::TooLong`].
+    /// Why the call was refused. If it does not wait, [`Refusal::TooLong`] means that no permit was free.
     pub fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+        self.acquired.refusal()
     }
 
-    /// The lease. `None` if it was refused, or cost nothing.
-    #[must_use = "a lease that is dropped is returned"]
-    pub fn lease(self) -> Option<Lease> {
+    /// The lease. `None` if the call was refused, cost nothing, or was allowed by a fallback.
+    #[must_use = "dropping a lease releases it"]
+    pub fn lease(self) -> Option<L> {
         self.lease
+    }
+
+    /// The answer and the lease.
+    #[inline]
+    #[must_use = "dropping a lease releases it"]
+    pub fn into_parts(self) -> (Acquired, Option<L>) {
+        (self.acquired, self.lease)
     }
 }

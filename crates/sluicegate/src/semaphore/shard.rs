@@ -24,11 +24,15 @@ use crate::key::Fingerprint;
 use crate::limiter::Observer;
 use crate::seal::Seal;
 use crate::sync::{AtomicUsize, Lock};
-use crate::wait::{LineBounds, Priority, Refusal, wake_all};
+use crate::wait::{Acquired, LineBounds, Priority, Refusal, wake_all};
 use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
+
+fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Grant {
+    Grant::new(Acquired::refused(refusal, decision, waited), None)
+}
 
 /// One tick: the least wait there is to tell.
 pub(super) const TICK: Span = Span::from_micros(1);
@@ -155,7 +159,7 @@ impl Shard {
     #[inline]
     pub(super) fn at_once(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32) -> Option<Grant> {
         let grant = self.locked(by, None, |desk| match desk.take(key, cost) {
-            Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
+            Taken::Allowed(decision, given) => Some(self.granted(decision, Span::ZERO, given)),
             Taken::Denied | Taken::Full => None,
         })?;
         self.observe(&grant);
@@ -166,8 +170,10 @@ impl Shard {
     #[inline]
     fn take(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32, now: Option<Time>) -> Option<Grant> {
         self.locked(by, now, |desk| match desk.take(key, cost) {
-            Taken::Allowed(decision, given) => Some(Grant::of(decision, Span::ZERO, self.lease(given))),
-            Taken::Denied => Some(Grant::denied(desk.deny(key, cost))),
+            Taken::Allowed(decision, given) => Some(self.granted(decision, Span::ZERO, given)),
+            Taken::Denied => {
+                Some(Grant::new(Acquired::at_once(desk.deny(key, cost).into(), Span::ZERO), None))
+            }
             Taken::Full => None,
         })
     }
@@ -281,16 +287,15 @@ impl Shard {
     /// What somebody who asked is told.
     pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
         match outcome {
-            Outcome::Allowed { decision, given, at } => {
-                Grant::of(decision, at.since(since), self.lease(given))
-            }
-            Outcome::Refused { refusal, decision, at } => Grant::refused(refusal, decision, at.since(since)),
+            Outcome::Allowed { decision, given, at } => self.granted(decision, at.since(since), given),
+            Outcome::Refused { refusal, decision, at } => refused(refusal, decision, at.since(since)),
         }
     }
 
     #[inline]
-    fn lease(self: &Arc<Shard>, given: Option<Given>) -> Option<Lease> {
-        given.map(|Given { name, until }| Lease::new(Arc::clone(self), name, until))
+    fn granted(self: &Arc<Shard>, decision: Decision, waited: Span, given: Option<Given>) -> Grant {
+        let lease = given.map(|Given { name, until }| Lease::new(Arc::clone(self), name, until));
+        Grant::new(Acquired::after(decision, waited), lease)
     }
 
     #[inline]
@@ -367,7 +372,7 @@ impl Shard {
                 return grant;
             }
         }
-        Grant::refused(Refusal::NoRoom, self.no_room(by, wait), Span::ZERO)
+        refused(Refusal::NoRoom, self.no_room(by, wait), Span::ZERO)
     }
 
     /// Finds room for a lease: what other shards keep and do not use, and what has lapsed and nobody has seen since.

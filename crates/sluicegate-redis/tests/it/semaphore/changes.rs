@@ -2,17 +2,17 @@
 
 use super::{KEY, PATIENCE, calls, connect, leases, line, number, semaphore, until};
 use redis_testkit::{Options, Server};
-use sluicegate::Refusal;
-use sluicegate_redis::{RedisGrant, RedisLease, RedisSemaphore};
+use sluicegate::{Grant, Refusal};
+use sluicegate_redis::{RedisLease, RedisSemaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<RedisGrant> {
+fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<Grant<RedisLease>> {
     let (jobs, key) = (jobs.clone(), key.to_owned());
     tokio::spawn(async move { jobs.acquire(key, cost).await.unwrap() })
 }
 
-async fn ended(waiting: JoinHandle<RedisGrant>) -> RedisGrant {
+async fn ended(waiting: JoinHandle<Grant<RedisLease>>) -> Grant<RedisLease> {
     timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
 }
 
@@ -47,7 +47,7 @@ async fn who_waits_goes_on_by_more_places_as_soon_as_there_are() {
     for waiting in waiting {
         grants.push(ended(waiting).await);
     }
-    assert!(grants.iter().all(RedisGrant::allowed));
+    assert!(grants.iter().all(Grant::allowed));
     assert_eq!(grants.iter().map(|grant| grant.decision().limit()).collect::<Vec<_>>(), [3, 3]);
     // They have the new ttl, and so has whoever renews. (A busy machine may take a minute for this.)
     let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();

@@ -3,22 +3,22 @@
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{connect_with, panics, watch_for_panics};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate::{Refusal, Source, StoreFailure};
-use sluicegate_redis::{OnStoreFailure, RedisGrant, RedisSemaphore, RedisStore};
+use sluicegate::{Grant, Refusal, Source, StoreFailure};
+use sluicegate_redis::{OnStoreFailure, RedisLease, RedisSemaphore, RedisStore};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 const LIMIT: &str = "concurrency 2 ttl=1h";
 
-type Waiting = JoinHandle<Result<RedisGrant, StoreFailure>>;
+type Waiting = JoinHandle<Result<Grant<RedisLease>, StoreFailure>>;
 
 fn wait(jobs: &RedisSemaphore) -> Waiting {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.acquire(KEY, 2).await })
 }
 
-async fn ended(waiting: Waiting) -> Result<RedisGrant, StoreFailure> {
+async fn ended(waiting: Waiting) -> Result<Grant<RedisLease>, StoreFailure> {
     timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
 }
 
@@ -72,9 +72,7 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
         grants.each_ref().map(|grant| (grant.allowed(), grant.source())),
         [(true, Source::Local), (false, Source::Local)]
     );
-    let [Some(lease), None] = grants.map(RedisGrant::lease) else {
-        panic!("there is one place of the two here")
-    };
+    let [Some(lease), None] = grants.map(Grant::lease) else { panic!("there is one place of the two here") };
     assert!(lease.renew().await.unwrap() && !local.peek(KEY, 1).await.unwrap().allowed());
     let id = lease.keep().to_string().parse().unwrap();
     assert!(local.renew(KEY, &id).await.unwrap());

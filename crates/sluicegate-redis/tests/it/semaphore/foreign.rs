@@ -2,12 +2,12 @@
 
 use super::{KEY, connect, name, semaphore};
 use redis_testkit::{Options, Server};
-use sluicegate::{BackendError, StoreFailure};
-use sluicegate_redis::{RedisGrant, RedisSemaphore};
+use sluicegate::{BackendError, Grant, StoreFailure};
+use sluicegate_redis::{RedisLease, RedisSemaphore};
 use std::time::Duration;
 
 /// Returns what was given, before anybody else asks.
-async fn given_back(grant: Result<RedisGrant, StoreFailure>) -> Result<(), StoreFailure> {
+async fn given_back(grant: Result<Grant<RedisLease>, StoreFailure>) -> Result<(), StoreFailure> {
     if let Some(lease) = grant?.lease() {
         assert!(lease.release().await.unwrap());
     }

@@ -198,14 +198,14 @@ async fn leases_of_a_backend_are_released_when_they_are_dropped_unless_they_are_
     let jobs = semaphore(&store, "concurrency 1 ttl=30s");
     let backend: &dyn LeaseBackend = &jobs;
     let granted = backend.try_acquire(&KEY, 1, None).await.unwrap();
-    assert!(granted.acquired.allowed() && granted.acquired.source() == Source::Store);
+    assert!(granted.allowed() && granted.source() == Source::Store);
     drop(granted);
     let granted = backend.acquire(&KEY, 1, Some(Duration::from_secs(10))).await.unwrap();
-    let kept = granted.lease.unwrap().keep();
+    let kept = granted.lease().unwrap().keep();
     assert!(backend.renew(&KEY, &kept, None).await.unwrap());
     assert!(!backend.peek(&KEY, 1, None).await.unwrap().allowed());
     let refused = backend.acquire(&KEY, 1, Some(Duration::ZERO)).await.unwrap();
-    assert_eq!(refused.acquired.refusal(), Some(Refusal::TooLong));
+    assert_eq!(refused.refusal(), Some(Refusal::TooLong));
     assert!(backend.release(&KEY, &kept, None).await.unwrap());
     backend.reset(&KEY).await.unwrap();
     assert_eq!(backend.limit(), jobs.limit());

@@ -7,8 +7,8 @@ use crate::support::{alone, connect_with, every_key_expires};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, AsyncConnectionConfig};
 use redis_testkit::{Options, Server};
-use sluicegate::StoreFailure;
-use sluicegate_redis::{RedisGrant, RedisSemaphore, RedisStore, TICKET_LIFE};
+use sluicegate::{Grant, StoreFailure};
+use sluicegate_redis::{RedisSemaphore, RedisStore, TICKET_LIFE};
 use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -335,7 +335,7 @@ async fn come_and_go(jobs: RedisSemaphore, mut redis: MultiplexedConnection, see
         let grant =
             if random.bool() { jobs.try_acquire(KEY, cost).await } else { jobs.acquire(KEY, cost).await };
         // The store may be slow while processes are started.
-        let Some(lease) = grant.ok().and_then(RedisGrant::lease) else { continue };
+        let Some(lease) = grant.ok().and_then(Grant::lease) else { continue };
         let name = format!("{cost} {}", lease.id());
         for _ in 0..random.u32(1..4) {
             let mut call = enter.key("inside");

@@ -3,19 +3,19 @@
 use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
 use crate::support::connect_with;
 use redis_testkit::{Options, Server};
-use sluicegate::{Refusal, Source};
-use sluicegate_redis::{RedisGrant, RedisSemaphore, RedisStore, TICKET_LIFE};
+use sluicegate::{Clock as _, Grant, Refusal, Source, SystemClock};
+use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore, TICKET_LIFE};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<RedisGrant> {
+fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<Grant<RedisLease>> {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.acquire(KEY, cost).await.unwrap() })
 }
 
-async fn granted(waiting: JoinHandle<RedisGrant>) -> RedisGrant {
+async fn granted(waiting: JoinHandle<Grant<RedisLease>>) -> Grant<RedisLease> {
     let grant = timeout(PATIENCE, waiting).await.expect("it still waits").unwrap();
     assert!(grant.allowed(), "{grant:?}");
     grant
@@ -88,9 +88,9 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     until("it has left the line", || line(&server) == 0).await;
     let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
     assert_eq!(at_once.refusal(), Some(Refusal::TooLong));
-    let until_then = std::time::Instant::now() + patience;
-    let grant = jobs.acquire_until(KEY, 1, until_then).await.unwrap();
-    assert!(!grant.allowed() && std::time::Instant::now() >= until_then);
+    let deadline = SystemClock.now().after(patience.into());
+    let grant = jobs.acquire_until(KEY, 1, deadline).await.unwrap();
+    assert!(!grant.allowed() && SystemClock.now() >= deadline);
     // A place that becomes free in time is taken.
     let waiting = tokio::spawn({
         let jobs = jobs.clone();
