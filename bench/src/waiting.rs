@@ -156,7 +156,7 @@ fn tasks_alone(waiters: u64) -> f64 {
 fn ours(waiters: u64) -> f64 {
     timed(waiters, async |tasks| {
         let limit = format!("token-bucket {A_MILLISECOND}/ms burst=1");
-        let builder = Limiter::builder(limit).clock(TokioClock::new()).max_line(waiters as usize);
+        let builder = Limiter::builder(limit).clock(TokioClock::new()).max_queue(waiters as usize);
         let gate = Arc::new(builder.build_gate().expect("a limit"));
         for _ in 0..waiters {
             let gate = Arc::clone(&gate);
@@ -210,7 +210,7 @@ fn grows() {
     for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {
         let clock = sluicegate::ManualClock::default();
         let builder = Limiter::builder("token-bucket 1/ms burst=1").clock(clock.clone());
-        let builder = builder.max_line(waiters as usize).max_waiting(waiters as usize);
+        let builder = builder.max_queue(waiters as usize).max_waiters(waiters as usize);
         let limiter = builder.build().expect("a limit");
         assert!(limiter.check("k").allowed());
         let mut context = Context::from_waker(Waker::noop());

@@ -38,7 +38,7 @@ pub fn run(rounds: usize) {
     let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
     let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
     let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
-    let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_line(TASKS as usize).build();
+    let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_queue(TASKS as usize).build();
     let keyed = || {
         ConcurrencyLayer::new(semaphore().expect("a semaphore")).key(key::everyone()).hold(Hold::UntilHead)
     };

@@ -79,7 +79,7 @@ fn bulkhead() -> f64 {
 }
 
 fn semaphore(limit: &str) -> f64 {
-    let semaphore = Semaphore::builder(limit).max_line(TASKS as usize).build().expect("a semaphore");
+    let semaphore = Semaphore::builder(limit).max_queue(TASKS as usize).build().expect("a semaphore");
     timed(|tasks| {
         for _ in 0..TASKS {
             let semaphore = semaphore.clone();
@@ -94,7 +94,7 @@ fn semaphore(limit: &str) -> f64 {
 
 fn semaphore_within() -> f64 {
     let semaphore =
-        Semaphore::builder("concurrency 10").max_line(TASKS as usize).build().expect("a semaphore");
+        Semaphore::builder("concurrency 10").max_queue(TASKS as usize).build().expect("a semaphore");
     timed(|tasks| {
         for _ in 0..TASKS {
             let semaphore = semaphore.clone();

@@ -2,9 +2,9 @@
 
 use crate::subject::{Answer, Subject};
 use crate::verbs::OneKey;
-use sluicegate::core::verbs::NotOffered;
+use sluicegate::core::verbs::Unsupported;
 use sluicegate::core::{Decision, Span, Time};
-use sluicegate::{Backend, BackendError, Limit, Limiter, ManualClock, Pending, Receipt, SharedStore};
+use sluicegate::{Backend, BackendError, Limit, Limiter, ManualClock, MemoryStore, Pending, Receipt};
 
 /// A limiter, asked one call at a time and at the suite's times; as [`OneKey`], one key of it.
 ///
@@ -57,7 +57,7 @@ impl InBackend {
     ///
     /// # Panics
     /// When the limits do not go together.
-    pub fn shared_memory(limits: &[Limit], store: &SharedStore, scope: u64) -> InBackend {
+    pub fn shared_memory(limits: &[Limit], store: &MemoryStore, scope: u64) -> InBackend {
         let limiter = Limiter::builder(limits).in_store(store, scope).build();
         InBackend::new(limiter.unwrap_or_else(|error| panic!("{error}")), AtOnce)
     }
@@ -73,10 +73,10 @@ impl<W: Wait> InBackend<W> {
         self.wait.wait(pending).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn offered<T>(&self, pending: Pending<Result<T, BackendError>>) -> Result<T, NotOffered> {
+    fn offered<T>(&self, pending: Pending<Result<T, BackendError>>) -> Result<T, Unsupported> {
         match self.wait.wait(pending) {
             Ok(answered) => Ok(answered),
-            Err(BackendError::NotOffered(error)) => Err(error),
+            Err(BackendError::Unsupported(error)) => Err(error),
             Err(error) => panic!("{error}"),
         }
     }
@@ -103,12 +103,12 @@ impl<W: Wait> OneKey for InBackend<W> {
         self.asked(self.backend.peek(&KEY, cost, Some(now))).decision()
     }
 
-    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
         let taken = self.offered(self.backend.take(&KEY, up_to, Some(now)));
         taken.map(|(answer, taken)| (answer.decision(), taken))
     }
 
-    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
         self.offered(self.backend.refund(&KEY, cost, Some(now))).map(|answer| answer.decision())
     }
 
@@ -117,12 +117,12 @@ impl<W: Wait> OneKey for InBackend<W> {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<(Decision, Option<Receipt>), NotOffered> {
+    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         let reserved = self.offered(self.backend.reserve(&KEY, cost, max_wait, Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
-    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
         let checked = self.offered(self.backend.check_within(&KEY, cost, max_wait, Some(now)));
         checked.map(|answer| answer.decision())
     }

@@ -4,7 +4,7 @@ use crate::subject::{Answer, Subject};
 use crate::verbs::OneKey;
 use sluicegate::Limit;
 use sluicegate::core::receipts::Receipt;
-use sluicegate::core::verbs::NotOffered;
+use sluicegate::core::verbs::Unsupported;
 use sluicegate::core::{Account, AnyLimit, Decision, Span, Time};
 use std::collections::HashMap;
 
@@ -54,11 +54,11 @@ impl OneKey for AccountInCore {
         self.account.peek(&self.limits, now, cost)
     }
 
-    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
         self.account.take(&self.limits, now, up_to)
     }
 
-    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
         self.account.refund(&self.limits, now, cost)
     }
 
@@ -67,11 +67,11 @@ impl OneKey for AccountInCore {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<(Decision, Option<Receipt>), NotOffered> {
+    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         self.account.reserve(&self.limits, now, cost, max_wait)
     }
 
-    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
         self.account.check_within(&self.limits, now, cost, max_wait)
     }
 

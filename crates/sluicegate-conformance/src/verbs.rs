@@ -8,7 +8,7 @@ use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::core::algorithm::Verb;
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::core::verbs::NotOffered;
+use sluicegate::core::verbs::Unsupported;
 use sluicegate::core::{Decision, Span, Time};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
@@ -26,12 +26,12 @@ pub trait OneKey {
     ///
     /// # Errors
     /// When the limits do not offer it.
-    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered>;
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported>;
     /// Gives cost back.
     ///
     /// # Errors
     /// When the limits do not offer it.
-    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, NotOffered>;
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported>;
     /// Charges now, to act later.
     ///
     /// # Errors
@@ -41,12 +41,12 @@ pub trait OneKey {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<(Decision, Option<Self::Receipt>), NotOffered>;
+    ) -> Result<(Decision, Option<Self::Receipt>), Unsupported>;
     /// Charges now, to act later, without a receipt.
     ///
     /// # Errors
     /// When the limits do not offer it.
-    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, NotOffered> {
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
         self.reserve(now, cost, max_wait).map(|(decision, _)| decision)
     }
     /// Gives a reservation back.
@@ -239,7 +239,7 @@ impl<K: OneKey> Both<'_, K> {
     }
 
     /// Take and reserve are refused for `count=all` and `smooth`, waiting for the former, and nothing else is.
-    fn may_refuse(&self, refused: NotOffered) {
+    fn may_refuse(&self, refused: Unsupported) {
         let is_alone = self.limits.iter().any(|limit| !limit.fits_in_a_list());
         let is_smooth = self.limits.iter().any(|limit| limit.algorithm() == "smooth");
         let waits = refused.verb == Verb::CheckWithin;

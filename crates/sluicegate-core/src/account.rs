@@ -8,7 +8,7 @@ use crate::pile::Times;
 use crate::receipts::{Ask, Receipt, Receipts};
 use crate::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
 use crate::time::{Span, Time};
-use crate::verbs::NotOffered;
+use crate::verbs::Unsupported;
 use alloc::vec::Vec;
 
 /// One key. The limits are handed in with each call, as many keys share them: always the same list, or it panics.
@@ -47,7 +47,7 @@ impl<A: Algorithm> Account<A> {
     ///
     /// # Errors
     /// When one of the limits does not offer this verb.
-    pub fn take(&mut self, limits: &[A], now: Time, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+    pub fn take(&mut self, limits: &[A], now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
         self.fit(limits);
         let (decision, taken) = take_list(limits, &mut self.states, now, up_to)?;
         if taken > 0 {
@@ -66,7 +66,7 @@ impl<A: Algorithm> Account<A> {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<Decision, NotOffered> {
+    ) -> Result<Decision, Unsupported> {
         self.fit(limits);
         let decision = check_within_list(limits, &mut self.states, now, cost, max_wait)?;
         if decision.allowed() && cost > 0 {
@@ -79,7 +79,7 @@ impl<A: Algorithm> Account<A> {
     ///
     /// # Errors
     /// When one of the limits does not offer this verb; then none is given anything.
-    pub fn refund(&mut self, limits: &[A], now: Time, cost: u32) -> Result<Decision, NotOffered> {
+    pub fn refund(&mut self, limits: &[A], now: Time, cost: u32) -> Result<Decision, Unsupported> {
         self.fit(limits);
         self.receipts.refund(limits, &mut self.states, now, cost)
     }
@@ -94,7 +94,7 @@ impl<A: Algorithm> Account<A> {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<(Decision, Option<Receipt>), NotOffered> {
+    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         self.fit(limits);
         let receipt = Receipt(self.next);
         self.next += 1;

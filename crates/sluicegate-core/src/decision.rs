@@ -104,7 +104,7 @@ impl Decision {
 
     /// The same answer, told when so much time has passed since: there is less to wait, but at least one tick while a denial holds.
     /// What remained is not known anew.
-    pub const fn told_later(self, passed: Span) -> Decision {
+    pub const fn aged_by(self, passed: Span) -> Decision {
         let standing = Standing { reset_after: self.standing.reset_after.less(passed), ..self.standing };
         let wait = match self.verdict {
             Verdict::Denied if self.wait.as_micros() <= passed.as_micros() => Span::from_micros(1),
@@ -115,7 +115,7 @@ impl Decision {
     }
 
     /// The same answer, told so long before the time it is for, while nothing is allowed: others are waiting in line until then.
-    pub const fn told_before(self, ahead: Span) -> Decision {
+    pub const fn behind_queue(self, ahead: Span) -> Decision {
         let Standing { limit, reset_after, .. } = self.standing;
         let standing = Standing { limit, remaining: 0, reset_after: reset_after.and(ahead) };
         let (verdict, wait) = match self.verdict {
@@ -129,7 +129,7 @@ impl Decision {
     }
 
     /// The same denial, where so many other limits are named before this one's.
-    pub const fn after_others(self, limits: u32) -> Decision {
+    pub const fn offset_denied_by(self, limits: u32) -> Decision {
         let denied_by =
             if self.denied_by == NO_LIMIT { NO_LIMIT } else { self.denied_by.saturating_add(limits) };
         Decision { denied_by, ..self }
@@ -141,12 +141,12 @@ impl Decision {
     }
 
     /// How the key stands, and that it is denied for ever.
-    pub const fn denied_for_ever(self) -> Decision {
+    pub const fn denied_forever(self) -> Decision {
         Decision { verdict: Verdict::Never, wait: Span::ZERO, ..self }
     }
 
     /// The answer to a call that is let pass though nobody could decide on it: all of the limit remains.
-    pub const fn let_pass(limit: u32) -> Decision {
+    pub const fn unlimited(limit: u32) -> Decision {
         Decision::yes(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)
     }
 

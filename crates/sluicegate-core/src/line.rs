@@ -314,7 +314,7 @@ impl<A: Algorithm, W> Line<A, W> {
     pub fn denial(&mut self, key: &impl Now<A>, cost: u32, told_at: Time) -> Option<Decision> {
         let tail = self.tail(Priority::Low, key.now(), key)?;
         let at = tail.at.max(told_at);
-        Some(peek_list(key.limits(), &tail.states, at, cost).told_before(at.since(told_at)))
+        Some(peek_list(key.limits(), &tail.states, at, cost).behind_queue(at.since(told_at)))
     }
 
     /// What will be after all up to a priority.

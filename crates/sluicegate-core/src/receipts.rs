@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::pile::{Charge, Charges, Times};
 use crate::several::{Part, peek_list, reserve_all};
 use crate::time::{Span, Time};
-use crate::verbs::{NotOffered, Verbs as _};
+use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
 
 /// Names one reservation of one key, good for one cancel or settle. Whoever hands receipts out chooses the names,
@@ -49,7 +49,7 @@ impl Receipts {
         states: &mut [A::State],
         now: Time,
         cost: u32,
-    ) -> Result<Decision, NotOffered> {
+    ) -> Result<Decision, Unsupported> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Refund))?;
         self.fit(limits);
         for (place, ((limit, state), latest)) in
@@ -76,7 +76,7 @@ impl Receipts {
         states: &mut [A::State],
         now: Time,
         Ask { cost, max_wait, receipt }: Ask,
-    ) -> Result<Decision, NotOffered> {
+    ) -> Result<Decision, Unsupported> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Reserve))?;
         self.fit(limits);
         let mut parts: Vec<Part<'_, A>> =

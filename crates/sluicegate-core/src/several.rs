@@ -14,7 +14,7 @@ use crate::algorithm::{Algorithm, Verb};
 use crate::decision::{Decision, Standing};
 use crate::pile::Charge;
 use crate::time::{Span, Time};
-use crate::verbs::{NotOffered, Verbs as _};
+use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
 
 /// One limit, one key's state and the cost there.
@@ -102,7 +102,7 @@ pub fn take_list<A: Algorithm>(
     states: &mut [A::State],
     now: Time,
     up_to: u32,
-) -> Result<(Decision, u32), NotOffered> {
+) -> Result<(Decision, u32), Unsupported> {
     limits.iter().try_for_each(|limit| limit.require(Verb::Take))?;
     let taken = up_to.min(peek_list(limits, states, now, 0).remaining());
     if taken == 0 {
@@ -131,7 +131,7 @@ pub fn check_within_list<A: Algorithm>(
     now: Time,
     cost: u32,
     max_wait: Span,
-) -> Result<Decision, NotOffered> {
+) -> Result<Decision, Unsupported> {
     limits.iter().try_for_each(|limit| limit.require(Verb::CheckWithin))?;
     // The common case needs no list of parts.
     if let ([limit], [state]) = (limits, &mut *states) {

@@ -90,8 +90,8 @@ pub trait Verbs: Algorithm {
     ///
     /// # Errors
     /// When the limit does not offer this verb.
-    fn require(&self, verb: Verb) -> Result<(), NotOffered> {
-        if self.offers(verb) { Ok(()) } else { Err(NotOffered { verb, waiting: self.waiting() }) }
+    fn require(&self, verb: Verb) -> Result<(), Unsupported> {
+        if self.offers(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
     }
 
     /// How the key stands, when what remains is known.
@@ -118,14 +118,14 @@ impl<A: Algorithm + ?Sized> Verbs for A {}
 
 /// The limit does not offer the verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotOffered {
+pub struct Unsupported {
     /// What was asked for.
     pub verb: Verb,
     /// How callers of the limit wait, which tells what kind it is.
     pub waiting: Waiting,
 }
 
-impl fmt::Display for NotOffered {
+impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.verb, self.waiting) {
             (Verb::Refund, Waiting::Ticket) => {
@@ -153,4 +153,4 @@ impl fmt::Display for NotOffered {
     }
 }
 
-impl core::error::Error for NotOffered {}
+impl core::error::Error for Unsupported {}

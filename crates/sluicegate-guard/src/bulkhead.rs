@@ -28,8 +28,8 @@ use permits::{Permits, Seen};
 use queue::{Desk, Queue};
 use sluicegate::BuildError;
 use sluicegate::Clock;
+use sluicegate::Denial;
 use sluicegate::LimitError;
-use sluicegate::Refusal;
 use sluicegate::internal::AnyClock;
 use sluicegate::internal::Patience;
 use sluicegate::internal::sync::{Mutex, MutexGuard};
@@ -203,14 +203,14 @@ impl Bulkhead {
     #[cold]
     fn refused_at_once(&self) {
         let may_wait = self.shared.waiting() < self.shared.queue_max();
-        self.refused(if may_wait { Refusal::TooLong } else { Refusal::LineFull });
+        self.refused(if may_wait { Denial::TooLong } else { Denial::QueueFull });
     }
 
     #[cold]
-    fn refused(&self, refusal: Refusal) {
+    fn refused(&self, denial: Denial) {
         self.shared.denied.fetch_add(1, Ordering::Relaxed);
         if let Some(observer) = &self.shared.observer {
-            observer.event(&Event::BulkheadRefused { name: self.shared.name.clone(), refusal });
+            observer.event(&Event::BulkheadRefused { name: self.shared.name.clone(), denial });
         }
     }
 }
@@ -289,7 +289,7 @@ impl BulkheadBuilder {
         self
     }
 
-    /// Is told of every refusal, and of every move of the limit by a rule.
+    /// Is told of every denial, and of every move of the limit by a rule.
     pub fn observer(mut self, observer: impl Observer + 'static) -> BulkheadBuilder {
         self.observer = Some(Arc::new(observer));
         self

@@ -2,7 +2,7 @@
 
 use crate::breaker::{Change, State};
 use crate::guard::GuardEvent;
-use sluicegate::Refusal;
+use sluicegate::Denial;
 use std::sync::Arc;
 
 /// Receives the events of a breaker, a bulkhead or a guard: a hook for metrics and logs.
@@ -62,7 +62,7 @@ pub enum Event {
         /// The bulkhead's name.
         name: Option<Arc<str>>,
         /// Why.
-        refusal: Refusal,
+        denial: Denial,
     },
     /// A bulkhead's rule moved its limit.
     #[non_exhaustive]

@@ -47,7 +47,7 @@ pub use event::{Event, Observer};
 pub use guard::Guard;
 pub use retry::Retries;
 pub use sluicegate::{
-    BuildError, Clock, Key, LimitError, ManualClock, Priority, Refusal, RetryAfter, Span, SystemClock, Time,
+    BuildError, Clock, Denial, Key, LimitError, ManualClock, Priority, RetryAfter, Span, SystemClock, Time,
 };
 pub use text::{IntoRules, Rules};
 pub use timeout::{TimedOut, timeout, timeout_on};

@@ -1,7 +1,7 @@
 //! Breakers, bulkheads, retries and adaptive limits as one line of text each: what reading them has in common.
 
 use sluicegate::LimitError;
-use sluicegate::internal::grammar::Mistake;
+use sluicegate::internal::grammar::SyntaxError;
 use std::str::FromStr;
 
 /// The longest line, in bytes. The longest sensible one is below 150.
@@ -42,11 +42,11 @@ pub(crate) fn read<T>(
     text: &str,
     what: &str,
     advice: &str,
-    parse: impl FnOnce(&str) -> Result<T, Mistake>,
+    parse: impl FnOnce(&str) -> Result<T, SyntaxError>,
 ) -> Result<T, LimitError> {
     let parsed = if text.len() > TEXT_MAX {
         let problem = format!("{what} of {} bytes is above the most, {TEXT_MAX}", text.len());
-        Err(Mistake::new(problem, advice))
+        Err(SyntaxError::new(problem, advice))
     } else {
         parse(text)
     };

@@ -100,11 +100,11 @@ fn a_key_that_comes_in_misses_no_change() {
         let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
         let other = hosts.clone();
-        let other = thread::spawn(move || other.on("k"));
+        let other = thread::spawn(move || other.call("k"));
         hosts.change("breaker 60%/1calls").unwrap();
         let made = other.join().unwrap();
         assert_eq!(made.rules(), hosts.rules());
-        assert_eq!(hosts.on("k").rules(), hosts.rules());
+        assert_eq!(hosts.get("k").rules(), hosts.rules());
     });
 }
 
@@ -129,7 +129,7 @@ fn two_changes_of_all_breakers_do_not_mix() {
     loom::model(|| {
         let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
-        let key = hosts.on("k");
+        let key = hosts.get("k");
         let other = hosts.clone();
         let other = thread::spawn(move || other.change("breaker 60%/1calls").unwrap());
         hosts.change("breaker 70%/1calls").unwrap();

@@ -4,7 +4,7 @@
 //! known for sure to be denied is asked at the store.
 //!
 //! Promise    A denial ends here no later than in the store: its time is counted from before the store was asked.
-//! Bounds     At most [`REMEMBERED_KEYS_MAX`] keys with names of at most [`NAME_MAX`] bytes, each for at most [`REMEMBERED_MAX`].
+//! Bounds     At most [`DENIAL_CACHE_KEYS_MAX`] keys with names of at most [`NAME_MAX`] bytes, each for at most [`DENIAL_CACHE_AGE_MAX`].
 //! Cost       Looking where nothing is remembered is to read one number.
 
 use sluicegate::{Decision, RetryAfter, Span};
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest time that a denial is remembered.
-pub const REMEMBERED_MAX: Duration = Duration::from_secs(1);
+pub const DENIAL_CACHE_AGE_MAX: Duration = Duration::from_secs(1);
 /// Of so many keys denials are remembered at most.
-pub const REMEMBERED_KEYS_MAX: usize = 10_000;
+pub const DENIAL_CACHE_KEYS_MAX: usize = 10_000;
 
 /// What has a longer name is not remembered, so that memory is bounded.
 const NAME_MAX: usize = 1024;
@@ -59,8 +59,8 @@ impl Denial {
     /// When it is over; `None` if it is no denial.
     fn end(&self) -> Option<Instant> {
         let holds = match self.decision.retry_after()? {
-            RetryAfter::After(wait) => Duration::from_micros(wait.as_micros()).min(REMEMBERED_MAX),
-            RetryAfter::Never => REMEMBERED_MAX,
+            RetryAfter::After(wait) => Duration::from_micros(wait.as_micros()).min(DENIAL_CACHE_AGE_MAX),
+            RetryAfter::Never => DENIAL_CACHE_AGE_MAX,
         };
         Some(self.began + holds)
     }
@@ -103,7 +103,7 @@ impl DenialCache {
             return None;
         }
         let passed = now.saturating_duration_since(denial.told).as_micros();
-        Some(denial.decision.told_later(Span::from_micros(u64::try_from(passed).unwrap_or(u64::MAX))))
+        Some(denial.decision.aged_by(Span::from_micros(u64::try_from(passed).unwrap_or(u64::MAX))))
     }
 
     /// Remembers a denial, unless it is over or the key was forgotten since the store was asked.
@@ -120,7 +120,7 @@ impl DenialCache {
         if known.is_some_and(|known| known.cost < denial.cost) {
             return;
         }
-        if kept.young.len() >= REMEMBERED_KEYS_MAX / 2 && !kept.young.contains_key(&name) {
+        if kept.young.len() >= DENIAL_CACHE_KEYS_MAX / 2 && !kept.young.contains_key(&name) {
             let Kept { young, old, .. } = &mut *kept;
             mem::swap(young, old);
             young.clear();
@@ -197,8 +197,8 @@ mod tests {
     fn no_denial_is_remembered_for_longer_than_the_longest_time() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         denials.remember("Harry".into(), denial("token-bucket 10/h", 10, 1, began));
-        assert!(find(&denials, "Harry", 1, began + REMEMBERED_MAX - MS).is_some());
-        assert_eq!(find(&denials, "Harry", 1, began + REMEMBERED_MAX), None);
+        assert!(find(&denials, "Harry", 1, began + DENIAL_CACHE_AGE_MAX - MS).is_some());
+        assert_eq!(find(&denials, "Harry", 1, began + DENIAL_CACHE_AGE_MAX), None);
     }
 
     #[test]
@@ -251,14 +251,15 @@ mod tests {
     fn the_oldest_make_room_and_names_that_are_too_long_are_not_kept() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
-        for key in 0..3 * REMEMBERED_KEYS_MAX {
+        for key in 0..3 * DENIAL_CACHE_KEYS_MAX {
             denials.remember(key.to_string().into(), denied.clone());
             let kept = denials.kept.lock().unwrap();
-            assert!(kept.young.len() + kept.old.len() <= REMEMBERED_KEYS_MAX);
+            assert!(kept.young.len() + kept.old.len() <= DENIAL_CACHE_KEYS_MAX);
         }
-        let newest = 3 * REMEMBERED_KEYS_MAX - REMEMBERED_KEYS_MAX / 2;
+        let newest = 3 * DENIAL_CACHE_KEYS_MAX - DENIAL_CACHE_KEYS_MAX / 2;
         assert!(
-            (newest..3 * REMEMBERED_KEYS_MAX).all(|key| find(&denials, &key.to_string(), 1, began).is_some())
+            (newest..3 * DENIAL_CACHE_KEYS_MAX)
+                .all(|key| find(&denials, &key.to_string(), 1, began).is_some())
         );
         assert_eq!(find(&denials, "0", 1, began), None);
         let long = "x".repeat(NAME_MAX + 1);

@@ -118,7 +118,7 @@ impl From<ListError> for RedisBuildError {
 /// Why calls cannot be charged together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum RedisTogetherError {
+pub enum RedisCheckAllError {
     /// So many calls are too many.
     TooMany(usize),
     /// One of the limits counts denied calls.
@@ -133,35 +133,35 @@ pub enum RedisTogetherError {
     Store(StoreFailure),
 }
 
-impl fmt::Display for RedisTogetherError {
+impl fmt::Display for RedisCheckAllError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RedisTogetherError::TooMany(calls) => {
+            RedisCheckAllError::TooMany(calls) => {
                 write!(f, "{calls} calls are too many; use at most {CALLS_MAX}")
             }
-            RedisTogetherError::CountsDenied(limit) => write!(
+            RedisCheckAllError::CountsDenied(limit) => write!(
                 f,
                 "{limit} counts denied calls, so it cannot be charged all or nothing with others; leave out count=all, or check it alone"
             ),
-            RedisTogetherError::Smooth(limit) => {
+            RedisCheckAllError::Smooth(limit) => {
                 write!(f, "{limit}: smooth does not go with other calls; check it alone")
             }
-            RedisTogetherError::SlotsDiffer(one, other) => write!(
+            RedisCheckAllError::SlotsDiffer(one, other) => write!(
                 f,
                 "the keys {one} and {other} are in different slots of the cluster, so they cannot be charged as one; give both the same hash tag, such as {{acme}}:Harry and {{acme}}:site"
             ),
-            RedisTogetherError::StoresDiffer => f.write_str(
+            RedisCheckAllError::StoresDiffer => f.write_str(
                 "the limiters are in different stores, so they cannot be charged as one; use one store",
             ),
-            RedisTogetherError::Store(failure) => failure.fmt(f),
+            RedisCheckAllError::Store(failure) => failure.fmt(f),
         }
     }
 }
 
-impl Error for RedisTogetherError {}
+impl Error for RedisCheckAllError {}
 
-impl From<StoreFailure> for RedisTogetherError {
-    fn from(failure: StoreFailure) -> RedisTogetherError {
-        RedisTogetherError::Store(failure)
+impl From<StoreFailure> for RedisCheckAllError {
+    fn from(failure: StoreFailure) -> RedisCheckAllError {
+        RedisCheckAllError::Store(failure)
     }
 }

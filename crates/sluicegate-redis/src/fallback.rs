@@ -54,7 +54,7 @@ impl<L> Fallback<L> {
     pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
         Some(match self {
             Fallback::Error => return None,
-            Fallback::Allow { limit } => Answer::new(Decision::let_pass(*limit), Source::Allowed),
+            Fallback::Allow { limit } => Answer::new(Decision::unlimited(*limit), Source::Allowed),
             Fallback::Deny { limit } => {
                 Answer::new(Decision::no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
             }
@@ -84,7 +84,7 @@ impl Fallback<Limiter> {
             let builder =
                 Limiter::builder(limits.as_slice()).in_store(store.inner.local()?, scope.to_owned());
             // Inline limits may be among them; here they are all the same.
-            builder.made_up_by_callers().build()
+            builder.untrusted().build()
         })
     }
 }

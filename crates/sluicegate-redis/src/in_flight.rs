@@ -45,7 +45,7 @@ impl InFlight {
         match timeout(self.deadline, self.permits.acquire_many(permits_for(calls))).await {
             Ok(Ok(permit)) => Ok(permit),
             // (The semaphore is never closed.)
-            Ok(Err(_)) | Err(_) => Err(StoreFailure::Away(format!(
+            Ok(Err(_)) | Err(_) => Err(StoreFailure::Unavailable(format!(
                 "more calls wait for it than it answers within {:?}; this one was not sent",
                 self.deadline
             ))),
@@ -191,7 +191,7 @@ mod tests {
         let allows = limiter(&store, OnStoreFailure::Allow);
         let _all = all_permits(&store).await;
         let began = Instant::now();
-        let answers = check_each(&[allows.on("Harry", 1)]).await;
+        let answers = check_each(&[allows.call("Harry", 1)]).await;
         assert_eq!(answers[0].as_ref().unwrap().source(), Source::Allowed);
         assert_eq!(allows.peek("Harry", 1).await.unwrap().source(), Source::Allowed);
         assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
@@ -205,7 +205,7 @@ mod tests {
         let [allows, fails] =
             [OnStoreFailure::Allow, OnStoreFailure::Error].map(|policy| limiter(&store, policy));
         let all = all_permits(&store).await;
-        let (each, together) = ([allows.on("Harry", 1), fails.on("Harry", 1)], [allows.on("Harry", 1)]);
+        let (each, together) = ([allows.call("Harry", 1), fails.call("Harry", 1)], [allows.call("Harry", 1)]);
         let (answers, together) = tokio::join!(check_each(&each), check_all(&together));
         assert_eq!(answers[0].as_ref().unwrap().source(), Source::Allowed);
         let failure = answers[1].as_ref().unwrap_err();
@@ -228,7 +228,7 @@ mod tests {
         let store = connected(RedisStore::builder(&redis.url()), DEADLINE).await;
         let allows = limiter(&store, OnStoreFailure::Allow);
         redis.stop();
-        let answers = check_each(&[allows.on("Harry", 1)]).await;
+        let answers = check_each(&[allows.call("Harry", 1)]).await;
         redis.cont();
         assert_eq!(answers[0].as_ref().unwrap().source(), Source::Allowed);
         assert!(*store.inner.in_flight.limit() < AT_FIRST);

@@ -30,18 +30,18 @@ mod semaphore;
 mod stats;
 mod store;
 
-pub use denial_cache::{REMEMBERED_KEYS_MAX, REMEMBERED_MAX};
-pub use failure::{ConnectError, OnStoreFailure, RedisBuildError, RedisTogetherError};
+pub use denial_cache::{DENIAL_CACHE_AGE_MAX, DENIAL_CACHE_KEYS_MAX};
+pub use failure::{ConnectError, OnStoreFailure, RedisBuildError, RedisCheckAllError};
 pub use limiter::{
     RedisCall, RedisLimiter, RedisLimiterBuilder, RedisReservation, check_all, check_all_at, check_each,
 };
 pub use link::{NodeHealth, without_password};
 pub use receipt::StoredReceipt;
 pub use semaphore::{
-    ASKS_A_SECOND_MAX, LeaseLost, RedisLease, RedisSemaphore, RedisSemaphoreBuilder, TICKET_LIFE,
-    TICKET_LIFE_MAX, WAITING_MAX,
+    LeaseLost, POLLS_PER_SECOND_MAX, RedisLease, RedisSemaphore, RedisSemaphoreBuilder, WAITER_TTL,
+    WAITER_TTL_MAX, WAITERS_MAX,
 };
-pub use stats::{Failures, StoreStats};
+pub use stats::{Failures, RedisStats};
 pub use store::{
     DEADLINE_DEFAULT, KEY_PREFIX_DEFAULT, LOCAL_KEYS_DEFAULT, LOCAL_LEASES_DEFAULT, RedisStore,
     RedisStoreBuilder,

@@ -34,7 +34,7 @@ use sluicegate::backend::Reserved;
 use sluicegate::core::algorithm;
 use sluicegate::core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
 use sluicegate::core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
-use sluicegate::core::verbs::{NotOffered, Verbs as _};
+use sluicegate::core::verbs::{Unsupported, Verbs as _};
 use sluicegate::core::{Algorithm as _, AnyLimit, AnyState};
 use sluicegate::{
     Answer, BackendError, Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Source, Span,
@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     made: Vec<AnyLimit>,
     /// What receipts are written for.
     tags: String,
-    keeps_time: bool,
+    preserve_recovery_time: bool,
     fallback: Fallback<Limiter>,
     /// In whose name denials are remembered, if they are.
     remembers: Option<Arc<str>>,
@@ -292,7 +292,7 @@ impl RedisLimiter {
     }
 
     /// Names a call, to be made together with others: see [`check_all`] and [`check_each`].
-    pub fn on(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
+    pub fn call(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
         RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
     }
 
@@ -463,7 +463,7 @@ impl Inner {
     }
 
     /// An error unless all limits offer the verb.
-    fn require(&self, verb: algorithm::Verb) -> Result<(), NotOffered> {
+    fn require(&self, verb: algorithm::Verb) -> Result<(), Unsupported> {
         self.made.iter().try_for_each(|limit| limit.require(verb))
     }
 
@@ -535,8 +535,11 @@ impl Inner {
     /// Whether the script said yes, when, and the state under each limit.
     fn states(&self, reply: ScriptReply) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
         let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
-        let read =
-            self.encoded.iter().zip(&states).map(|(encoded, raw)| encoded.read(raw, now, self.keeps_time));
+        let read = self
+            .encoded
+            .iter()
+            .zip(&states)
+            .map(|(encoded, raw)| encoded.read(raw, now, self.preserve_recovery_time));
         let states: Option<Vec<AnyState>> = read.collect();
         let states = states.filter(|states| states.len() == self.encoded.len()).ok_or_else(not_understood)?;
         Ok((yes, now, states))
@@ -568,19 +571,19 @@ fn same(script: bool, core: bool) -> Result<(), StoreFailure> {
     if script == core {
         return Ok(());
     }
-    Err(StoreFailure::Garbled(String::from(
+    Err(StoreFailure::BadReply(String::from(
         "its script decided otherwise than we do; are all processes of the same version?",
     )))
 }
 
 /// The script has decided, but what it tells makes no sense.
 pub(crate) fn not_understood() -> StoreFailure {
-    StoreFailure::Garbled(String::from("a key's state makes no sense; was it written by something else?"))
+    StoreFailure::BadReply(String::from("a key's state makes no sense; was it written by something else?"))
 }
 
 /// Nothing was done, as the key's state is not one of ours.
 pub(crate) fn unreadable() -> StoreFailure {
-    StoreFailure::Refused(String::from(
+    StoreFailure::Rejected(String::from(
         "a key's state there cannot be read; was it written by a newer version, or by something else?",
     ))
 }

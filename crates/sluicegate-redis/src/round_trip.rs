@@ -87,7 +87,7 @@ impl RoundTrip<'_> {
     /// Sends one script call.
     pub(crate) async fn send_one(&mut self, call: &ScriptCall) -> Result<Value, StoreFailure> {
         let mut answers = self.send(std::slice::from_ref(call)).await;
-        answers.pop().unwrap_or_else(|| Err(StoreFailure::Away("there was no call".to_owned())))
+        answers.pop().unwrap_or_else(|| Err(StoreFailure::Unavailable("there was no call".to_owned())))
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum ScriptReply {
 impl ScriptReply {
     pub(crate) fn read(value: Value) -> Result<ScriptReply, StoreFailure> {
         read(value).ok_or_else(|| {
-            StoreFailure::Garbled(String::from(
+            StoreFailure::BadReply(String::from(
                 "it is not one of our script's; is something else listening there?",
             ))
         })

@@ -22,7 +22,7 @@ mod waiters;
 
 pub use builder::RedisSemaphoreBuilder;
 pub use lease::{LeaseLost, RedisLease};
-pub use pace::{ASKS_A_SECOND_MAX, TICKET_LIFE, TICKET_LIFE_MAX, WAITING_MAX};
+pub use pace::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
 pub(crate) use scope::Scopes;
 
 use crate::fallback::Fallback;
@@ -83,9 +83,9 @@ pub(crate) struct Inner {
     member: Member,
     fallback: Fallback<Semaphore>,
     /// The most that may stand in line under one key, of all processes.
-    max_line: usize,
+    max_queue: usize,
     /// The most that may wait under all keys of the scope, of this process.
-    max_waiting: usize,
+    max_waiters: usize,
 }
 
 impl RedisSemaphore {
@@ -190,8 +190,8 @@ impl RedisSemaphore {
     /// **Order.** Whoever waits has a ticket in the store, and a place that becomes free goes to the oldest ticket: callers of all
     /// processes go first come, first served, and a large cost is not overtaken by small ones. Whoever waits asks again and again, the first in
     /// line every 20 ms at least, so that a place that another process returns may stay empty for that long. All who wait in this process ask at most
-    /// [`ASKS_A_SECOND_MAX`] times a second together: where more than twenty wait under keys of their own, each asks less often. A ticket
-    /// that nobody asks for is good for [`TICKET_LIFE`], or up to [`TICKET_LIFE_MAX`] if very many wait: so long a process that has died can hold
+    /// [`POLLS_PER_SECOND_MAX`] times a second together: where more than twenty wait under keys of their own, each asks less often. A ticket
+    /// that nobody asks for is good for [`WAITER_TTL`], or up to [`WAITER_TTL_MAX`] if very many wait: so long a process that has died can hold
     /// up those behind it.
     ///
     /// **Dropped while it waits**, it leaves the line, and gives back what it may have been given, by a task on the runtime that it was polled

@@ -15,14 +15,14 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// What a store has answered so far, and how often it has failed: see [`RedisStore::stats`](crate::RedisStore::stats).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct StoreStats {
+pub struct RedisStats {
     /// How many answers had which source.
     pub answers: Vec<(Source, u64)>,
     /// How often the store failed, also where a limiter answered without it.
     pub failures: Failures,
 }
 
-impl StoreStats {
+impl RedisStats {
     /// How many answers had this source.
     pub fn answers_by(&self, source: Source) -> u64 {
         self.answers.iter().find(|(by, _)| *by == source).map_or(0, |(_, answers)| *answers)
@@ -42,7 +42,7 @@ pub struct Failures {
     pub refused: u64,
 }
 
-/// The counters behind [`StoreStats`].
+/// The counters behind [`RedisStats`].
 #[derive(Default)]
 pub(crate) struct Counters {
     answers: [AtomicU64; SOURCES.len()],
@@ -55,9 +55,9 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn view(&self) -> StoreStats {
+    pub(crate) fn view(&self) -> RedisStats {
         let [away, late, lost, refused] = self.failures.each_ref().map(|count| count.load(Relaxed));
-        StoreStats {
+        RedisStats {
             answers: SOURCES.into_iter().zip(self.answers.iter().map(|count| count.load(Relaxed))).collect(),
             failures: Failures { away, late, lost, refused },
         }
@@ -102,15 +102,15 @@ impl Counters {
             return;
         };
         // Logged once, and not for each call. (The link logs that the store is away.)
-        if let StoreFailure::Refused(why) = failure
+        if let StoreFailure::Rejected(why) = failure
             && !self.refuses.swap(true, Relaxed)
         {
             warn!("the store refuses calls: {why}");
         }
         let index = match failure {
-            StoreFailure::Away(_) => 0,
-            StoreFailure::Late { .. } => 1,
-            StoreFailure::Refused(_) => 3,
+            StoreFailure::Unavailable(_) => 0,
+            StoreFailure::TimedOut { .. } => 1,
+            StoreFailure::Rejected(_) => 3,
             // The connection broke, or the reply could not be used.
             _ => 2,
         };

@@ -5,8 +5,8 @@ use crate::failure::ConnectError;
 use crate::in_flight::InFlight;
 use crate::link::{Link, NodeHealth, without_password};
 use crate::semaphore::Scopes;
-use crate::stats::{Counters, StoreStats};
-use sluicegate::{SharedLeases, SharedStore, Source};
+use crate::stats::{Counters, RedisStats};
+use sluicegate::{LeasePool, MemoryStore, Source};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub(crate) struct Inner {
     pub(crate) in_flight: InFlight,
     pub(crate) counters: Counters,
     /// The keys of limiters that decide in memory while the store is away. One room for all of them, made when the first needs it.
-    local: OnceLock<SharedStore>,
+    local: OnceLock<MemoryStore>,
     /// The leases of semaphores that decide there. The same: one room, made when the first needs it.
-    local_leases: OnceLock<SharedLeases>,
+    local_leases: OnceLock<LeasePool>,
     /// What its semaphores in this process have in common.
     pub(crate) scopes: Scopes,
     /// Recent denials, if they are to be remembered.
@@ -98,7 +98,7 @@ impl RedisStore {
     }
 
     /// What it has answered so far, and how often it has failed.
-    pub fn stats(&self) -> StoreStats {
+    pub fn stats(&self) -> RedisStats {
         self.inner.counters.view()
     }
 
@@ -132,20 +132,20 @@ impl Inner {
     }
 
     /// Room for the keys of limiters that decide in memory while the store is away.
-    pub(crate) fn local(&self) -> Result<&SharedStore, sluicegate::BuildError> {
+    pub(crate) fn local(&self) -> Result<&MemoryStore, sluicegate::BuildError> {
         if let Some(local) = self.local.get() {
             return Ok(local);
         }
-        let made = SharedStore::builder().max_keys(self.settings.local_keys).build()?;
+        let made = MemoryStore::builder().max_keys(self.settings.local_keys).build()?;
         Ok(self.local.get_or_init(|| made))
     }
 
     /// Room for the leases of semaphores that decide there.
-    pub(crate) fn local_leases(&self) -> Result<&SharedLeases, sluicegate::BuildError> {
+    pub(crate) fn local_leases(&self) -> Result<&LeasePool, sluicegate::BuildError> {
         if let Some(leases) = self.local_leases.get() {
             return Ok(leases);
         }
-        let made = SharedLeases::builder().max_leases(self.settings.local_leases).build()?;
+        let made = LeasePool::builder().max_leases(self.settings.local_leases).build()?;
         Ok(self.local_leases.get_or_init(|| made))
     }
 }
@@ -195,14 +195,14 @@ impl RedisStoreBuilder {
     /// Off by default.
     ///
     /// A check that costs at least as much as one that was just denied for the same key is denied again, without asking the
-    /// store, until that denial's `retry_after` is over or [`REMEMBERED_MAX`](crate::REMEMBERED_MAX) has passed. Its answer
+    /// store, until that denial's `retry_after` is over or [`DENIAL_CACHE_AGE_MAX`](crate::DENIAL_CACHE_AGE_MAX) has passed. Its answer
     /// comes from [`Source::Remembered`](sluicegate::Source::Remembered) and has the fields of the denial, with less to wait: what
     /// remains is what remained then, and the wait is that of the smaller cost. Whoever waits as told is asked at the store.
     ///
     /// What it changes: cost that another process gives back, or a key that it resets, is seen up to that second late; what this
     /// process gives back is seen at once. Nothing is ever admitted because of it. Under `count=all`, where denied calls
     /// count, and at times of the caller's nothing is remembered. At most
-    /// [`REMEMBERED_KEYS_MAX`](crate::REMEMBERED_KEYS_MAX) keys are, and the oldest make room.
+    /// [`DENIAL_CACHE_KEYS_MAX`](crate::DENIAL_CACHE_KEYS_MAX) keys are, and the oldest make room.
     pub fn remember_denials(mut self, remember: bool) -> RedisStoreBuilder {
         self.settings.remember_denials = remember;
         self

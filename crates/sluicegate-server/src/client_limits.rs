@@ -2,7 +2,7 @@
 //! What nobody has to set (how long a password is, what may be said before it, a client's name) is a constant beside the code
 //! that keeps it.
 
-use crate::engine::Mistake;
+use crate::engine::RequestError;
 use sluicegate::Span;
 use std::time::Duration;
 
@@ -52,12 +52,12 @@ impl ClientLimits {
     ///
     /// # Errors
     /// When that is longer than anybody may.
-    pub fn wait_for_lease(&self, max_wait: Span) -> Result<Span, Mistake> {
+    pub fn wait_for_lease(&self, max_wait: Span) -> Result<Span, RequestError> {
         let most = self.lease_wait_max.unwrap_or(Duration::ZERO);
         if Duration::from(max_wait) <= most {
             return Ok(max_wait);
         }
-        Err(Mistake::new(if most.is_zero() {
+        Err(RequestError::new(if most.is_zero() {
             "nobody waits in line for a lease here (lease_wait_max = \"off\"); ask again after retry_after"
                 .to_owned()
         } else {

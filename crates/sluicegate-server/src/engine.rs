@@ -8,7 +8,7 @@
 //!
 //! `rule.rs` is a rule and its exceptions, `inline.rs` the limits that come with a request, `rule_cache.rs` the rules that a
 //! connection uses, `call.rs` a call and its verbs, `decide.rs` the path of every check, `check_all.rs` several calls all or
-//! nothing, `leases.rs` the verbs of `concurrency` limits, `decided.rs` the answer, `mistake.rs` why there is none.
+//! nothing, `leases.rs` the verbs of `concurrency` limits, `decided.rs` the answer, `request_error.rs` why there is none.
 //! `storage.rs` is where keys live, in memory or in a shared store: it builds the backends.
 
 mod call;
@@ -18,7 +18,7 @@ mod decided;
 mod inline;
 mod leases;
 mod memory_leases;
-mod mistake;
+mod request_error;
 mod rule;
 mod rule_cache;
 mod storage;
@@ -29,7 +29,7 @@ pub use decide::decide;
 pub use decided::{Decided, Reason};
 pub use leases::{HeldView, Leased, LeasesView, UndeliveredLease};
 pub(crate) use leases::{grants_leases, of_another_kind};
-pub use mistake::Mistake;
+pub use request_error::RequestError;
 pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
 pub use rule_cache::RuleCache;
 pub use sluicegate::Source;
@@ -42,7 +42,7 @@ use call::Verb;
 use inline::Inline;
 use rule::Scope;
 use rule_cache::CachedRule;
-use sluicegate::{Backend, BadReceipt, CALLS_MAX, Clock, OnFull, Receipt, Span, Stats, Time};
+use sluicegate::{Backend, BadReceipt, CALLS_MAX, Clock, OnFull, Receipt, Span, StoreStats, Time};
 use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,7 +121,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a setting is out of bounds, or there is not enough memory.
-    pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, Mistake> {
+    pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
         Engine::keeping(Keys::InMemory, settings, clock)
     }
 
@@ -129,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::new`].
-    pub fn keeping(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, Mistake> {
+    pub fn keeping(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
         let storage = Arc::new(Storage::new(keys, &settings, &clock)?);
         let inline = Inline::new(Arc::clone(&storage), settings.fallback(), clock.now());
         let (rules, loads, loaded) = (ArcSwap::default(), AtomicU64::new(0), Notify::new());
@@ -140,7 +140,7 @@ impl Engine {
     ///
     /// # Errors
     /// When two have one name, limits do not go together, or there is no memory. Then the rules before stay.
-    pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), Mistake> {
+    pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), RequestError> {
         let fallback = self.settings.fallback();
         let rules = RuleSet::new(&self.storage, specs, fallback, &self.rules.load(), self.now())?;
         self.rules.store(Arc::new(rules));
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// What the store in memory holds and has evicted; `None` if keys live elsewhere.
-    pub fn stats(&self) -> Option<Stats> {
+    pub fn stats(&self) -> Option<StoreStats> {
         self.storage.stats()
     }
 
@@ -200,12 +200,12 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such rule, the limit is wrong, or inline limits are not allowed.
-    pub fn find(&self, rule: &str) -> Result<Arc<Rule>, Mistake> {
+    pub fn find(&self, rule: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.rules.load().find(rule) {
             return Ok(Arc::clone(rule));
         }
         if !rule.contains(' ') {
-            return Err(Mistake::new(format!(
+            return Err(RequestError::new(format!(
                 "no rule is called {:?}; RL.RULES and GET /v1/rules list them, and a limit is written like \"sliding-log 5/60s\"",
                 shortened(rule)
             )));
@@ -218,17 +218,17 @@ impl Engine {
     ///
     /// # Errors
     /// When it is above what one call may cost.
-    pub fn cost(&self, cost: u64) -> Result<u32, Mistake> {
+    pub fn cost(&self, cost: u64) -> Result<u32, RequestError> {
         let most = self.settings.cost_max;
         let within = u32::try_from(cost).ok().filter(|cost| *cost <= most);
-        within.ok_or_else(|| Mistake::new(format!("the cost {cost} is too large; use at most {most}")))
+        within.ok_or_else(|| RequestError::new(format!("the cost {cost} is too large; use at most {most}")))
     }
 
     /// A call, to use one of its verbs.
     ///
     /// # Errors
     /// When there is no such rule, or a bound is crossed.
-    pub fn call<'a>(&self, target: Target<'a>, cost: u32) -> Result<Call<'a>, Mistake> {
+    pub fn call<'a>(&self, target: Target<'a>, cost: u32) -> Result<Call<'a>, RequestError> {
         self.bounded(target.key, cost)?;
         Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
     }
@@ -243,7 +243,7 @@ impl Engine {
         target: Target<'a>,
         cost: u32,
         max_wait: Option<Span>,
-    ) -> Result<Call<'a>, Mistake> {
+    ) -> Result<Call<'a>, RequestError> {
         self.bounded(target.key, cost)?;
         self.refresh(cache);
         let rule = cache.named(target.rule, || {
@@ -262,7 +262,7 @@ impl Engine {
         cache: &mut RuleCache,
         key: &'a [u8],
         throttle: &Throttle,
-    ) -> Result<Call<'a>, Mistake> {
+    ) -> Result<Call<'a>, RequestError> {
         self.allows_inline()?;
         let cost = self.cost(throttle.quantity.unsigned_abs())?;
         self.bounded(key, cost)?;
@@ -285,9 +285,12 @@ impl Engine {
         &self,
         calls: &'c [Call<'_>],
         now: Time,
-    ) -> Result<(Decided<'c>, Vec<Decided<'c>>), Mistake> {
+    ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
         if calls.len() > CALLS_MAX {
-            return Err(Mistake::new(format!("{} calls are too many; use at most {CALLS_MAX}", calls.len())));
+            return Err(RequestError::new(format!(
+                "{} calls are too many; use at most {CALLS_MAX}",
+                calls.len()
+            )));
         }
         calls.iter().try_for_each(|call| call.rule().decides_checks())?;
         let decided = check_all::check_all(calls, now).await?;
@@ -299,7 +302,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the text is not a receipt, or a shared store gives no answer.
-    pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, Mistake> {
+    pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, RequestError> {
         self.close(receipt, None, now).await
     }
 
@@ -307,11 +310,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::cancel`].
-    pub async fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, Mistake> {
+    pub async fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, RequestError> {
         self.close(receipt, Some(used), now).await
     }
 
-    async fn close(&self, receipt: &str, used: Option<u32>, now: Time) -> Result<bool, Mistake> {
+    async fn close(&self, receipt: &str, used: Option<u32>, now: Time) -> Result<bool, RequestError> {
         let receipt: Receipt = receipt.parse()?;
         if let Some(store) = self.storage.memory() {
             if !receipt.is_of_memory() {
@@ -346,22 +349,22 @@ impl Engine {
         }
     }
 
-    fn bounded(&self, key: &[u8], cost: u32) -> Result<(), Mistake> {
+    fn bounded(&self, key: &[u8], cost: u32) -> Result<(), RequestError> {
         let most = self.settings.key_len_max;
         if key.len() > most {
             let length = key.len();
-            return Err(Mistake::new(format!(
+            return Err(RequestError::new(format!(
                 "the key has {length} bytes; use at most {most}, or a hash of it"
             )));
         }
         self.cost(u64::from(cost)).map(|_| ())
     }
 
-    fn allows_inline(&self) -> Result<(), Mistake> {
+    fn allows_inline(&self) -> Result<(), RequestError> {
         if self.settings.allow_inline {
             return Ok(());
         }
-        Err(Mistake::new(
+        Err(RequestError::new(
             "limits may not be brought along here (allow_inline = false); use the name of a rule",
         ))
     }

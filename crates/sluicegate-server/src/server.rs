@@ -2,7 +2,7 @@
 
 use crate::auth::Password;
 use crate::client_limits::ClientLimits;
-use crate::engine::{Engine, Keys, Mistake, RuleSpec, Settings};
+use crate::engine::{Engine, Keys, RequestError, RuleSpec, Settings};
 use crate::metrics::Metrics;
 use crate::net::Listener;
 use crate::net::tls::Tls;
@@ -51,7 +51,7 @@ impl Server {
     /// When an address cannot be bound, or the rules are wrong.
     #[allow(clippy::unused_async, reason = "it has to be called where tasks can be started")]
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> io::Result<Server> {
-        let wrong = |mistake: Mistake| io::Error::new(io::ErrorKind::InvalidInput, mistake);
+        let wrong = |mistake: RequestError| io::Error::new(io::ErrorKind::InvalidInput, mistake);
         let engine = Engine::keeping(config.keys, config.settings, clock).map_err(wrong)?;
         engine.load(config.rules).map_err(wrong)?;
         let (stop, stopping) = watch::channel(false);

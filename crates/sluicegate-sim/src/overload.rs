@@ -38,7 +38,7 @@ use crate::simulate::Timeline;
 use crate::traffic::{Clock, Traffic};
 use sluicegate::BuildError;
 use sluicegate::core::{Span, Time};
-use sluicegate::internal::grammar::{Mistake, quoted};
+use sluicegate::internal::grammar::{SyntaxError, quoted};
 use std::fmt;
 
 /// How finely time is cut for curves: at most so many pieces.
@@ -135,11 +135,11 @@ impl Report {
 pub struct LineError {
     what: &'static str,
     text: String,
-    mistake: Mistake,
+    mistake: SyntaxError,
 }
 
 impl LineError {
-    fn new(what: &'static str, text: &str, mistake: Mistake) -> LineError {
+    fn new(what: &'static str, text: &str, mistake: SyntaxError) -> LineError {
         LineError { what, text: text.to_owned(), mistake }
     }
 
@@ -149,7 +149,7 @@ impl LineError {
             return Ok(());
         }
         let problem = format!("its {} bytes are above the most, {TEXT_MAX}", text.len());
-        Err(LineError::new(what, text, Mistake::new(problem, format!("write {example}"))))
+        Err(LineError::new(what, text, SyntaxError::new(problem, format!("write {example}"))))
     }
 }
 

@@ -40,7 +40,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use sluicegate::{BuildError, Limiter};
-use sluicegate_tower::{RateLimitLayer, WithoutKey, key};
+use sluicegate_tower::{OnMissingKey, RateLimitLayer, key};
 use std::net::SocketAddr;
 
 /// The service.
@@ -55,7 +55,7 @@ pub fn router() -> Result<Router, BuildError> {
     // Each API key: 100 points a minute. A report costs 10, a big one 50.
     let by_api_key = RateLimitLayer::new(Limiter::new("sliding-log 100/m")?)
         .key(key::header("x-api-key"))
-        .without_key(WithoutKey::Refuse)
+        .on_missing_key(OnMissingKey::Refuse)
         .cost(|head| if head.uri.query() == Some("big") { 50 } else { 10 })
         .name("reports");
 

@@ -3,7 +3,7 @@
 use crate::future::again;
 use pin_project_lite::pin_project;
 use sluicegate_guard::bulkhead::{Enter, Permit};
-use sluicegate_guard::{Bulkhead, Outcome, Refusal};
+use sluicegate_guard::{Bulkhead, Denial, Outcome};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -20,11 +20,11 @@ type BoxError = Box<dyn Error + Send + Sync>;
 ///
 /// It is for any service, not only for HTTP: a database client, a gRPC channel, a queue. Where tower's `ConcurrencyLimit` lets as many wait
 /// as come, this one has a bounded queue and a longest wait, and its limit may move ([`Bulkhead::adaptive`]). A call that finds no place
-/// fails with [`NoPlace`].
+/// fails with [`BulkheadDenied`].
 ///
 /// ```
 /// use sluicegate_guard::Bulkhead;
-/// use sluicegate_tower::{BulkheadLayer, NoPlace};
+/// use sluicegate_tower::{BulkheadLayer, BulkheadDenied};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -36,7 +36,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// let closed = BulkheadLayer::new(Bulkhead::new("bulkhead 1")?);
 /// let _held = closed.bulkhead().try_enter();
 /// let error = closed.layer(guarded).oneshot("select 1").await.unwrap_err();
-/// assert!(error.is::<NoPlace>());
+/// assert!(error.is::<BulkheadDenied>());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -63,58 +63,58 @@ impl BulkheadLayer {
 }
 
 impl<S> Layer<S> for BulkheadLayer {
-    type Service = Bulkheaded<S>;
+    type Service = BulkheadService<S>;
 
-    fn layer(&self, inner: S) -> Bulkheaded<S> {
-        Bulkheaded { inner, bulkhead: self.bulkhead.clone() }
+    fn layer(&self, inner: S) -> BulkheadService<S> {
+        BulkheadService { inner, bulkhead: self.bulkhead.clone() }
     }
 }
 
 /// A service behind a [`BulkheadLayer`].
 #[derive(Clone, Debug)]
-pub struct Bulkheaded<S> {
+pub struct BulkheadService<S> {
     inner: S,
     bulkhead: Bulkhead,
 }
 
-impl<S> Bulkheaded<S> {
+impl<S> BulkheadService<S> {
     /// The service behind it.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 }
 
-impl<S, Q> Service<Q> for Bulkheaded<S>
+impl<S, Q> Service<Q> for BulkheadService<S>
 where
     S: Service<Q> + Clone,
     S::Error: Into<BoxError>,
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = BulkheadedFuture<S, Q>;
+    type Future = BulkheadFuture<S, Q>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context).map_err(Into::into)
     }
 
     #[inline]
-    fn call(&mut self, request: Q) -> BulkheadedFuture<S, Q> {
+    fn call(&mut self, request: Q) -> BulkheadFuture<S, Q> {
         let mut enter = self.bulkhead.enter();
         if let Some(place) = enter.at_once() {
             let inner = self.inner.call(request);
-            return BulkheadedFuture { state: State::Calling { inner, place: Some(place) } };
+            return BulkheadFuture { state: State::Calling { inner, place: Some(place) } };
         }
         // The service that was ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let inner = mem::replace(&mut self.inner, clone);
-        BulkheadedFuture { state: State::Entering { enter, parked: Some(Box::new((inner, request))) } }
+        BulkheadFuture { state: State::Entering { enter, parked: Some(Box::new((inner, request))) } }
     }
 }
 
 pin_project! {
     /// The response to come. Dropping it returns its place, or leaves the queue for one.
     #[must_use = "nothing more is done until this is awaited"]
-    pub struct BulkheadedFuture<S, Q>
+    pub struct BulkheadFuture<S, Q>
     where
         S: Service<Q>,
     {
@@ -136,7 +136,7 @@ pin_project! {
     }
 }
 
-impl<S, Q> Future for BulkheadedFuture<S, Q>
+impl<S, Q> Future for BulkheadFuture<S, Q>
 where
     S: Service<Q>,
     S::Error: Into<BoxError>,
@@ -159,7 +159,7 @@ where
             let (mut inner, request) = *again(parked);
             match entry.into_result() {
                 Ok(place) => state.set(State::Calling { inner: inner.call(request), place: Some(place) }),
-                Err(refusal) => return Poll::Ready(Err(Box::new(NoPlace { refusal }))),
+                Err(denial) => return Poll::Ready(Err(Box::new(BulkheadDenied { denial }))),
             }
         }
     }
@@ -167,21 +167,21 @@ where
 
 /// A call was not made, as there was no place for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoPlace {
-    refusal: Refusal,
+pub struct BulkheadDenied {
+    denial: Denial,
 }
 
-impl NoPlace {
+impl BulkheadDenied {
     /// Why: the queue was full, or the wait too long.
-    pub fn refusal(&self) -> Refusal {
-        self.refusal
+    pub fn denial(&self) -> Denial {
+        self.denial
     }
 }
 
-impl fmt::Display for NoPlace {
+impl fmt::Display for BulkheadDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no place in the bulkhead: {}", self.refusal)
+        write!(f, "no place in the bulkhead: {}", self.denial)
     }
 }
 
-impl Error for NoPlace {}
+impl Error for BulkheadDenied {}

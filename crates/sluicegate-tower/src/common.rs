@@ -7,8 +7,8 @@
 
 use crate::future::{Admission, Parked};
 use crate::head::Head;
-use crate::key::{self, Extract, NoKey, RequestKey};
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::key::{self, Extract, MissingKey, RequestKey};
+use crate::rejection::{Reason, Rejection, Respond};
 use http::{Request, Response};
 use sluicegate::{Answer, BackendError, Pending, Source, StoreFailure};
 use std::mem;
@@ -18,7 +18,7 @@ use tower_service::Service;
 /// What to do with a request that has no key because the client did not send one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub enum WithoutKey {
+pub enum OnMissingKey {
     /// All of them share one key: none gets past the limit, and none is rejected.
     #[default]
     Share,
@@ -35,7 +35,7 @@ pub(crate) type OfHead<T> = Arc<dyn Fn(&Head<'_>) -> T + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) key: Arc<dyn Extract>,
-    pub(crate) without_key: WithoutKey,
+    pub(crate) on_missing_key: OnMissingKey,
     pub(crate) cost: Option<OfHead<u32>>,
     pub(crate) skip: Option<OfHead<bool>>,
     pub(crate) name: Arc<str>,
@@ -45,7 +45,7 @@ impl Default for Common {
     fn default() -> Common {
         Common {
             key: Arc::new(key::peer_ip()),
-            without_key: WithoutKey::default(),
+            on_missing_key: OnMissingKey::default(),
             cost: None,
             skip: None,
             name: "default".into(),
@@ -90,7 +90,7 @@ pub(crate) trait Admit<R>: Sized {
         R: Respond<B>;
 
     /// Whether a request that must have a key, and has none, is rejected.
-    fn rejects(&self, _head: &Head<'_>, _missing: NoKey) -> bool {
+    fn rejects(&self, _head: &Head<'_>, _missing: MissingKey) -> bool {
         true
     }
 }
@@ -123,7 +123,7 @@ impl<M, R> Shared<M, R> {
     where
         R: Respond<B>,
     {
-        Refusal::new(reason, violated, *head).answer(&self.respond)
+        Rejection::new(reason, violated, *head).answer(&self.respond)
     }
 }
 
@@ -160,7 +160,7 @@ impl<M: Admit<R>, R> Shared<M, R> {
     where
         R: Respond<B>,
     {
-        let Common { key, without_key, cost, skip, .. } = &self.common;
+        let Common { key, on_missing_key, cost, skip, .. } = &self.common;
         if skip.as_ref().is_some_and(|is_skipped| is_skipped(head)) {
             return Next::Serve(M::Admitted::default());
         }
@@ -169,16 +169,16 @@ impl<M: Admit<R>, R> Shared<M, R> {
         let extracted = key.extract(head);
         let key = match &extracted {
             Ok(key) => key,
-            Err(missing) => match (*missing, without_key) {
-                (NoKey::Absent, WithoutKey::Share) => &RequestKey::SHARED,
-                (NoKey::Absent, WithoutKey::Pass) => return Next::Serve(M::Admitted::default()),
+            Err(missing) => match (*missing, on_missing_key) {
+                (MissingKey::Absent, OnMissingKey::Share) => &RequestKey::SHARED,
+                (MissingKey::Absent, OnMissingKey::Pass) => return Next::Serve(M::Admitted::default()),
                 (missing, _) if !self.own.rejects(head, missing) => {
                     return Next::Serve(M::Admitted::default());
                 }
-                (NoKey::Absent, WithoutKey::Refuse) => {
-                    return Next::Respond(self.refuse(Reason::NoKey, String::new(), head));
+                (MissingKey::Absent, OnMissingKey::Refuse) => {
+                    return Next::Respond(self.refuse(Reason::MissingKey, String::new(), head));
                 }
-                (NoKey::NotProvided(what), _) => {
+                (MissingKey::NotProvided(what), _) => {
                     return Next::Respond(self.refuse(Reason::SetUp(what.into()), String::new(), head));
                 }
             },
@@ -197,7 +197,7 @@ impl<M: Admit<R>, R> Shared<M, R> {
 /// A denial without the store is no denial of the limit: the limit is not used up.
 pub(crate) fn by_the_limit(answer: &Answer) -> Result<(), BackendError> {
     if answer.source() == Source::Denied {
-        return Err(StoreFailure::Away("the limiter fails closed".to_owned()).into());
+        return Err(StoreFailure::Unavailable("the limiter fails closed".to_owned()).into());
     }
     Ok(())
 }
@@ -216,10 +216,10 @@ macro_rules! common_methods {
             }
 
             /// What to do when the client did not send what the key is made of. The default is
-            /// [`WithoutKey::Share`](crate::WithoutKey::Share).
+            /// [`OnMissingKey::Share`](crate::OnMissingKey::Share).
             #[must_use]
-            pub fn without_key(mut self, what: $crate::WithoutKey) -> Self {
-                self.shared_mut().common.without_key = what;
+            pub fn on_missing_key(mut self, what: $crate::OnMissingKey) -> Self {
+                self.shared_mut().common.on_missing_key = what;
                 self
             }
 
@@ -263,7 +263,7 @@ macro_rules! common_methods {
             #[must_use]
             pub fn respond_with<B, F>(self, respond: F) -> $layer<L, $crate::RespondWith<F>>
             where
-                F: Fn(&$crate::Refusal<'_>) -> http::Response<B> + Send + Sync,
+                F: Fn(&$crate::Rejection<'_>) -> http::Response<B> + Send + Sync,
             {
                 $layer { shared: self.shared.responding($crate::RespondWith::new(respond)) }
             }

@@ -10,6 +10,6 @@ mod layer;
 mod service;
 
 pub use body::HeldBody;
-pub use future::ConcurrencyFuture;
+pub use future::ConcurrencyLimitFuture;
 pub use layer::{ConcurrencyLayer, Hold};
-pub use service::Concurrency;
+pub use service::ConcurrencyLimit;

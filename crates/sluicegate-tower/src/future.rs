@@ -3,7 +3,7 @@
 
 use crate::common::{Admit, Call, Shared};
 use crate::head::Head;
-use crate::refusal::Respond;
+use crate::rejection::Respond;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::pin::Pin;

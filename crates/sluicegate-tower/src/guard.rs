@@ -9,10 +9,10 @@ mod service;
 mod tries;
 
 pub use fallback::{Fallback, NoFallback};
-pub use service::{Guarded, GuardedFuture};
+pub use service::{GuardFuture, GuardService};
 pub use tries::{CopyRequest, Once, RetryWith};
 
-use crate::refusal::{GrpcStatus, Problem, Refusal, RespondWith};
+use crate::rejection::{GrpcStatus, Problem, Rejection, RespondWith};
 use http::{HeaderMap, Request, Response, StatusCode};
 use judge::ByHead;
 use sluicegate_guard::{Guard, Outcome};
@@ -113,7 +113,7 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     #[must_use]
     pub fn respond_with<B, K>(self, respond: K) -> GuardLayer<RespondWith<K>, C, F>
     where
-        K: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+        K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
     {
         self.answering(RespondWith::new(respond))
     }
@@ -137,7 +137,7 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     #[must_use]
     pub fn fallback<B, K>(self, respond: K) -> GuardLayer<R, C, RespondWith<K>>
     where
-        K: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+        K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
     {
         let Shared { guard, judge, respond: refuse, copy, .. } = Arc::unwrap_or_clone(self.shared);
         let fallback = RespondWith::new(respond);
@@ -163,11 +163,11 @@ impl<R, C, F> GuardLayer<R, C, F> {
 }
 
 impl<S, R, C, F> Layer<S> for GuardLayer<R, C, F> {
-    type Service = Guarded<S, R, C, F>;
+    type Service = GuardService<S, R, C, F>;
 
     #[inline]
-    fn layer(&self, inner: S) -> Guarded<S, R, C, F> {
-        Guarded::new(inner, Arc::clone(&self.shared))
+    fn layer(&self, inner: S) -> GuardService<S, R, C, F> {
+        GuardService::new(inner, Arc::clone(&self.shared))
     }
 }
 

@@ -35,15 +35,15 @@ pub trait Extract: Send + Sync {
     ///
     /// # Errors
     /// When the request has no such thing.
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey>;
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey>;
 }
 
 /// Why a request has no key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum NoKey {
+pub enum MissingKey {
     /// The client did not send it, or nothing that can be read. What happens then is a choice:
-    /// [`crate::WithoutKey`].
+    /// [`crate::OnMissingKey`].
     Absent,
     /// The server did not provide it: a mistake in the set-up, told in these words. The request is
     /// answered with 500, as one limit for all clients together would look fine until there are
@@ -174,7 +174,7 @@ pub fn everyone() -> impl Extract {
 struct Everyone;
 
 impl Extract for Everyone {
-    fn extract<'a>(&'a self, _: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+    fn extract<'a>(&'a self, _: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(RequestKey::SHARED)
     }
 }
@@ -191,8 +191,8 @@ pub fn header(name: &'static str) -> impl Extract {
 struct ByHeader(HeaderName);
 
 impl Extract for ByHeader {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
-        head.only(&self.0).map(RequestKey::bytes).ok_or(NoKey::Absent)
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+        head.only(&self.0).map(RequestKey::bytes).ok_or(MissingKey::Absent)
     }
 }
 
@@ -205,7 +205,7 @@ pub fn path() -> impl Extract {
 struct ByPath;
 
 impl Extract for ByPath {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(head.uri.path().into())
     }
 }
@@ -222,9 +222,9 @@ struct ByRoute;
 
 #[cfg(feature = "axum")]
 impl Extract for ByRoute {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
         let route = head.extensions.get::<axum::extract::MatchedPath>();
-        route.map(|route| route.as_str().into()).ok_or(NoKey::NotProvided(
+        route.map(|route| route.as_str().into()).ok_or(MissingKey::NotProvided(
             "the matched route is not known here; add this layer with route_layer, or to the handler itself",
         ))
     }
@@ -244,14 +244,14 @@ impl<F> Extract for FromFn<F>
 where
     F: for<'a> Fn(&Head<'a>) -> Option<RequestKey<'a>> + Send + Sync,
 {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
-        (self.0)(head).ok_or(NoKey::Absent)
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+        (self.0)(head).ok_or(MissingKey::Absent)
     }
 }
 
 /// Two keys are one: each address on each path, say. A request that lacks either has none.
 impl<A: Extract, B: Extract> Extract for (A, B) {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(self.0.extract(head)?.with(self.1.extract(head)?))
     }
 }

@@ -25,7 +25,7 @@
 //! threads share it.
 //!
 //! - [`key`] says whom a request is charged to: the peer's address, the one that your proxies tell, a header, the path, a
-//!   closure. [`WithoutKey`] says what happens to requests that have none.
+//!   closure. [`OnMissingKey`] says what happens to requests that have none.
 //! - [`RateLimitLayer::cost`] says what it is worth, [`RateLimitLayer::skip`] what is none of the limit's business.
 //! - [`RateLimitLayer::enforce`] refuses, [`RateLimitLayer::wait`] lets requests wait for their turn,
 //!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observe`] tells you about it.
@@ -48,16 +48,16 @@ mod guard;
 mod head;
 pub mod key;
 mod rate_limit;
-mod refusal;
+mod rejection;
 
-pub use bulkhead::{BulkheadLayer, Bulkheaded, BulkheadedFuture, NoPlace};
-pub use common::WithoutKey;
-pub use concurrency::{Concurrency, ConcurrencyFuture, ConcurrencyLayer, HeldBody, Hold};
-pub use guard::{CopyRequest, Fallback, GuardLayer, Guarded, GuardedFuture, NoFallback, Once, RetryWith};
+pub use bulkhead::{BulkheadDenied, BulkheadFuture, BulkheadLayer, BulkheadService};
+pub use common::OnMissingKey;
+pub use concurrency::{ConcurrencyLayer, ConcurrencyLimit, ConcurrencyLimitFuture, HeldBody, Hold};
+pub use guard::{CopyRequest, Fallback, GuardFuture, GuardLayer, GuardService, NoFallback, Once, RetryWith};
 pub use head::Head;
-pub use key::{Extract, NoKey, RequestKey};
-pub use rate_limit::{Charge, Outcome, RateLimit, RateLimitLayer, ResponseFuture, Seen, Verdict};
-pub use refusal::{GrpcStatus, Problem, Reason, Refusal, Respond, RespondWith};
+pub use key::{Extract, MissingKey, RequestKey};
+pub use rate_limit::{Charge, Outcome, RateLimit, RateLimitFuture, RateLimitLayer, Seen, Verdict};
+pub use rejection::{GrpcStatus, Problem, Reason, Rejection, Respond, RespondWith};
 
 /// The page's code is compiled and run with the documentation tests.
 #[cfg(doctest)]

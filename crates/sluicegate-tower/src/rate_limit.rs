@@ -14,7 +14,7 @@ mod observe;
 mod service;
 
 pub use after::{Charge, Outcome};
-pub use future::ResponseFuture;
+pub use future::RateLimitFuture;
 pub use layer::RateLimitLayer;
 pub use observe::{Seen, Verdict};
 pub use service::RateLimit;

@@ -1,7 +1,7 @@
 //! "The provider takes five mails a second." Eight threads wait in line, one mail is urgent, one cannot wait.
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{BuildError, Gate, Priority, Refusal};
+use sluicegate::{BuildError, Denial, Gate, Priority};
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), BuildError> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), BuildError> {
             says("the urgent mail leaves");
         });
         let turn = provider.acquire_within(1, Duration::from_millis(500)).blocking();
-        assert_eq!(turn.refusal(), Some(Refusal::TooLong));
+        assert_eq!(turn.denial(), Some(Denial::TooLong));
         says("one that cannot wait is told at once");
     });
     Ok(())

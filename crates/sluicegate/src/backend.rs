@@ -29,7 +29,7 @@ use crate::limiter::ReserveError;
 use crate::semaphore::{Grant, Lease};
 use crate::store_failure::StoreFailure;
 use crate::wait::Acquired;
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::Arc;
@@ -218,7 +218,7 @@ impl HeldLease {
 #[non_exhaustive]
 pub enum BackendError {
     /// The limit does not support the verb.
-    NotOffered(NotOffered),
+    Unsupported(Unsupported),
     /// As many receipts are open as the backend keeps, in all or for the key.
     Receipts(ReserveError),
     /// The receipt is not one of this backend.
@@ -232,7 +232,7 @@ pub enum BackendError {
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BackendError::NotOffered(error) => error.fmt(f),
+            BackendError::Unsupported(error) => error.fmt(f),
             BackendError::Receipts(error) => error.fmt(f),
             BackendError::BadReceipt(error) => error.fmt(f),
             BackendError::BadLeaseId(error) => error.fmt(f),
@@ -244,7 +244,7 @@ impl fmt::Display for BackendError {
 impl std::error::Error for BackendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(match self {
-            BackendError::NotOffered(error) => error,
+            BackendError::Unsupported(error) => error,
             BackendError::Receipts(error) => error,
             BackendError::BadReceipt(error) => error,
             BackendError::BadLeaseId(error) => error,
@@ -253,16 +253,16 @@ impl std::error::Error for BackendError {
     }
 }
 
-impl From<NotOffered> for BackendError {
-    fn from(error: NotOffered) -> BackendError {
-        BackendError::NotOffered(error)
+impl From<Unsupported> for BackendError {
+    fn from(error: Unsupported) -> BackendError {
+        BackendError::Unsupported(error)
     }
 }
 
 impl From<ReserveError> for BackendError {
     fn from(error: ReserveError) -> BackendError {
         match error {
-            ReserveError::NotOffered(error) => BackendError::NotOffered(error),
+            ReserveError::Unsupported(error) => BackendError::Unsupported(error),
             error => BackendError::Receipts(error),
         }
     }

@@ -2,9 +2,11 @@
 
 use crate::ids::Receipt;
 use crate::key::Fingerprint;
-use crate::limiter::{BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, Stats};
+use crate::limiter::{
+    BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, StoreStats,
+};
 use crate::wait::{Acquire, Patience};
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use std::time::Duration;
 /// ```
 ///
 /// It is cheap to share: its clones are the same gate. For a clock of your own or an observer, use
-/// [`crate::Builder::build_gate`].
+/// [`crate::LimiterBuilder::build_gate`].
 #[derive(Clone, Debug)]
 pub struct Gate {
     limiter: Limiter,
@@ -68,7 +70,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn take(&self, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+    pub fn take(&self, up_to: u32) -> Result<(Decision, u32), Unsupported> {
         self.limiter.take((), up_to)
     }
 
@@ -76,7 +78,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn check_within(&self, cost: u32, max_wait: Duration) -> Result<Decision, NotOffered> {
+    pub fn check_within(&self, cost: u32, max_wait: Duration) -> Result<Decision, Unsupported> {
         self.limiter.check_within((), cost, max_wait)
     }
 
@@ -84,7 +86,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn refund(&self, cost: u32) -> Result<Decision, NotOffered> {
+    pub fn refund(&self, cost: u32) -> Result<Decision, Unsupported> {
         self.limiter.refund((), cost)
     }
 
@@ -140,8 +142,8 @@ impl Gate {
     }
 
     /// Names a call, to be made together with others: see [`crate::check_all`].
-    pub fn on(&self, cost: u32) -> Call<'_> {
-        self.limiter.on((), cost)
+    pub fn call(&self, cost: u32) -> Call<'_> {
+        self.limiter.call((), cost)
     }
 
     /// Changes the limit, keeping what was used: see [`Limiter::change`].
@@ -158,7 +160,7 @@ impl Gate {
     }
 
     /// What has been decided.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> StoreStats {
         self.limiter.stats()
     }
 }

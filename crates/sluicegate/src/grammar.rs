@@ -2,7 +2,7 @@
 //!
 //! Not for users of the library: lines of text of this workspace's other crates are read by it too.
 //!
-//! Every refusal is a [`Mistake`]: what is wrong with which word, and what to write instead.
+//! Every denial is a [`SyntaxError`]: what is wrong with which word, and what to write instead.
 
 use crate::calendar::CalendarUnit;
 use crate::limit::LimitError;
@@ -18,17 +18,17 @@ const SHOWN_MAX: usize = 80;
 
 /// What is wrong and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistake {
+pub struct SyntaxError {
     /// What is wrong, with the value.
     pub problem: String,
     /// What to write instead.
     pub advice: String,
 }
 
-impl Mistake {
+impl SyntaxError {
     /// A problem and its advice.
-    pub fn new(problem: impl Into<String>, advice: impl Into<String>) -> Mistake {
-        Mistake { problem: problem.into(), advice: advice.into() }
+    pub fn new(problem: impl Into<String>, advice: impl Into<String>) -> SyntaxError {
+        SyntaxError { problem: problem.into(), advice: advice.into() }
     }
 
     /// The error for the whole line in which the mistake is.
@@ -37,17 +37,17 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.problem, self.advice)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for SyntaxError {}
 
-impl From<OutOfBounds> for Mistake {
-    fn from(out: OutOfBounds) -> Mistake {
-        Mistake::new(out.problem(), out.advice())
+impl From<OutOfBounds> for SyntaxError {
+    fn from(out: OutOfBounds) -> SyntaxError {
+        SyntaxError::new(out.problem(), out.advice())
     }
 }
 
@@ -55,7 +55,7 @@ impl From<OutOfBounds> for Mistake {
 ///
 /// # Errors
 /// When it is none of the known ones.
-pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static str, Mistake> {
+pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static str, SyntaxError> {
     let spelled = word.to_ascii_lowercase().replace('_', "-");
     if let Some(known) = known.iter().find(|known| **known == word) {
         return Ok(known);
@@ -63,7 +63,7 @@ pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static s
     let meant = known.iter().find(|known| distance(known, &spelled) <= 2);
     let advice =
         meant.map_or_else(|| format!("use {}", known.join(" ")), |meant| format!("did you mean {meant}?"));
-    Err(Mistake::new(format!("unknown {what} {}", quoted(word)), advice))
+    Err(SyntaxError::new(format!("unknown {what} {}", quoted(word)), advice))
 }
 
 /// How many letters have to be changed, added or dropped to turn one word into the other.
@@ -91,7 +91,7 @@ pub(crate) enum Period<'a> {
 ///
 /// # Errors
 /// When it is not that, or out of bounds.
-pub fn rate(measure: &str) -> Result<Rate, Mistake> {
+pub fn rate(measure: &str) -> Result<Rate, SyntaxError> {
     match count_and_period(measure)? {
         (count, Period::Fixed { period, .. }) => Ok(Rate::new(count, period)?),
         (_, Period::Calendar(unit)) => Err(calendar_only(unit)),
@@ -102,14 +102,14 @@ pub fn rate(measure: &str) -> Result<Rate, Mistake> {
 ///
 /// # Errors
 /// When it is not one, or a unit of the calendar.
-pub fn span(word: &str) -> Result<Span, Mistake> {
+pub fn span(word: &str) -> Result<Span, SyntaxError> {
     match period(word)? {
         Period::Fixed { period, .. } => Ok(period),
         Period::Calendar(unit) => Err(calendar_only(unit)),
     }
 }
 
-fn calendar_only(unit: CalendarUnit) -> Mistake {
+fn calendar_only(unit: CalendarUnit) -> SyntaxError {
     let days = match unit {
         CalendarUnit::Day => "1d",
         CalendarUnit::Week => "7d",
@@ -117,25 +117,25 @@ fn calendar_only(unit: CalendarUnit) -> Mistake {
         CalendarUnit::Year => "365d",
     };
     let problem = format!("{} is a calendar unit of fixed-window", quoted(&unit.to_string()));
-    Mistake::new(problem, format!("use {days}, or fixed-window"))
+    SyntaxError::new(problem, format!("use {days}, or fixed-window"))
 }
 
-pub(crate) fn count_and_period(measure: &str) -> Result<(u64, Period<'_>), Mistake> {
+pub(crate) fn count_and_period(measure: &str) -> Result<(u64, Period<'_>), SyntaxError> {
     let Some((count, period)) = measure.split_once('/') else {
         let problem = format!("{} is not COUNT/PERIOD", quoted(measure));
-        return Err(Mistake::new(problem, "write how many in how long without a space, such as 5/60s"));
+        return Err(SyntaxError::new(problem, "write how many in how long without a space, such as 5/60s"));
     };
     let count = number("count", count)?;
     Ok((count, self::period(period)?))
 }
 
 /// `[N]UNIT`.
-pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
+pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     let (number_word, unit) = word.split_at(digits);
     if unit.starts_with(['.', '-', '+']) {
         let problem = format!("period {} is not a whole number and a unit", quoted(word));
-        return Err(Mistake::new(problem, "use a smaller unit for parts, such as 1500ms for 1.5 s"));
+        return Err(SyntaxError::new(problem, "use a smaller unit for parts, such as 1500ms for 1.5 s"));
     }
     let calendar = |unit| {
         if number_word.is_empty() {
@@ -143,7 +143,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
         }
         let problem = format!("{} puts a number on a calendar unit", quoted(word));
         let days = if unit == CalendarUnit::Week { ", or days such as 7d" } else { "" };
-        Err(Mistake::new(problem, format!("write {unit} alone{days}")))
+        Err(SyntaxError::new(problem, format!("write {unit} alone{days}")))
     };
     let (size, is_day) = match unit {
         "us" => (1, false),
@@ -160,7 +160,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
                 "" => "the period after / is missing".to_owned(),
                 _ => format!("{} has no unit", quoted(word)),
             };
-            return Err(Mistake::new(problem, format!("add one of {UNITS}")));
+            return Err(SyntaxError::new(problem, format!("add one of {UNITS}")));
         }
         _ => {
             let meant = match unit {
@@ -171,7 +171,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
                 "\u{b5}s" | "\u{3bc}s" => "write us; ",
                 _ => "",
             };
-            return Err(Mistake::new(
+            return Err(SyntaxError::new(
                 format!("unknown unit {}", quoted(unit)),
                 format!("{meant}use {UNITS}"),
             ));
@@ -180,7 +180,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
     let n = if number_word.is_empty() { Some(1) } else { number_word.parse::<u64>().ok() };
     let Some((n, micros)) = n.and_then(|n| Some((n, n.checked_mul(size)?))) else {
         let problem = format!("period {} is above the most, 3650d", shown(word));
-        return Err(Mistake::new(problem, "use at most 3650d"));
+        return Err(SyntaxError::new(problem, "use at most 3650d"));
     };
     let is_one_day = is_day && n == 1;
     Ok(Period::Fixed { period: Span::from_micros(micros), is_one_day, word })
@@ -190,14 +190,14 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, Mistake> {
 ///
 /// # Errors
 /// When there is anything but digits, or far too many of them.
-pub fn number(what: &str, word: &str) -> Result<u64, Mistake> {
+pub fn number(what: &str, word: &str) -> Result<u64, SyntaxError> {
     if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
         let problem = format!("{what} {} is not a whole number", quoted(word));
-        return Err(Mistake::new(problem, format!("use digits only, up to {COUNT_MAX}")));
+        return Err(SyntaxError::new(problem, format!("use digits only, up to {COUNT_MAX}")));
     }
     word.parse().map_err(|_| {
         let problem = format!("{what} {} is above the most, {COUNT_MAX}", shown(word));
-        Mistake::new(problem, "use a smaller number")
+        SyntaxError::new(problem, "use a smaller number")
     })
 }
 
@@ -205,10 +205,10 @@ pub fn number(what: &str, word: &str) -> Result<u64, Mistake> {
 ///
 /// # Errors
 /// When there is no `%`, or no whole number before it.
-pub fn percent(what: &str, word: &str) -> Result<u64, Mistake> {
+pub fn percent(what: &str, word: &str) -> Result<u64, SyntaxError> {
     match word.strip_suffix('%') {
         Some(digits) => number(what, digits),
-        None => Err(Mistake::new(
+        None => Err(SyntaxError::new(
             format!("{what} {} has no %", quoted(word)),
             format!("write {}%", meant_percent(word)),
         )),
@@ -243,18 +243,21 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// When a word is not an option, has no value, or comes twice.
-    pub fn read(takes: &'static str, words: impl Iterator<Item = &'a str>) -> Result<Options<'a>, Mistake> {
+    pub fn read(
+        takes: &'static str,
+        words: impl Iterator<Item = &'a str>,
+    ) -> Result<Options<'a>, SyntaxError> {
         let mut options: Vec<(&str, &str)> = Vec::new();
         for word in words {
             let Some((name, value)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-                return Err(Mistake::new(format!("{} is not an option", quoted(word)), takes));
+                return Err(SyntaxError::new(format!("{} is not an option", quoted(word)), takes));
             };
             if value.is_empty() {
-                return Err(Mistake::new(format!("{} has no value", quoted(word)), takes));
+                return Err(SyntaxError::new(format!("{} has no value", quoted(word)), takes));
             }
             if options.iter().any(|(earlier, _)| *earlier == name) {
                 let problem = format!("{} is given twice", quoted(name));
-                return Err(Mistake::new(problem, "keep one of them"));
+                return Err(SyntaxError::new(problem, "keep one of them"));
             }
             options.push((name, value));
         }
@@ -271,7 +274,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// When it is not a number, or out of bounds.
-    pub fn number(&mut self, name: &'static str, least: u32) -> Result<Option<u32>, Mistake> {
+    pub fn number(&mut self, name: &'static str, least: u32) -> Result<Option<u32>, SyntaxError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         Ok(Some(checked_count(name, number(name, value)?, least)?))
     }
@@ -280,10 +283,10 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// With the first of them.
-    pub fn refuse_the_rest(&self) -> Result<(), Mistake> {
+    pub fn refuse_the_rest(&self) -> Result<(), SyntaxError> {
         match self.given.first() {
             None => Ok(()),
-            Some((name, _)) => Err(Mistake::new(format!("unknown option {}", quoted(name)), self.takes)),
+            Some((name, _)) => Err(SyntaxError::new(format!("unknown option {}", quoted(name)), self.takes)),
         }
     }
 }

@@ -49,9 +49,9 @@ mod ids;
 mod key;
 mod limit;
 mod limiter;
+mod memory_store;
 mod seal;
 mod semaphore;
-mod shared;
 mod store;
 mod store_failure;
 mod sync;
@@ -63,7 +63,7 @@ pub use calendar::{CalendarUnit, Zone};
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use clock::TokioClock;
 pub use clock::{Alarm, Clock, Delay, ManualClock, SystemClock};
-pub use core::verbs::NotOffered;
+pub use core::verbs::Unsupported;
 pub use core::{Decision, RetryAfter, Span, Time};
 pub use event::Event;
 pub use gate::Gate;
@@ -71,19 +71,19 @@ pub use ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
 pub use key::{Key, KeyWriter};
 pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
 pub use limiter::{
-    BuildError, Builder, CALLS_MAX, Call, ChangeError, HashedKey, IntoLimits, Limiter, MAX_KEYS_DEFAULT,
-    MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT,
-    MAX_WAITING_MAX, Observer, Reservation, ReserveError, Stats, TogetherError, check_all, check_all_at,
-    check_all_each_at,
+    BuildError, CALLS_MAX, Call, ChangeError, CheckAllError, HashedKey, IntoLimits, Limiter, LimiterBuilder,
+    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
+    MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX, Observer, Reservation, ReserveError, StoreStats, check_all,
+    check_all_at, check_all_each_at,
 };
+pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use semaphore::{
-    AcquireLease, Grant, Lease, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX, Semaphore, SemaphoreBuilder,
-    SemaphoreStats, SharedLeases, SharedLeasesBuilder,
+    AcquireLease, Grant, Lease, LeasePool, LeasePoolBuilder, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX,
+    Semaphore, SemaphoreBuilder, SemaphoreStats,
 };
-pub use shared::{SharedStore, SharedStoreBuilder};
 pub use store::OnFull;
 pub use store_failure::StoreFailure;
-pub use wait::{Acquire, Acquired, Priority, Refusal};
+pub use wait::{Acquire, Acquired, Denial, Priority};
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.
 #[doc(hidden)]

@@ -13,25 +13,25 @@ mod store_by_algorithm;
 pub(crate) use builder::line_bounds;
 pub use builder::within;
 pub use builder::{
-    Builder, IntoLimits, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, MAX_WAITING_MAX,
+    IntoLimits, LimiterBuilder, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
+    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX,
 };
 pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
-pub use error::{BuildError, ChangeError, ReserveError, TogetherError};
-pub use observe::{Observer, Stats};
+pub use error::{BuildError, ChangeError, CheckAllError, ReserveError};
+pub use observe::{Observer, StoreStats};
 pub use reservation::Reservation;
 pub(crate) use store_by_algorithm::made;
 
 use crate::clock::{AnyClock, Delay};
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
+use crate::memory_store::{Kind, MemoryStore, Place, Tag};
 use crate::seal::Seal;
-use crate::shared::{Kind, Place, SharedStore, Tag};
 use crate::store::{NotTaken, QueueStore};
 use crate::wait::{Host, Lines};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::several::{next_window_list, peek_list};
-use sluicegate_core::verbs::{NotOffered, Verbs as _};
+use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ use store_by_algorithm::{StoreByAlgorithm, on_store};
 /// ```
 ///
 /// A limiter is cheap to share: clone it, and the clones are the same limiter. Its memory is bounded
-/// ([`Builder::max_keys`]); no call pauses to clean up after others, and no thread is
+/// ([`LimiterBuilder::max_keys`]); no call pauses to clean up after others, and no thread is
 /// started unless somebody has to wait in line. Each verb has a form that is told the
 /// time (`check_at`) and one that asks the limiter's clock (`check`).
 ///
@@ -91,7 +91,7 @@ struct Scope {
     name: Fingerprint,
     /// The tag of its limits.
     tag: AtomicU16,
-    store: SharedStore,
+    store: MemoryStore,
     kind: Kind,
     /// All tags it ever had: a call may have read one just before it changed.
     tags: Mutex<Vec<Arc<Tag>>>,
@@ -108,8 +108,8 @@ impl Limiter {
     }
 
     /// A limiter with settings of your own.
-    pub fn builder(limits: impl IntoLimits) -> Builder {
-        Builder::new(limits)
+    pub fn builder(limits: impl IntoLimits) -> LimiterBuilder {
+        LimiterBuilder::new(limits)
     }
 
     /// May the key act once now? If so it is charged 1.
@@ -179,7 +179,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), NotOffered> {
+    pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), Unsupported> {
         self.take_at(key, up_to, self.now())
     }
 
@@ -187,7 +187,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), NotOffered> {
+    pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), Unsupported> {
         let key = self.fingerprint(key);
         if let Some(denial) = self.denied_by_the_line(key, up_to.min(1), now) {
             return self.offered(Verb::Take).map(|()| (denial, 0));
@@ -217,7 +217,12 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`.
-    pub fn check_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Result<Decision, NotOffered> {
+    pub fn check_within(
+        &self,
+        key: impl Key,
+        cost: u32,
+        max_wait: Duration,
+    ) -> Result<Decision, Unsupported> {
         self.check_within_at(key, cost, Span::from(max_wait), self.now())
     }
 
@@ -231,7 +236,7 @@ impl Limiter {
         cost: u32,
         max_wait: Span,
         now: Time,
-    ) -> Result<Decision, NotOffered> {
+    ) -> Result<Decision, Unsupported> {
         let key = self.fingerprint(key);
         if let Some(denial) = self.denied_by_the_line(key, cost, now) {
             return self.offered(Verb::CheckWithin).map(|()| denial);
@@ -246,7 +251,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, NotOffered> {
+    pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, Unsupported> {
         self.refund_at(key, cost, self.now())
     }
 
@@ -254,7 +259,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, NotOffered> {
+    pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, Unsupported> {
         let key = self.fingerprint(key);
         let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
         self.lines().disturbed(self.host(), key);
@@ -284,13 +289,13 @@ impl Limiter {
 
     /// Whether anything is remembered of the key. A key that has recovered may be forgotten at any time, and nobody can
     /// tell from its decisions; one that was evicted is forgotten too early.
-    pub fn holds(&self, key: impl Key) -> bool {
+    pub fn contains(&self, key: impl Key) -> bool {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.store, store => store.holds(key))
+        on_store!(&self.inner.store, store => store.contains(key))
     }
 
     /// Names a call, to be made together with others: see [`check_all`].
-    pub fn on(&self, key: impl Key, cost: u32) -> Call<'_> {
+    pub fn call(&self, key: impl Key, cost: u32) -> Call<'_> {
         Call::new(self, self.fingerprint(key), cost)
     }
 
@@ -333,10 +338,10 @@ impl Limiter {
 
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
     /// this as often as metrics are read, not with every call.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> StoreStats {
         let waiting = self.lines().waiting();
         on_store!(&self.inner.store, store => {
-            Stats::of(store.counts(), store.keys(), store.max_keys(), waiting)
+            StoreStats::of(store.counts(), store.keys(), store.max_keys(), waiting)
         })
     }
 
@@ -364,7 +369,7 @@ impl Limiter {
     /// A limiter in a store that others use too.
     pub(crate) fn in_place(
         place: Place,
-        store: SharedStore,
+        store: MemoryStore,
         limits: Vec<Limit>,
         kind: Kind,
         observer: Option<Arc<dyn Observer>>,
@@ -440,7 +445,7 @@ impl Limiter {
     }
 
     /// Whether its limits offer a verb: what they do not is an error, also while others wait.
-    fn offered(&self, verb: Verb) -> Result<(), NotOffered> {
+    fn offered(&self, verb: Verb) -> Result<(), Unsupported> {
         self.limits()
             .iter()
             .filter_map(|limit| limit.made_at(self.inner.start))

@@ -22,7 +22,7 @@ pub use builder::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, SemaphoreBuilder};
 pub use grant::Grant;
 pub use lease::Lease;
 
-pub use scope::{LeaseScope, SharedLeases, SharedLeasesBuilder};
+pub use scope::{LeasePool, LeasePoolBuilder, LeaseScope};
 pub use stats::SemaphoreStats;
 
 use crate::callbacks::Callbacks;

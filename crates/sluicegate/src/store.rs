@@ -52,10 +52,10 @@ use ledger::Ledger;
 use rules::Rulings as _;
 use shape::{Kept, StateOf};
 pub(crate) use shard::Counts;
-use shard::{Guarded, Locked, Shard};
+use shard::{GuardService, Locked, Shard};
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -175,7 +175,7 @@ impl<S: Shape> Store<S> {
             return decision;
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let Guarded { rules, ledger, counts, aside, .. } = &mut *shard.guarded;
+        let GuardService { rules, ledger, counts, aside, .. } = &mut *shard.guarded;
         let found = shard.table.slot(slot);
         let kept = Kept { words: found.state, aside, slot };
         let decision = S::check_in_full(kept, rules.limits(found.tag()), now, cost);
@@ -211,7 +211,7 @@ impl<S: Shape> Store<S> {
         key: Fingerprint,
         now: Time,
         up_to: u32,
-    ) -> Result<(Decision, u32), NotOffered> {
+    ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
         let taken = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
@@ -235,7 +235,7 @@ impl<S: Shape> Store<S> {
         now: Time,
         cost: u32,
         max_wait: Span,
-    ) -> Result<Decision, NotOffered> {
+    ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
         let decided = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
@@ -281,7 +281,7 @@ impl<S: Shape> Store<S> {
     ///
     /// # Errors
     /// When the limits do not offer this.
-    pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, NotOffered> {
+    pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
         let refunded =
             self.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
         refunded.unwrap_or_else(|_full| {
@@ -353,7 +353,7 @@ impl<S: Shape> Store<S> {
         Ledger::void(&mut shard.guarded.ledger, key, &self.vacant.receipts);
     }
 
-    pub(crate) fn holds(&self, key: Fingerprint) -> bool {
+    pub(crate) fn contains(&self, key: Fingerprint) -> bool {
         self.lock(self.shard_of(key)).find(key).is_some()
     }
 

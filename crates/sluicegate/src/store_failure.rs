@@ -8,41 +8,44 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum StoreFailure {
     /// It was not asked: it has failed often of late, or there is no connection. Nothing was charged.
-    Away(String),
+    Unavailable(String),
     /// No answer came in time. The call may have been charged, and is not sent again.
-    Late {
+    TimedOut {
         /// How long was waited.
         deadline: Duration,
     },
     /// The connection broke before the answer came. The call may have been charged, and is not sent again.
-    Lost(String),
+    Disconnected(String),
     /// It answered, and the answer cannot be used. The call may have been charged, and is not sent again.
-    Garbled(String),
+    BadReply(String),
     /// It refused, in its own words: no memory, no permission, a replica. Nothing was charged.
-    Refused(String),
+    Rejected(String),
 }
 
 impl StoreFailure {
     /// Whether the call may have been charged all the same.
     pub fn may_have_charged(&self) -> bool {
-        matches!(self, StoreFailure::Late { .. } | StoreFailure::Lost(_) | StoreFailure::Garbled(_))
+        matches!(
+            self,
+            StoreFailure::TimedOut { .. } | StoreFailure::Disconnected(_) | StoreFailure::BadReply(_)
+        )
     }
 }
 
 impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreFailure::Away(why) => write!(f, "the store is away: {why}"),
-            StoreFailure::Late { deadline } => {
+            StoreFailure::Unavailable(why) => write!(f, "the store is away: {why}"),
+            StoreFailure::TimedOut { deadline } => {
                 write!(f, "the store gave no answer within {deadline:?}; the call may have been charged")
             }
-            StoreFailure::Lost(why) => {
+            StoreFailure::Disconnected(why) => {
                 write!(f, "the connection to the store broke: {why}; the call may have been charged")
             }
-            StoreFailure::Garbled(why) => {
+            StoreFailure::BadReply(why) => {
                 write!(f, "the store's answer cannot be used: {why} The call may have been charged")
             }
-            StoreFailure::Refused(why) => write!(f, "the store refused: {why}"),
+            StoreFailure::Rejected(why) => write!(f, "the store refused: {why}"),
         }
     }
 }

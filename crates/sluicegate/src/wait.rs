@@ -11,7 +11,7 @@ mod seats;
 
 pub use acquire::{Acquire, Patience};
 pub use lines::wake_all;
-pub(crate) use lines::{Host, LineBounds, Lines};
+pub(crate) use lines::{Host, Lines, QueueBounds};
 pub use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
@@ -23,13 +23,13 @@ use std::time::Duration;
 /// The result of waiting in a queue: the call was allowed and charged, or refused.
 ///
 /// ```
-/// use sluicegate::{Limiter, ManualClock, Refusal};
+/// use sluicegate::{Limiter, ManualClock, Denial};
 /// use std::time::Duration;
 ///
 /// let orders = Limiter::builder("min-interval 30m").clock(ManualClock::default()).build()?;
 /// assert!(orders.check("shopper-1").allowed());
 /// let acquired = orders.acquire_within("shopper-1", 1, Duration::from_secs(60)).blocking();
-/// assert_eq!(acquired.refusal(), Some(Refusal::TooLong)); // at once, as it would be half an hour
+/// assert_eq!(acquired.denial(), Some(Denial::TooLong)); // at once, as it would be half an hour
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,17 +37,17 @@ use std::time::Duration;
 pub struct Acquired {
     answer: Answer,
     waited: Span,
-    refusal: Option<Refusal>,
+    denial: Option<Denial>,
 }
 
 /// Why somebody had no turn. Nothing was charged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum Denial {
     /// The turn would not have come in time; or whoever asked does not wait, and could have.
     TooLong,
-    /// As many wait as may: `max_line`, `max_waiting`, or a `queue=`.
-    LineFull,
+    /// As many wait as may: `max_queue`, `max_waiters`, or a `queue=`.
+    QueueFull,
     /// The cost is above the limit: no wait helps.
     Never,
     /// The limiter holds as many keys as it may, and is to deny new ones; or the semaphore as many leases.
@@ -55,20 +55,20 @@ pub enum Refusal {
 }
 
 impl Acquired {
-    /// The result of a call that waited for `waited`. It is allowed if there is no refusal.
+    /// The result of a call that waited for `waited`. It is allowed if there is no denial.
     #[inline]
-    pub fn new(answer: Answer, waited: Span, refusal: Option<Refusal>) -> Acquired {
-        Acquired { answer, waited, refusal }
+    pub fn new(answer: Answer, waited: Span, denial: Option<Denial>) -> Acquired {
+        Acquired { answer, waited, denial }
     }
 
     /// The result of a call that did not wait: if it is denied, waiting would take too long, or never help.
     #[inline]
     pub fn at_once(answer: Answer, waited: Span) -> Acquired {
-        let refusal = answer.retry_after().map(|retry_after| match retry_after {
-            RetryAfter::After(_) => Refusal::TooLong,
-            RetryAfter::Never => Refusal::Never,
+        let denial = answer.retry_after().map(|retry_after| match retry_after {
+            RetryAfter::After(_) => Denial::TooLong,
+            RetryAfter::Never => Denial::Never,
         });
-        Acquired::new(answer, waited, refusal)
+        Acquired::new(answer, waited, denial)
     }
 
     /// A call that memory allowed.
@@ -78,13 +78,13 @@ impl Acquired {
     }
 
     /// A call that memory refused.
-    pub(crate) fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Acquired {
-        Acquired::new(decision.into(), waited, Some(refusal))
+    pub(crate) fn refused(denial: Denial, decision: Decision, waited: Span) -> Acquired {
+        Acquired::new(decision.into(), waited, Some(denial))
     }
 
     /// Returns `true` if the call may happen now, and was charged.
     pub fn allowed(&self) -> bool {
-        self.refusal.is_none()
+        self.denial.is_none()
     }
 
     /// The answer. If refused, its `retry_after` is the shortest wait after which the same call would do.
@@ -108,22 +108,22 @@ impl Acquired {
     }
 
     /// Why the call was refused.
-    pub fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+    pub fn denial(&self) -> Option<Denial> {
+        self.denial
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::TooLong => "the turn would not come in time; wait longer, or come back later",
-            Refusal::LineFull => "as many wait already as may; come back later, or let more of them wait",
-            Refusal::Never => "the cost is above the limit, so no wait helps; ask for less at once",
-            Refusal::NoRoom => {
+            Denial::TooLong => "the turn would not come in time; wait longer, or come back later",
+            Denial::QueueFull => "as many wait already as may; come back later, or let more of them wait",
+            Denial::Never => "the cost is above the limit, so no wait helps; ask for less at once",
+            Denial::NoRoom => {
                 "there is no room for another key or lease; raise max_keys or max_leases, or let keys be evicted"
             }
         })
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for Denial {}

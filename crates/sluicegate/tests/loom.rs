@@ -13,7 +13,7 @@
 
 use loom::thread;
 use sluicegate::{
-    Acquire, AcquireLease, Grant, Limiter, ManualClock, OnFull, Semaphore, SharedStore, check_all,
+    Acquire, AcquireLease, Grant, Limiter, ManualClock, MemoryStore, OnFull, Semaphore, check_all,
 };
 use std::future::Future as _;
 use std::pin::Pin;
@@ -66,9 +66,9 @@ fn several_are_charged_all_or_none_in_any_order() {
         let (left, right) = (limiter("fixed-window 1/h", 1), limiter("token-bucket 1/h burst=5", 1));
         let (other_left, other_right) = (left.clone(), right.clone());
         let other = thread::spawn(move || {
-            check_all(&[other_right.on("k", 1), other_left.on("k", 1)]).unwrap().allowed()
+            check_all(&[other_right.call("k", 1), other_left.call("k", 1)]).unwrap().allowed()
         });
-        let own = check_all(&[left.on("k", 1), right.on("k", 1)]).unwrap().allowed();
+        let own = check_all(&[left.call("k", 1), right.call("k", 1)]).unwrap().allowed();
         assert!(own ^ other.join().unwrap());
         assert_eq!((left.peek("k", 0).remaining(), right.peek("k", 0).remaining()), (0, 4));
     });
@@ -110,7 +110,7 @@ fn versions_start_again_under_one_lock() {
 fn a_limit_that_is_needed_keeps_its_number() {
     loom::model(|| {
         let clock = ManualClock::default();
-        let store = SharedStore::builder().clock(clock).max_keys(3).build().unwrap();
+        let store = MemoryStore::builder().clock(clock).max_keys(3).build().unwrap();
         let limiter = |limit: &str, scope: u32| Limiter::builder(limit).in_store(&store, scope).build();
         let kept = limiter("fixed-window 5/h", 0).unwrap();
         let other = kept.clone();

@@ -59,7 +59,7 @@ impl Server {
         // A server that turns us away may have said why before it stopped reading.
         let said = reply::read(&mut self.stream).map_err(|error| sent.err().unwrap_or(error));
         match said {
-            Ok(Reply::Mistake(says)) => {
+            Ok(Reply::SyntaxError(says)) => {
                 let advice = if says.starts_with("NOAUTH") || says.starts_with("WRONGPASS") {
                     " (set SLUICE_PASSWORD, or name a file with --password-file)"
                 } else {

@@ -14,7 +14,7 @@ pub(super) enum Reply {
     Number(i64),
     Text(String),
     Nothing,
-    Mistake(String),
+    SyntaxError(String),
     List(Vec<Reply>),
 }
 
@@ -43,7 +43,7 @@ fn item<R: BufRead>(from: &mut R, line: impl FnOnce(&mut R) -> io::Result<String
     let (kind, rest) = line.split_at_checked(1).ok_or_else(strange)?;
     match (kind, rest) {
         ("+", text) => Ok(Reply::Text(text.to_owned())),
-        ("-", text) => Ok(Reply::Mistake(text.to_owned())),
+        ("-", text) => Ok(Reply::SyntaxError(text.to_owned())),
         (":", number) => number.parse().map(Reply::Number).map_err(|_| strange()),
         ("_", "") | ("$" | "*", "-1") => Ok(Reply::Nothing),
         ("$", length) => {
@@ -91,7 +91,7 @@ mod tests {
             (":-2\r\n", Reply::Number(-2)),
             ("$-1\r\n", Reply::Nothing),
             ("_\r\n", Reply::Nothing),
-            ("-ERR no\r\n", Reply::Mistake("ERR no".into())),
+            ("-ERR no\r\n", Reply::SyntaxError("ERR no".into())),
             ("$4\r\na\r\nb\r\n", text("a\r\nb")),
             ("*3\r\n:1\r\n$0\r\n\r\n$-1\r\n", Reply::List(vec![Reply::Number(1), text(""), Reply::Nothing])),
         ] {

@@ -103,7 +103,7 @@ impl Shared<'_> {
             self.keys.insert(row.key.clone());
         }
         let calls: Vec<RedisCall<'_>> =
-            rows.iter().map(|row| limiter.on(&row.key, row.cost).at(row.at)).collect();
+            rows.iter().map(|row| limiter.call(&row.key, row.cost).at(row.at)).collect();
         Ok(self.runtime.block_on(check_each(&calls)))
     }
 

@@ -46,10 +46,10 @@ fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
         let key = if rng.bool() { rng.u64(..32) } else { rng.u64(..) };
         let cost = random::cost(&mut rng, limits);
         let account = accounts.entry(key).or_default();
-        if !limiter.holds(key) && !account.is_idle(&made, now) {
+        if !limiter.contains(key) && !account.is_idle(&made, now) {
             *account = Account::default();
             churn.evicted += 1;
-        } else if !limiter.holds(key) && !account.is_idle(&made, start) {
+        } else if !limiter.contains(key) && !account.is_idle(&made, start) {
             churn.forgotten += 1;
         }
         let (expected, answered) = (account.check(&made, now, cost), limiter.check_at(key, cost, now));
@@ -101,10 +101,10 @@ fn a_store_that_denies_when_full_never_forgets_a_debt() {
         now = now.after(sluicegate::Span::from_micros(rng.u64(..40_000)));
         let (key, cost) = (rng.u64(..200), rng.u32(..5));
         let account = accounts.entry(key).or_default();
-        let was_held = limiter.holds(key);
+        let was_held = limiter.contains(key);
         let answered = limiter.check_at(key, cost, now);
         let expected = account.clone().check(&made, now, cost);
-        if !was_held && !limiter.holds(key) && expected.allowed() && cost > 0 {
+        if !was_held && !limiter.contains(key) && expected.allowed() && cost > 0 {
             assert!(!answered.allowed() && answered.remaining() == 0, "no room: {answered:?}");
             assert!(answered.retry_after().is_some());
             full += 1;

@@ -2,12 +2,12 @@
 
 use fastrand::Rng;
 use sluicegate::core::{Account, AnyLimit, Time};
-use sluicegate::{Limit, Limiter, ManualClock, SharedStore};
+use sluicegate::{Limit, Limiter, ManualClock, MemoryStore};
 use sluicegate_conformance::{Answer, InBackend, Report, Subject, random, random_verbs, suite};
 use std::collections::HashMap;
 
-fn store(start: Time, max_keys: usize) -> SharedStore {
-    SharedStore::builder().clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap()
+fn store(start: Time, max_keys: usize) -> MemoryStore {
+    MemoryStore::builder().clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap()
 }
 
 /// A limiter among others that are asked about the same keys.
@@ -82,10 +82,10 @@ fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
             let key = if rng.bool() { rng.u64(..8) } else { rng.u64(..) };
             let cost = random::cost(&mut rng, limits);
             let account = accounts.entry((scope, key)).or_default();
-            if !limiter.holds(key) && !account.is_idle(made, now) {
+            if !limiter.contains(key) && !account.is_idle(made, now) {
                 *account = Account::default();
                 evicted += 1;
-            } else if !limiter.holds(key) && !account.is_idle(made, start) {
+            } else if !limiter.contains(key) && !account.is_idle(made, start) {
                 forgotten += 1;
             }
             let (expected, answered) = (account.check(made, now, cost), limiter.check_at(key, cost, now));

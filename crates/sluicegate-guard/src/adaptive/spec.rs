@@ -6,7 +6,7 @@ use super::{
 };
 use crate::text::read;
 use sluicegate::LimitError;
-use sluicegate::internal::grammar::{Mistake, Options, name, number, percent, span};
+use sluicegate::internal::grammar::{Options, SyntaxError, name, number, percent, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,16 +23,16 @@ impl FromStr for AdaptiveLimit {
     }
 }
 
-fn limit(text: &str) -> Result<AdaptiveLimit, Mistake> {
+fn limit(text: &str) -> Result<AdaptiveLimit, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
-        return Err(Mistake::new("the adaptive limit is empty", "write one, such as aimd 20"));
+        return Err(SyntaxError::new("the adaptive limit is empty", "write one, such as aimd 20"));
     };
     let kind = name("adaptive limit", word, &AdaptiveLimit::RULES)?;
     let start = words.next().unwrap_or_default();
     if start.is_empty() || start.contains('=') {
         let problem = format!("{kind} needs the limit that it begins with right after it");
-        return Err(Mistake::new(problem, format!("write {kind} 20")));
+        return Err(SyntaxError::new(problem, format!("write {kind} 20")));
     }
     let start = number("start", start)?;
     let takes = match kind {
@@ -46,20 +46,20 @@ fn limit(text: &str) -> Result<AdaptiveLimit, Mistake> {
     Ok(rule)
 }
 
-fn range(start: u64, options: &mut Options<'_>) -> Result<Range, Mistake> {
+fn range(start: u64, options: &mut Options<'_>) -> Result<Range, SyntaxError> {
     let mut bound = |name| options.take(name).map(|value| number(name, value)).transpose();
     let (min, max) = (bound("min")?, bound("max")?);
     let usual = Range::starting_at(start)?;
     Ok(Range::new(start, min.unwrap_or(usual.min().into()), max.unwrap_or(usual.max().into()))?)
 }
 
-fn aimd(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, Mistake> {
+fn aimd(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, SyntaxError> {
     let backoff = share("backoff", options)?.unwrap_or(BACKOFF_DEFAULT.into());
     let timeout = options.take("timeout").map(span).transpose()?.unwrap_or(TIMEOUT_DEFAULT);
     Ok(Aimd::new(range, backoff, timeout)?.into())
 }
 
-fn gradient(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, Mistake> {
+fn gradient(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, SyntaxError> {
     let mut rule = Gradient::new(range);
     if let Some(queue) = options.take("queue") {
         rule = rule.with_queue(number("queue", queue)?)?;
@@ -79,7 +79,7 @@ fn gradient(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, Mi
     Ok(rule.into())
 }
 
-fn share(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, Mistake> {
+fn share(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, SyntaxError> {
     options.take(name).map(|word| percent(name, word)).transpose()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Calls are gathered for a while, and until there are [`SAMPLES_MIN`], and then count as one: their mean, the most that were at
 //! work, and the part that was dropped. A call below [`SHORTEST_RTT`] was hardly a call and is passed over, unless it was dropped: a
-//! refusal can be that quick. Netflix's `WindowedLimit` does it like that with 1 s, but forgets a window that has too few calls at its end:
+//! denial can be that quick. Netflix's `WindowedLimit` does it like that with 1 s, but forgets a window that has too few calls at its end:
 //! so a limit that lets few calls through, because they take seconds, would never move again.
 //!
 //! Clock      a step forwards ends a window early; after a step backwards it begins anew with what it holds.

@@ -57,7 +57,7 @@ const LOOKED_AT: usize = 128;
 /// }
 /// assert!(!hosts.ask("10.0.0.7").allowed());
 /// assert!(hosts.ask("10.0.0.8").allowed());
-/// assert_eq!(hosts.on("10.0.0.7").state(), State::Open);
+/// assert_eq!(hosts.get("10.0.0.7").state(), State::Open);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -137,11 +137,11 @@ impl Breakers {
 
     /// May a call of this key pass? If so, end the admitted call with how it went.
     pub fn ask(&self, key: impl Key) -> Admission<'static> {
-        self.on(key).ask().into_owned()
+        self.get(key).ask().into_owned()
     }
 
     /// The breaker of a key. Keep it for one call or a few: a set that has to forget the key makes a new one the next time.
-    pub fn on(&self, key: impl Key) -> Breaker {
+    pub fn get(&self, key: impl Key) -> Breaker {
         let key = self.inner.seeds.fingerprint(&key);
         let mut table = self.inner.table(key).lock();
         if let Some(breaker) = table.find(key) {

@@ -10,7 +10,7 @@ use super::machine::{
 };
 use crate::text::{Rules, read};
 use sluicegate::LimitError;
-use sluicegate::internal::grammar::{Mistake, Options, name, number, percent, quoted, span};
+use sluicegate::internal::grammar::{Options, SyntaxError, name, number, percent, quoted, span};
 use sluicegate::internal::unit;
 use std::fmt;
 use std::str::FromStr;
@@ -27,19 +27,19 @@ impl FromStr for BreakerRules {
     }
 }
 
-fn rules(text: &str) -> Result<BreakerRules, Mistake> {
+fn rules(text: &str) -> Result<BreakerRules, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
-        return Err(Mistake::new("the breaker is empty", "write one, such as breaker 50%/10s"));
+        return Err(SyntaxError::new("the breaker is empty", "write one, such as breaker 50%/10s"));
     };
     name("word", word, &["breaker"])?;
     let measure = words.next().unwrap_or_default();
     if measure.is_empty() || measure.contains('=') {
-        return Err(Mistake::new("breaker needs its measure right after it", "write breaker 50%/10s"));
+        return Err(SyntaxError::new("breaker needs its measure right after it", "write breaker 50%/10s"));
     }
     let Some((rate, window)) = measure.split_once('/') else {
         let problem = format!("{} is not PERCENT/WINDOW", quoted(measure));
-        return Err(Mistake::new(
+        return Err(SyntaxError::new(
             problem,
             "write how much in how long without a space, such as 50%/10s or 50%/100calls",
         ));
@@ -68,7 +68,7 @@ fn rules(text: &str) -> Result<BreakerRules, Mistake> {
         }
         (None, Some(_)) => {
             let problem = "slow-rate= says how many slow calls are too many, but not when a call is slow";
-            return Err(Mistake::new(problem, "add slow=, such as slow=2s, or leave slow-rate= out"));
+            return Err(SyntaxError::new(problem, "add slow=, such as slow=2s, or leave slow-rate= out"));
         }
         (None, None) => {}
     }
@@ -77,7 +77,7 @@ fn rules(text: &str) -> Result<BreakerRules, Mistake> {
         Some("metrics-only") => rules = rules.with_metrics_only(true),
         Some(other) => {
             let problem = format!("unknown mode={}", quoted(other));
-            return Err(Mistake::new(problem, "use mode=metrics-only, or leave it out"));
+            return Err(SyntaxError::new(problem, "use mode=metrics-only, or leave it out"));
         }
     }
     options.refuse_the_rest()?;
@@ -85,7 +85,7 @@ fn rules(text: &str) -> Result<BreakerRules, Mistake> {
 }
 
 /// `10s` or `100calls`.
-fn window(word: &str) -> Result<Window, Mistake> {
+fn window(word: &str) -> Result<Window, SyntaxError> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     match word.split_at(digits) {
         (calls, "calls" | "call") => {
@@ -100,7 +100,7 @@ fn window(word: &str) -> Result<Window, Mistake> {
             };
             let advice =
                 format!("write a time such as 10s, or calls such as 100calls, up to {WINDOW_CALLS_MAX}");
-            Err(Mistake::new(problem, advice))
+            Err(SyntaxError::new(problem, advice))
         }
         _ => Ok(Window::Time(span(word)?)),
     }

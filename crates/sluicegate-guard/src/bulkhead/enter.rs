@@ -3,7 +3,7 @@
 use super::queue::{Desk, Joined, Ticket, Told};
 use super::{Bulkhead, Permit};
 use sluicegate::internal::{Patience, wait_here};
-use sluicegate::{Priority, Refusal};
+use sluicegate::{Denial, Priority};
 use sluicegate_core::Span;
 use std::fmt;
 use std::future::Future;
@@ -29,13 +29,13 @@ pub struct Enter {
 /// What came of asking for a permit.
 ///
 /// ```
-/// use sluicegate_guard::{Bulkhead, Refusal};
+/// use sluicegate_guard::{Bulkhead, Denial};
 ///
 /// let printer = Bulkhead::new("bulkhead 1")?;
 /// let first = printer.enter().blocking();
 /// assert!(first.allowed());
 /// let second = printer.enter().blocking();
-/// assert_eq!(second.refusal(), Some(Refusal::LineFull)); // queue=0: nobody waits
+/// assert_eq!(second.denial(), Some(Denial::QueueFull)); // queue=0: nobody waits
 /// drop(first);
 /// assert!(printer.enter().blocking().permit().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
@@ -43,7 +43,7 @@ pub struct Enter {
 #[derive(Debug)]
 #[must_use = "a call that was refused must not happen: ask `allowed()`"]
 pub struct Entry {
-    permit: Result<Permit, Refusal>,
+    permit: Result<Permit, Denial>,
     waited: Span,
 }
 
@@ -63,8 +63,8 @@ impl Entry {
         self.waited.into()
     }
 
-    /// Why it was refused: [`Refusal::LineFull`] or [`Refusal::TooLong`].
-    pub fn refusal(&self) -> Option<Refusal> {
+    /// Why it was refused: [`Denial::QueueFull`] or [`Denial::TooLong`].
+    pub fn denial(&self) -> Option<Denial> {
         self.permit.as_ref().err().copied()
     }
 
@@ -72,7 +72,7 @@ impl Entry {
     ///
     /// # Errors
     /// When it was refused.
-    pub fn into_result(self) -> Result<Permit, Refusal> {
+    pub fn into_result(self) -> Result<Permit, Denial> {
         self.permit
     }
 }
@@ -116,13 +116,13 @@ impl Enter {
         }
         let is_late = matches!(self.patience, Patience::Until(until) if until < bulkhead.now());
         if is_late {
-            return self.refused(&bulkhead, Refusal::TooLong, Span::ZERO);
+            return self.refused(&bulkhead, Denial::TooLong, Span::ZERO);
         }
         if bulkhead.shared.permits.take_if_nobody_waits() {
             return self.allowed(Permit::taken(bulkhead), Span::ZERO);
         }
         if bulkhead.shared.queue_max() == 0 {
-            return self.refused(&bulkhead, Refusal::LineFull, Span::ZERO);
+            return self.refused(&bulkhead, Denial::QueueFull, Span::ZERO);
         }
         self.join(bulkhead, waker)
     }
@@ -144,9 +144,9 @@ impl Enter {
                 desk.close();
                 Poll::Pending
             }
-            Joined::Refused(refusal) => {
+            Joined::Refused(denial) => {
                 desk.close();
-                self.refused(&bulkhead, refusal, Span::ZERO)
+                self.refused(&bulkhead, denial, Span::ZERO)
             }
         }
     }
@@ -166,10 +166,10 @@ impl Enter {
                 desk.close();
                 self.allowed(permit, waited)
             }
-            Some(Told::Refused(refusal, waited)) => {
+            Some(Told::Refused(denial, waited)) => {
                 self.ticket = None;
                 desk.close();
-                self.refused(&bulkhead, refusal, waited)
+                self.refused(&bulkhead, denial, waited)
             }
         }
     }
@@ -179,10 +179,10 @@ impl Enter {
         Poll::Ready(Entry { permit: Ok(permit.begins()), waited })
     }
 
-    fn refused(&mut self, bulkhead: &Bulkhead, refusal: Refusal, waited: Span) -> Poll<Entry> {
+    fn refused(&mut self, bulkhead: &Bulkhead, denial: Denial, waited: Span) -> Poll<Entry> {
         self.bulkhead = None;
-        bulkhead.refused(refusal);
-        Poll::Ready(Entry { permit: Err(refusal), waited })
+        bulkhead.refused(denial);
+        Poll::Ready(Entry { permit: Err(denial), waited })
     }
 }
 

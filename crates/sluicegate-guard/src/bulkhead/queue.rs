@@ -8,7 +8,7 @@ use crate::timeout::Due;
 use sluicegate::internal::sync::MutexGuard;
 use sluicegate::internal::{Patience, wake_all};
 use sluicegate::internal::{Rings, Stretch, alarm};
-use sluicegate::{Priority, Refusal};
+use sluicegate::{Denial, Priority};
 use sluicegate_core::in_order::InOrder;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
@@ -48,14 +48,14 @@ struct Waiter {
 pub(super) enum Told {
     /// A permit is held for it.
     Called(Span),
-    Refused(Refusal, Span),
+    Refused(Denial, Span),
 }
 
 /// What came of asking.
 pub(super) enum Joined {
     Taken,
     Waits(Ticket),
-    Refused(Refusal),
+    Refused(Denial),
 }
 
 /// The queue, open.
@@ -116,7 +116,7 @@ impl<'a> Desk<'a> {
     /// What comes of asking; if it is to wait, a ticket that nobody has.
     fn seat(&mut self, priority: Priority, until: Time) -> Joined {
         if until < self.now {
-            return Joined::Refused(Refusal::TooLong);
+            return Joined::Refused(Denial::TooLong);
         }
         let (queue_max, may_wait) = (self.shared.queue_max(), self.now < until);
         if self.queue.waiting.is_empty() {
@@ -130,10 +130,10 @@ impl<'a> Desk<'a> {
             }
         }
         if !may_wait {
-            return Joined::Refused(Refusal::TooLong);
+            return Joined::Refused(Denial::TooLong);
         }
         if self.queue.len() >= queue_max {
-            return Joined::Refused(Refusal::LineFull);
+            return Joined::Refused(Denial::QueueFull);
         }
         let number = self.queue.next;
         self.queue.next += 1;
@@ -193,7 +193,7 @@ impl<'a> Desk<'a> {
     pub(super) fn go_on(&mut self) {
         while let Some((_, ticket)) = self.queue.due.pop(self.now) {
             if let Some(waiter) = self.queue.waiting.remove(&ticket) {
-                let told = Told::Refused(Refusal::TooLong, self.now.since(waiter.patience.began()));
+                let told = Told::Refused(Denial::TooLong, self.now.since(waiter.patience.began()));
                 self.tell(ticket, waiter, told);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::text::{Rules, read};
 use sluicegate::LimitError;
-use sluicegate::internal::grammar::{Mistake, Options, name, number, span};
+use sluicegate::internal::grammar::{Options, SyntaxError, name, number, span};
 use sluicegate_core::Span;
 use sluicegate_core::bounds::{PERIOD_MAX, checked_count};
 use sluicegate_core::time::SECOND;
@@ -72,11 +72,11 @@ impl FromStr for BulkheadSpec {
     }
 }
 
-fn spec(text: &str) -> Result<BulkheadSpec, Mistake> {
+fn spec(text: &str) -> Result<BulkheadSpec, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     name("kind", words.next().unwrap_or_default(), &["bulkhead"])?;
     let Some(limit) = words.next().filter(|word| !word.contains('=')) else {
-        return Err(Mistake::new("bulkhead needs how many right after it", "write bulkhead 10"));
+        return Err(SyntaxError::new("bulkhead needs how many right after it", "write bulkhead 10"));
     };
     let limit = checked_count("count", number("count", limit)?, 1)?;
     let mut options = Options::read(TAKES, words)?;
@@ -85,15 +85,15 @@ fn spec(text: &str) -> Result<BulkheadSpec, Mistake> {
     options.refuse_the_rest()?;
     if queue > BULKHEAD_QUEUE_MAX {
         let problem = format!("queue={queue} is above the most, {BULKHEAD_QUEUE_MAX}");
-        return Err(Mistake::new(problem, "let fewer wait"));
+        return Err(SyntaxError::new(problem, "let fewer wait"));
     }
     if queue == 0 && wait.is_some() {
         let problem = "wait= is for those in the queue, and there is none";
-        return Err(Mistake::new(problem, "add queue=, such as queue=5"));
+        return Err(SyntaxError::new(problem, "add queue=, such as queue=5"));
     }
     if let Some(wait) = wait.filter(|wait| *wait == Span::ZERO || *wait > PERIOD_MAX) {
         let problem = format!("wait={wait} is not from 1us to 3650d");
-        return Err(Mistake::new(problem, "leave queue= out if nobody is to wait"));
+        return Err(SyntaxError::new(problem, "leave queue= out if nobody is to wait"));
     }
     Ok(BulkheadSpec { limit, queue, wait: wait.unwrap_or(BULKHEAD_WAIT_DEFAULT) })
 }

@@ -20,7 +20,7 @@ use crate::breaker::{Admission, Admitted, Outcome};
 use crate::bulkhead::{Bulkhead, Enter, Entry, Permit};
 use crate::timeout::Countdown;
 use pin_project_lite::pin_project;
-use sluicegate::Refusal;
+use sluicegate::Denial;
 use sluicegate::internal::Stretch;
 use sluicegate::internal::wait_here;
 use sluicegate_core::Span;
@@ -258,7 +258,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
                 let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
                 finish((admitted, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
                 Err(match refused {
-                    Err(refusal) if !is_late || refusal != Refusal::TooLong => Refused::ByBulkhead(refusal),
+                    Err(denial) if !is_late || denial != Denial::TooLong => Refused::ByBulkhead(denial),
                     // The permit came too late, or the wait for it was cut short.
                     _ => Refused::ByDeadline,
                 })

@@ -2,7 +2,7 @@
 
 use crate::breaker::Denied;
 use crate::timeout::TimedOut;
-use sluicegate::Refusal;
+use sluicegate::Denial;
 use std::error::Error;
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum Refused {
     /// The breaker is open.
     ByBreaker(Denied),
     /// The bulkhead is full.
-    ByBulkhead(Refusal),
+    ByBulkhead(Denial),
     /// There was no permit of the bulkhead before the guard's `deadline`, or the time for a further try had passed.
     ByDeadline,
     /// `call_in_thread` without a bulkhead: nothing would bound its threads.
@@ -72,7 +72,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::ByBreaker(denied) => return denied.fmt(f),
-            Refused::ByBulkhead(Refusal::TooLong) => {
+            Refused::ByBulkhead(Denial::TooLong) => {
                 "the bulkhead is full and no permit came in time; try again later, or raise wait="
             }
             Refused::ByBulkhead(_) => {

@@ -3,7 +3,7 @@
 use super::budget::{BACKOFF_DEFAULT, FLOOR_DEFAULT, MAX_BACKOFF_DEFAULT, PERCENT_DEFAULT, RetryRules};
 use crate::text::{Rules, read};
 use sluicegate::LimitError;
-use sluicegate::internal::grammar::{Mistake, Options, name, number, percent, span};
+use sluicegate::internal::grammar::{Options, SyntaxError, name, number, percent, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,14 +19,14 @@ impl FromStr for RetryRules {
     }
 }
 
-fn rules(text: &str) -> Result<RetryRules, Mistake> {
+fn rules(text: &str) -> Result<RetryRules, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
-        return Err(Mistake::new("the retry is empty", "write one, such as retry 2 budget=10%"));
+        return Err(SyntaxError::new("the retry is empty", "write one, such as retry 2 budget=10%"));
     };
     name("word", word, &["retry"])?;
     let Some(tries) = words.next().filter(|word| !word.contains('=')) else {
-        return Err(Mistake::new("retry needs how many further tries right after it", "write retry 2"));
+        return Err(SyntaxError::new("retry needs how many further tries right after it", "write retry 2"));
     };
     let retry = RetryRules::new(number("count", tries)?)?;
     let mut options = Options::read(TAKES, words)?;
@@ -42,7 +42,7 @@ fn rules(text: &str) -> Result<RetryRules, Mistake> {
     )?;
     if first > max {
         let problem = format!("backoff={first} is above max-backoff={max}");
-        return Err(Mistake::new(problem, format!("add max-backoff={first}, or more")));
+        return Err(SyntaxError::new(problem, format!("add max-backoff={first}, or more")));
     }
     Ok(retry.with_backoff(first, max)?)
 }

@@ -21,7 +21,7 @@ const SMOOTH: usize = 16;
 
 impl EncodedLimit {
     /// The state that a script tells of.
-    pub(crate) fn read(&self, raw: &RawState, now: Time, keeps_time: bool) -> Option<AnyState> {
+    pub(crate) fn read(&self, raw: &RawState, now: Time, preserve_recovery_time: bool) -> Option<AnyState> {
         match (&self.kind, raw) {
             (Kind::SlidingLog { .. }, Some(text)) => log(text),
             (Kind::SlidingLog { .. }, None) => Some(AnyState::default()),
@@ -29,7 +29,7 @@ impl EncodedLimit {
             (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
                 Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
                 // Only a peek sees one: what would charge has it written anew first.
-                None => Some(AnyState::Cell(self.adopted(state, now, keeps_time)?.0)),
+                None => Some(AnyState::Cell(self.adopted(state, now, preserve_recovery_time)?.0)),
             },
         }
     }
@@ -54,7 +54,7 @@ impl EncodedLimit {
 
     /// What a state in other numbers says in these, and of a bucket when it last changed. `None` if it cannot be read: it was
     /// written by a version that is newer, or by nobody of ours.
-    fn adopted(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Cell, u64)> {
+    fn adopted(&self, old: &[u8], now: Time, preserve_recovery_time: bool) -> Option<(Cell, u64)> {
         let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH } else { BUCKET })?;
         let numbers = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
         let (before, written_at) = if self.is_smooth() {
@@ -66,7 +66,7 @@ impl EncodedLimit {
         };
         let (cell, latest) = self.cell(packed, written_at)?;
         let mut state = AnyState::Cell(cell);
-        if keeps_time {
+        if preserve_recovery_time {
             self.limit.adopt_time(&before, &mut state);
         } else {
             self.limit.adopt(&before, &mut state, Times { now, latest: Time::from_micros(latest)? });
@@ -78,8 +78,13 @@ impl EncodedLimit {
     }
 
     /// A state in other numbers written in these, and when it has recovered.
-    pub(crate) fn reread(&self, old: &[u8], now: Time, keeps_time: bool) -> Option<(Vec<u8>, u64)> {
-        let (cell, latest) = self.adopted(old, now, keeps_time)?;
+    pub(crate) fn reread(
+        &self,
+        old: &[u8],
+        now: Time,
+        preserve_recovery_time: bool,
+    ) -> Option<(Vec<u8>, u64)> {
+        let (cell, latest) = self.adopted(old, now, preserve_recovery_time)?;
         let packed = match Smooth::next_and_stored(&cell) {
             Some((next, stored)) if self.is_smooth() => Packed::new().f64(next).double(stored),
             _ => Packed::new().f64(cell.at).f64(latest).u32(cell.a),

@@ -21,8 +21,8 @@ use crate::fallback::RETRY_AFTER;
 use sluicegate::core::algorithm::Waiting;
 use sluicegate::core::{Algorithm as _, AnyLimit};
 use sluicegate::{
-    Acquired, Answer, Clock as _, Decision, Key, Refusal, RetryAfter, Source, Span, StoreFailure,
-    SystemClock, Time,
+    Acquired, Answer, Clock as _, Decision, Denial, Key, RetryAfter, Source, Span, StoreFailure, SystemClock,
+    Time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,11 +125,11 @@ impl Inner {
                 if let Some(held) = held {
                     held.act();
                 }
-                return Ok(acquired(told_later(answer, delay), began, None));
+                return Ok(acquired(aged_by(answer, delay), began, None));
             }
-            let retry_after = match self.refusal(&answer, cost, left) {
+            let retry_after = match self.denial(&answer, cost, left) {
                 Ok(retry_after) => retry_after,
-                Err((refusal, answer)) => return Ok(acquired(answer, began, Some(refusal))),
+                Err((denial, answer)) => return Ok(acquired(answer, began, Some(denial))),
             };
             let first = match place.take() {
                 Some(first) => first,
@@ -194,45 +194,45 @@ impl Inner {
     }
 
     /// After which wait to ask again, or why not to.
-    fn refusal(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Refusal, Answer)> {
+    fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
-            return Err((Refusal::Never, *denied));
+            return Err((Denial::Never, *denied));
         };
         let decision = denied.decision();
         let by = decision.denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
         match by.map(AnyLimit::waiting) {
-            Some(Waiting::Queue) if decision.remaining() < cost => Err((Refusal::LineFull, *denied)),
+            Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
             // It has lent whatever comes in until then, and says itself what is missing.
             Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
-                Err((Refusal::TooLong, *denied))
+                Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
                 // Who comes back then and is as patient again will do.
                 let missing = decision.denied_for(retry_after.less(left));
-                Err((Refusal::TooLong, Answer::new(missing, denied.source())))
+                Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }
             _ => Ok(retry_after),
         }
     }
 
     fn not_first(&self, not: NotFirst, began: Instant) -> Acquired {
-        let (refusal, denied) = match not {
-            NotFirst::Full => (Refusal::LineFull, None),
-            NotFirst::TooLong(denied) => (Refusal::TooLong, denied),
+        let (denial, denied) = match not {
+            NotFirst::Full => (Denial::QueueFull, None),
+            NotFirst::TooLong(denied) => (Denial::TooLong, denied),
         };
         let denied = denied.unwrap_or_else(|| {
             let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
             let nobody_knows = RetryAfter::After(RETRY_AFTER);
             Decision::no_room(limit, nobody_knows)
         });
-        acquired(Answer::new(denied, Source::Remembered), began, Some(refusal))
+        acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }
 }
 
-fn acquired(answer: Answer, began: Instant, refusal: Option<Refusal>) -> Acquired {
-    Acquired::new(answer, began.elapsed().into(), refusal)
+fn acquired(answer: Answer, began: Instant, denial: Option<Denial>) -> Acquired {
+    Acquired::new(answer, began.elapsed().into(), denial)
 }
 
-fn told_later(answer: Answer, passed: Span) -> Answer {
-    Answer::new(answer.decision().told_later(passed), answer.source())
+fn aged_by(answer: Answer, passed: Span) -> Answer {
+    Answer::new(answer.decision().aged_by(passed), answer.source())
 }

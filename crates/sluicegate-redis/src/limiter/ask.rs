@@ -193,7 +193,7 @@ impl<'a> Ask<'a> {
         let (call, index) = limits.nth(other.limit).ok_or_else(super::unreadable)?;
         let inner = call.inner;
         let encoded = &inner.encoded[index];
-        let reread = encoded.reread(&other.state, other.now, inner.keeps_time);
+        let reread = encoded.reread(&other.state, other.now, inner.preserve_recovery_time);
         let (state, recovered) = reread.ok_or_else(super::unreadable)?;
         let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
@@ -206,7 +206,7 @@ impl<'a> Ask<'a> {
         let at = self.calls.first().and_then(|call| call.at);
         let latest = self.encoded().map(|encoded| encoded.latest).min();
         match (at, latest) {
-            (Some(at), Some(latest)) if at > latest => Err(StoreFailure::Refused(format!(
+            (Some(at), Some(latest)) if at > latest => Err(StoreFailure::Rejected(format!(
                 "the time {} is too late for it, whose scripts reckon in 53 bits; use at most {} with this limit, or the store in memory",
                 at.as_micros(),
                 latest.as_micros()
@@ -273,7 +273,7 @@ impl Inner {
 
 /// Nothing was done, again and again.
 fn keeps_changing() -> StoreFailure {
-    StoreFailure::Refused(String::from(
+    StoreFailure::Rejected(String::from(
         "the key's numbers keep changing; do processes use one scope with different limits?",
     ))
 }

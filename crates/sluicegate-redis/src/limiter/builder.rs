@@ -7,7 +7,7 @@ use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Limit, LimitError, ListError, MAX_LINE_DEFAULT, Time};
+use sluicegate::{Limit, LimitError, ListError, MAX_QUEUE_DEFAULT, Time};
 use std::sync::Arc;
 
 /// Settings of a limiter. Made by [`RedisLimiter::builder`].
@@ -18,8 +18,8 @@ pub struct RedisLimiterBuilder {
     place: Option<(RedisStore, String)>,
     fallback: FallbackSettings,
     start: Option<Time>,
-    keeps_time: bool,
-    max_line: usize,
+    preserve_recovery_time: bool,
+    max_queue: usize,
 }
 
 impl RedisLimiterBuilder {
@@ -29,8 +29,8 @@ impl RedisLimiterBuilder {
             place: None,
             fallback: FallbackSettings::default(),
             start: None,
-            keeps_time: false,
-            max_line: MAX_LINE_DEFAULT,
+            preserve_recovery_time: false,
+            max_queue: MAX_QUEUE_DEFAULT,
         }
     }
 
@@ -62,16 +62,16 @@ impl RedisLimiterBuilder {
     }
 
     /// A bucket whose numbers have changed keeps the time until it is full, as redis-cell does, and not the units used.
-    pub fn keeps_time(mut self) -> RedisLimiterBuilder {
-        self.keeps_time = true;
+    pub fn preserve_recovery_time(mut self) -> RedisLimiterBuilder {
+        self.preserve_recovery_time = true;
         self
     }
 
     /// The most callers of this process that may wait in line under one key ([`RedisLimiter::acquire`]), beside the one whose turn
-    /// is next: [`MAX_LINE_DEFAULT`] unless said. Further ones are refused at once. Where limits lend, the line is in the
+    /// is next: [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at once. Where limits lend, the line is in the
     /// store, and 1024 callers of all processes may wait under one key of buckets; under a pacer as many as its queue has room for.
-    pub fn max_line(mut self, most: usize) -> RedisLimiterBuilder {
-        self.max_line = most;
+    pub fn max_queue(mut self, most: usize) -> RedisLimiterBuilder {
+        self.max_queue = most;
         self
     }
 
@@ -95,9 +95,9 @@ impl RedisLimiterBuilder {
             tags.push_str(limit.tag());
         }
         let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
-        let keeps_time = self.keeps_time;
+        let preserve_recovery_time = self.preserve_recovery_time;
         let remembers = super::denials::owner(&store, &limits, &encoded, self.start);
-        let queues = Queues::new(self.max_line);
+        let queues = Queues::new(self.max_queue);
         let limits = limits.into();
         let inner = Inner {
             store,
@@ -107,7 +107,7 @@ impl RedisLimiterBuilder {
             encoded,
             made,
             tags,
-            keeps_time,
+            preserve_recovery_time,
             fallback,
             remembers,
             queues,

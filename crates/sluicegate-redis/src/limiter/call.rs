@@ -2,7 +2,7 @@
 
 use super::ask::{Ask, Verb, ask_each};
 use super::{Inner, not_understood, same};
-use crate::failure::RedisTogetherError;
+use crate::failure::RedisCheckAllError;
 use crate::link::slot;
 use crate::script_reply::ScriptReply;
 use sluicegate::core::several::{self, Part, peek_all};
@@ -15,7 +15,7 @@ use std::slice;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// One call of several: made by [`RedisLimiter::on`](crate::RedisLimiter::on).
+/// One call of several: made by [`RedisLimiter::call`](crate::RedisLimiter::call).
 #[derive(Clone)]
 #[must_use = "hand it to `check_all` or `check_each`"]
 pub struct RedisCall<'a> {
@@ -118,7 +118,7 @@ fn under_same_limits(calls: &[RedisCall<'_>], left: &[usize]) -> usize {
 /// With more than [`CALLS_MAX`] calls, with one under `count=all` or `smooth`, when keys are in different hash slots, or when the
 /// store gives no answer. Then none is charged, unless the failure says that it may have been. (A limiter's `on_store_failure` is
 /// not used: calls that belong together may differ in it.)
-pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
     charge_all(calls, None).await
 }
 
@@ -129,40 +129,40 @@ pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>
 pub async fn check_all_at(
     calls: &[RedisCall<'_>],
     now: Time,
-) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
     charge_all(calls, Some(now)).await
 }
 
 async fn charge_all(
     calls: &[RedisCall<'_>],
     at: Option<Time>,
-) -> Result<(Answer, Vec<Decision>), RedisTogetherError> {
+) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
     if calls.len() > CALLS_MAX {
-        return Err(RedisTogetherError::TooMany(calls.len()));
+        return Err(RedisCheckAllError::TooMany(calls.len()));
     }
     let merged = merged(calls, at);
     let Some(first) = merged.first() else {
-        return Ok((Answer::new(Decision::let_pass(COUNT_MAX), Source::Store), Vec::new()));
+        return Ok((Answer::new(Decision::unlimited(COUNT_MAX), Source::Store), Vec::new()));
     };
     let store = &first.inner.store.inner;
     for call in &merged {
         if !call.is_same_store(first) {
-            return Err(RedisTogetherError::StoresDiffer);
+            return Err(RedisCheckAllError::StoresDiffer);
         }
         if let Some(limit) = call.inner.limits.iter().find(|limit| !limit.fits_in_a_list()) {
             let text = limit.to_string();
             let is_smooth = limit.algorithm() == "smooth";
             return Err(if is_smooth {
-                RedisTogetherError::Smooth(text)
+                RedisCheckAllError::Smooth(text)
             } else {
-                RedisTogetherError::CountsDenied(text)
+                RedisCheckAllError::CountsDenied(text)
             });
         }
     }
     if store.link.is_cluster() {
         let slot_of = |call: &RedisCall<'_>| call.state_names().next().map(|name| slot(&name));
         if let Some(other) = merged.iter().find(|call| slot_of(call) != slot_of(first)) {
-            return Err(RedisTogetherError::SlotsDiffer(shown(&first.key), shown(&other.key)));
+            return Err(RedisCheckAllError::SlotsDiffer(shown(&first.key), shown(&other.key)));
         }
     }
     let asked = async {
@@ -189,7 +189,7 @@ fn decided(
     let states: Option<Vec<AnyState>> = limits
         .iter()
         .zip(&states)
-        .map(|((encoded, call), raw)| encoded.read(raw, now, call.inner.keeps_time))
+        .map(|((encoded, call), raw)| encoded.read(raw, now, call.inner.preserve_recovery_time))
         .collect();
     let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(not_understood)?;
     let mut parts: Vec<Part<'_, AnyLimit>> = limits

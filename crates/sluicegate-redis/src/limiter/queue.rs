@@ -50,7 +50,7 @@ impl Denied {
     /// As it is now.
     fn now(&self) -> Decision {
         let passed = u64::try_from(self.told.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.decision.told_later(Span::from_micros(passed))
+        self.decision.aged_by(Span::from_micros(passed))
     }
 }
 

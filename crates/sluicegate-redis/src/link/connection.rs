@@ -134,7 +134,7 @@ impl Connection {
         let mut facts = String::new();
         for reply in &replies {
             match reply {
-                Value::ServerError(error) => return Err(refusal(place, error)),
+                Value::ServerError(error) => return Err(denial(place, error)),
                 reply => facts += &text(reply).unwrap_or_default(),
             }
         }
@@ -159,11 +159,11 @@ impl Connection {
         let ready = replies.split_off(count.min(replies.len()));
         // An answer to the questions comes first: that there is no permission is more than not ready.
         if let Some(Value::ServerError(error)) = replies.first() {
-            return Err(refusal(place, error));
+            return Err(denial(place, error));
         }
         for reply in &ready {
             if let Value::ServerError(error) = reply {
-                return Err(refusal(place, error));
+                return Err(denial(place, error));
             }
         }
         // PING answers in a cluster that serves nobody, so the state is asked for.
@@ -244,8 +244,8 @@ pub(crate) fn words(error: &ServerError) -> String {
     }
 }
 
-/// A refusal that passes by itself is not one that a change of settings would cure.
-pub(crate) fn refusal(place: &Place, error: &ServerError) -> Trouble {
+/// A denial that passes by itself is not one that a change of settings would cure.
+pub(crate) fn denial(place: &Place, error: &ServerError) -> Trouble {
     let said = format!("{place}: {}", words(error));
     match error.code() {
         "LOADING" | "MASTERDOWN" | "BUSY" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Unreachable(said),

@@ -65,9 +65,9 @@ impl NoAnswer {
     /// What it is for a caller whose call is not sent again. `deadline` is how long it had.
     pub(crate) fn failure(self, deadline: Duration) -> StoreFailure {
         match self {
-            NoAnswer::Away(why) => StoreFailure::Away(why),
-            NoAnswer::Late => StoreFailure::Late { deadline },
-            NoAnswer::Lost(why) | NoAnswer::Strange(why) => StoreFailure::Lost(why),
+            NoAnswer::Away(why) => StoreFailure::Unavailable(why),
+            NoAnswer::Late => StoreFailure::TimedOut { deadline },
+            NoAnswer::Lost(why) | NoAnswer::Strange(why) => StoreFailure::Disconnected(why),
             NoAnswer::NoScript(said)
             | NoAnswer::Moved(said)
             | NoAnswer::Ask(said)
@@ -75,7 +75,7 @@ impl NoAnswer {
             | NoAnswer::ClusterDown(said)
             | NoAnswer::ReadOnly(said)
             | NoAnswer::NotReady(said)
-            | NoAnswer::Refused(said) => StoreFailure::Refused(said),
+            | NoAnswer::Refused(said) => StoreFailure::Rejected(said),
         }
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     fn an_error_is_never_an_answer() {
         let failure = |bytes: &str| read(bytes).unwrap_err().failure(Duration::ZERO);
         let refused = failure("-OOM command not allowed\r\n");
-        assert_eq!(refused, StoreFailure::Refused("OOM command not allowed".to_owned()));
+        assert_eq!(refused, StoreFailure::Rejected("OOM command not allowed".to_owned()));
         let inside = failure("*2\r\n:1\r\n*1\r\n-ERR no\r\n");
         assert!(inside.may_have_charged(), "{inside:?}");
         assert_eq!(read("*1\r\n:1\r\n"), Ok(Value::Array(vec![Value::Int(1)])));

@@ -53,7 +53,7 @@ async fn link(url: &str) -> Link {
     link_with(url, GENEROUS).await
 }
 
-async fn refusal(url: &str) -> ConnectError {
+async fn denial(url: &str) -> ConnectError {
     Link::connect(&settings(url, GENEROUS)).await.err().expect("a store that cannot be used")
 }
 
@@ -117,7 +117,7 @@ async fn back(link: &Link) {
 async fn away(link: &Link) -> String {
     let mut last = String::new();
     eventually("the store is away", async || match link.add_soon("away").await {
-        Err(StoreFailure::Away(why)) => {
+        Err(StoreFailure::Unavailable(why)) => {
             last = why;
             true
         }
@@ -130,6 +130,6 @@ async fn away(link: &Link) -> String {
 /// A store that is away costs nothing: calls wait for nothing at all.
 fn assert_free_of_cost(link: &Link) {
     for _ in 0..100 {
-        assert!(matches!(link.add_soon("free").now_or_never(), Some(Err(StoreFailure::Away(_)))));
+        assert!(matches!(link.add_soon("free").now_or_never(), Some(Err(StoreFailure::Unavailable(_)))));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::id::StoreId;
-use super::pace::TICKET_LIFE_MAX;
+use super::pace::WAITER_TTL_MAX;
 use super::reply::{Done, LeaseDecision, LeaseReply};
 use super::scope::Numbers;
 use super::wait::Ticket;
@@ -28,9 +28,9 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::ACQUIRE, &self.names.of_semaphore(key)).at(now);
         call.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
-        if let Some(Ticket { life, max_line }) = ticket {
-            call.arg(Span::from(life).as_micros()).arg(max_line);
+        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
+        if let Some(Ticket { life, max_queue }) = ticket {
+            call.arg(Span::from(life).as_micros()).arg(max_queue);
         }
         let round_trip = match ticket {
             // A waiter asks again and again.
@@ -49,7 +49,7 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(numbers.rule.count());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(TICKET_LIFE_MAX).as_micros());
+        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         let round_trip = self.store.inner.admit(1).await?;
         numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, false)
     }
@@ -130,7 +130,7 @@ impl Numbers {
     fn bounded(&self, now: Option<Time>) -> Result<(), StoreFailure> {
         let latest = EXACT - 1 - self.ttl.as_micros();
         match now {
-            Some(now) if now.as_micros() > latest => Err(StoreFailure::Refused(format!(
+            Some(now) if now.as_micros() > latest => Err(StoreFailure::Rejected(format!(
                 "the time {} is too late for it, whose scripts reckon in 53 bits; use at most {latest} with this limit, or the semaphore in memory",
                 now.as_micros(),
             ))),

@@ -1,13 +1,13 @@
 //! Making a semaphore.
 
-use super::pace::WAITING_MAX;
+use super::pace::WAITERS_MAX;
 use super::scope::Numbers;
 use super::{Inner, RedisSemaphore};
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Key, Limit, LimitError, MAX_LINE_DEFAULT};
+use sluicegate::{Key, Limit, LimitError, MAX_QUEUE_DEFAULT};
 use std::sync::Arc;
 
 /// Settings of a semaphore. Made by [`RedisSemaphore::builder`].
@@ -18,8 +18,8 @@ pub struct RedisSemaphoreBuilder {
     place: Option<(RedisStore, String)>,
     only_for: Option<Arc<[u8]>>,
     fallback: FallbackSettings,
-    max_line: usize,
-    max_waiting: usize,
+    max_queue: usize,
+    max_waiters: usize,
 }
 
 impl RedisSemaphoreBuilder {
@@ -29,8 +29,8 @@ impl RedisSemaphoreBuilder {
             place: None,
             only_for: None,
             fallback: FallbackSettings::default(),
-            max_line: MAX_LINE_DEFAULT,
-            max_waiting: WAITING_MAX,
+            max_queue: MAX_QUEUE_DEFAULT,
+            max_waiters: WAITERS_MAX,
         }
     }
 
@@ -62,16 +62,16 @@ impl RedisSemaphoreBuilder {
         self
     }
 
-    /// The most callers of all processes that may wait in line under one key: [`MAX_LINE_DEFAULT`] unless said. Further ones are refused.
-    pub fn max_line(mut self, most: usize) -> RedisSemaphoreBuilder {
-        self.max_line = most;
+    /// The most callers of all processes that may wait in line under one key: [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused.
+    pub fn max_queue(mut self, most: usize) -> RedisSemaphoreBuilder {
+        self.max_queue = most;
         self
     }
 
-    /// The most callers of this process that may wait under all keys of the scope: [`WAITING_MAX`] unless said, which is also the most that may wait for leases in
+    /// The most callers of this process that may wait under all keys of the scope: [`WAITERS_MAX`] unless said, which is also the most that may wait for leases in
     /// the store at all. Further ones are given a place if there is one, and are refused otherwise.
-    pub fn max_waiting(mut self, most: usize) -> RedisSemaphoreBuilder {
-        self.max_waiting = most;
+    pub fn max_waiters(mut self, most: usize) -> RedisSemaphoreBuilder {
+        self.max_waiters = most;
         self
     }
 
@@ -90,8 +90,8 @@ impl RedisSemaphoreBuilder {
         let (store, scope, names) = Names::placed(self.place)?;
         let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
         let member = store.inner.scopes.join(&scope, self.only_for, Numbers { rule, ttl });
-        let (max_line, max_waiting) = (self.max_line, self.max_waiting);
-        let inner = Inner { store, scope, names, limit, member, fallback, max_line, max_waiting };
+        let (max_queue, max_waiters) = (self.max_queue, self.max_waiters);
+        let inner = Inner { store, scope, names, limit, member, fallback, max_queue, max_waiters };
         Ok(RedisSemaphore { inner: Arc::new(inner) })
     }
 }

@@ -1,7 +1,7 @@
 //! How grants of a shared store are made: what a call waited includes its round trips.
 
 use super::lease::RedisLease;
-use sluicegate::{Acquired, Answer, Grant, Refusal};
+use sluicegate::{Acquired, Answer, Denial, Grant};
 use tokio::time::Instant;
 
 /// A lease, or an allowed call that needs none.
@@ -15,6 +15,6 @@ pub(super) fn without_lease(answer: Answer, began: Instant) -> Grant<RedisLease>
 }
 
 /// A call that waited and got no lease.
-pub(super) fn refused(refusal: Refusal, answer: Answer, began: Instant) -> Grant<RedisLease> {
-    Grant::new(Acquired::new(answer, began.elapsed().into(), Some(refusal)), None)
+pub(super) fn refused(denial: Denial, answer: Answer, began: Instant) -> Grant<RedisLease> {
+    Grant::new(Acquired::new(answer, began.elapsed().into(), Some(denial)), None)
 }

@@ -194,7 +194,7 @@ impl RedisLease {
                 // It was asked, and there is no time left to wait for its answer.
                 Err(_) => {
                     let deadline = self.inner.store.inner.settings.deadline.min(ttl);
-                    failure = Some(StoreFailure::Late { deadline });
+                    failure = Some(StoreFailure::TimedOut { deadline });
                 }
             }
         }

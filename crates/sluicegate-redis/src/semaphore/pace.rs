@@ -1,6 +1,6 @@
 //! How often those who wait ask the store: however many they are, it has time for others.
 //!
-//! In plain words: all who wait in this process share [`ASKS_A_SECOND_MAX`] askings. One half is for those who are the first here under
+//! In plain words: all who wait in this process share [`POLLS_PER_SECOND_MAX`] askings. One half is for those who are the first here under
 //! their key, as it is they who find a place that another process has returned. The other half is for all who stand behind one of those: they
 //! ask only to keep their tickets, as whoever moves up here is woken. With few of a kind, each asks as often as is of use.
 //!
@@ -8,26 +8,26 @@
 //! share   of n of a kind each sleeps n ms between two askings, from half of that to half as much again by chance: n / (n ms) = 1000 a second
 //! pause   the first here: 1, 2, 5, 10, 20 ms, or 2 ms for each that stands before it; others: half a second; and never less than the share
 //! life    of a ticket: 3 * (the longest pause and the deadline), so that it outlasts two askings that are lost;
-//!         from TICKET_LIFE to TICKET_LIFE_MAX
+//!         from WAITER_TTL to WAITER_TTL_MAX
 //! ```
 //!
-//! So the share is 10 s when [`WAITING_MAX`] wait, each under a key of its own, and a ticket is then good for 45 s and three deadlines.
+//! So the share is 10 s when [`WAITERS_MAX`] wait, each under a key of its own, and a ticket is then good for 45 s and three deadlines.
 
 use std::time::Duration;
 
 /// So many times a second those who wait in one process ask a store again, all together and on average. A Redis answers some 40,000 such
 /// calls a second: twenty processes that all have as many waiters as can be still leave it time for others. Not among them is whoever asks for the first
 /// time, or because a place was returned in this process.
-pub const ASKS_A_SECOND_MAX: u32 = 2_000;
+pub const POLLS_PER_SECOND_MAX: u32 = 2_000;
 /// So many may wait in one process, for all leases in a store. It is what bounds the pauses, and with them the life of tickets.
-pub const WAITING_MAX: usize = 10_000;
+pub const WAITERS_MAX: usize = 10_000;
 /// How long a ticket is good at least that nobody asks for any more: a process that has died holds up those behind it for so long.
-pub const TICKET_LIFE: Duration = Duration::from_secs(2);
+pub const WAITER_TTL: Duration = Duration::from_secs(2);
 /// The same at the most: where very many wait in one process, or the deadline is long, whoever waits asks seldom.
-pub const TICKET_LIFE_MAX: Duration = Duration::from_secs(60);
+pub const WAITER_TTL_MAX: Duration = Duration::from_secs(60);
 
 /// How much longer each that is in the same case lets the others sleep: half of the askings are for each of the two cases.
-const SHARE_FOR_EACH: Duration = Duration::from_micros(2_000_000 / ASKS_A_SECOND_MAX as u64);
+const SHARE_FOR_EACH: Duration = Duration::from_micros(2_000_000 / POLLS_PER_SECOND_MAX as u64);
 /// How long the first in line sleeps before it asks again: the first time, the second time, and so on; then always as the last time.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(1),
@@ -66,7 +66,7 @@ impl Pace {
     /// How long its ticket is to be good, if its next asking may take as long as the deadline.
     pub(super) fn ticket_life(&self, deadline: Duration) -> Duration {
         let life = self.longest().saturating_add(deadline).saturating_mul(ASKINGS_IN_A_LIFE);
-        life.clamp(TICKET_LIFE, TICKET_LIFE_MAX)
+        life.clamp(WAITER_TTL, WAITER_TTL_MAX)
     }
 
     /// A pause of that length, or longer if too many wait. Not all at the same moment.
@@ -135,7 +135,7 @@ mod tests {
                 f64::from(many) * asks(Pace::new(is_first, usize::try_from(many).unwrap()))
             };
             let all = asks_of(true, firsts) + if others > 0 { asks_of(false, others) } else { 0.0 };
-            assert!(all < 1.05 * f64::from(ASKS_A_SECOND_MAX), "{firsts}, {others}: {all}");
+            assert!(all < 1.05 * f64::from(POLLS_PER_SECOND_MAX), "{firsts}, {others}: {all}");
         }
     }
 
@@ -147,8 +147,8 @@ mod tests {
                 (false, 1),
                 (true, 400),
                 (false, 3_000),
-                (true, WAITING_MAX),
-                (false, WAITING_MAX),
+                (true, WAITERS_MAX),
+                (false, WAITERS_MAX),
             ] {
                 let pace = Pace::new(is_first, many);
                 let mut pauses = Pauses::default();
@@ -156,11 +156,11 @@ mod tests {
                 let longest = (0..1_000).map(|_| pauses.next(1_000, pace)).max().unwrap();
                 let life = pace.ticket_life(deadline);
                 assert!(life >= 3 * (longest + deadline), "{many}, {deadline:?}: {life:?}, {longest:?}");
-                assert!((TICKET_LIFE..=TICKET_LIFE_MAX).contains(&life), "{life:?}");
+                assert!((WAITER_TTL..=WAITER_TTL_MAX).contains(&life), "{life:?}");
             }
         }
-        assert_eq!(Pace::new(true, 100).ticket_life(50 * MS), TICKET_LIFE);
-        assert_eq!(Pace::new(true, WAITING_MAX).ticket_life(50 * MS), Duration::from_millis(45_150));
-        assert_eq!(Pace::new(true, 1).ticket_life(Duration::MAX), TICKET_LIFE_MAX);
+        assert_eq!(Pace::new(true, 100).ticket_life(50 * MS), WAITER_TTL);
+        assert_eq!(Pace::new(true, WAITERS_MAX).ticket_life(50 * MS), Duration::from_millis(45_150));
+        assert_eq!(Pace::new(true, 1).ticket_life(Duration::MAX), WAITER_TTL_MAX);
     }
 }

@@ -15,7 +15,7 @@ use super::grant::{granted, refused};
 use super::lease::RedisLease;
 use super::pace::Pauses;
 use crate::fallback::RETRY_AFTER;
-use sluicegate::{Grant, Refusal, Source, StoreFailure};
+use sluicegate::{Denial, Grant, Source, StoreFailure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -26,7 +26,7 @@ pub(super) struct Ticket {
     /// How long it is good unless it asks again.
     pub(super) life: Duration,
     /// The most that may stand in line under the key.
-    pub(super) max_line: usize,
+    pub(super) max_queue: usize,
 }
 
 impl Inner {
@@ -41,11 +41,11 @@ impl Inner {
         if numbers.need_no_lease(cost) {
             return self.answer_without_lease(key, cost, numbers, (None, began)).await;
         }
-        let Some(mut waiter) = self.member.waiters().join(key, self.max_waiting) else {
+        let Some(mut waiter) = self.member.waiters().join(key, self.max_waiters) else {
             // The queue is full, but a permit may be free.
             let grant = self.acquire_now(key, cost, numbers, None).await?;
-            let would_wait = grant.refusal() == Some(Refusal::TooLong);
-            return Ok(if would_wait { refused(Refusal::LineFull, grant.answer(), began) } else { grant });
+            let would_wait = grant.denial() == Some(Denial::TooLong);
+            return Ok(if would_wait { refused(Denial::QueueFull, grant.answer(), began) } else { grant });
         };
         let claim = Claim::new(self, key, cost);
         let mut pauses = Pauses::default();
@@ -59,7 +59,7 @@ impl Inner {
             }
             let (pace, asked) = (waiter.pace(), Instant::now());
             let ticket_life = pace.ticket_life(self.store.inner.settings.deadline);
-            let ticket = Ticket { life: ticket_life, max_line: self.max_line };
+            let ticket = Ticket { life: ticket_life, max_queue: self.max_queue };
             let (denied, sleeps_until) =
                 match self.ask_acquire(key, (claim.id(), cost), Some(ticket), numbers, None).await {
                     Ok(decided) if decided.is_taken => {
@@ -67,7 +67,7 @@ impl Inner {
                     }
                     Ok(decided) if decided.is_full => {
                         claim.nothing_taken();
-                        return Ok(refused(Refusal::LineFull, decided.answer(), began));
+                        return Ok(refused(Denial::QueueFull, decided.answer(), began));
                     }
                     Ok(decided) => {
                         silent_since = None;
@@ -100,7 +100,7 @@ impl Inner {
             if let (Some(denied), Some(until)) = (denied, until)
                 && Instant::now() >= until
             {
-                return Ok(refused(Refusal::TooLong, denied, began));
+                return Ok(refused(Denial::TooLong, denied, began));
             }
             // Who has no time left asks once more, at the very end.
             let wakes = until.map_or(sleeps_until, |until| until.min(sleeps_until));

@@ -1,7 +1,7 @@
 //! Who waits in this process, so that they are bounded and ask no more often than they may all together, and the first of them hears at once when a
 //! place is returned here.
 
-use super::pace::{Pace, WAITING_MAX};
+use super::pace::{Pace, WAITERS_MAX};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,7 +101,7 @@ impl Waiters {
 impl Crowd {
     /// Counts one more, if there may be.
     fn has_one_more(&self) -> bool {
-        let more = |waiting: usize| (waiting < WAITING_MAX).then_some(waiting + 1);
+        let more = |waiting: usize| (waiting < WAITERS_MAX).then_some(waiting + 1);
         self.waiting.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
@@ -234,10 +234,10 @@ mod tests {
         while let Some(behind) = other.join(b"0", usize::MAX) {
             crowd.push(behind);
         }
-        assert_eq!(crowd.len() + 1, WAITING_MAX);
+        assert_eq!(crowd.len() + 1, WAITERS_MAX);
         assert!(one.join(b"Sally", usize::MAX).is_none(), "it is one bound for all");
         assert_eq!(life(&alone), Pace::new(true, 4_001).ticket_life(deadline));
-        assert_eq!(life(&crowd[4_000]), Pace::new(false, WAITING_MAX - 4_001).ticket_life(deadline));
+        assert_eq!(life(&crowd[4_000]), Pace::new(false, WAITERS_MAX - 4_001).ticket_life(deadline));
         drop(crowd);
         assert_eq!(life(&alone), Pace::new(true, 1).ticket_life(deadline));
         assert!(one.join(b"Sally", usize::MAX).is_some());

@@ -4,8 +4,8 @@ use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
 use sluicegate::ReserveError;
 use sluicegate::core::time::SECOND;
-use sluicegate::{Limiter, SharedStore, Span, Time};
-use sluicegate_redis::{RedisLimiter, RedisTogetherError, check_all};
+use sluicegate::{Limiter, MemoryStore, Span, Time};
+use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 
 const KEY: &str = "Harry";
@@ -33,7 +33,7 @@ fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
         ["7/3s burst=15", "100/1s burst=15", "1/7s burst=30", "999999937/365d burst=9", "7/3s burst=2"];
     let mut rng = fastrand::Rng::with_seed(3);
     for algorithm in ["token-bucket", "leaky-bucket"] {
-        let memory = SharedStore::builder().max_keys(16).build().unwrap();
+        let memory = MemoryStore::builder().max_keys(16).build().unwrap();
         let mut now = 0;
         for turn in 0..300 {
             let rate = rates[rng.usize(..rates.len())];
@@ -68,7 +68,7 @@ fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
         "333/9s warmup=50ms start=1970-01-01T00:00:01Z",
     ];
     let mut rng = fastrand::Rng::with_seed(5);
-    let memory = SharedStore::builder().max_keys(16).build().unwrap();
+    let memory = MemoryStore::builder().max_keys(16).build().unwrap();
     let mut now = 10 * SECOND;
     for turn in 0..400 {
         let limit = format!("smooth {}", numbers[rng.usize(..numbers.len())]);
@@ -171,12 +171,12 @@ fn keys_in_different_slots_are_refused_with_what_to_do_and_a_hash_tag_helps() {
     let connected = Connected::to(&cluster.url());
     let user = limiter(&connected, "fixed-window 2/1h", "user");
     let site = limiter(&connected, "fixed-window 100/1h", "site");
-    let apart = [user.on(b"Harry", 1), site.on(b"all", 1)];
+    let apart = [user.call(b"Harry", 1), site.call(b"all", 1)];
     let refused = connected.runtime.block_on(check_all(&apart)).unwrap_err();
     assert!(
-        matches!(refused, RedisTogetherError::SlotsDiffer(..)) && refused.to_string().contains("hash tag")
+        matches!(refused, RedisCheckAllError::SlotsDiffer(..)) && refused.to_string().contains("hash tag")
     );
-    let together = [user.on(b"{acme}:Harry", 1), site.on(b"{acme}:all", 1)];
+    let together = [user.call(b"{acme}:Harry", 1), site.call(b"{acme}:all", 1)];
     for allowed in [true, true, false] {
         let (answer, each) = connected.runtime.block_on(check_all(&together)).unwrap();
         assert_eq!((answer.allowed(), each.len()), (allowed, 2));
@@ -185,7 +185,7 @@ fn keys_in_different_slots_are_refused_with_what_to_do_and_a_hash_tag_helps() {
     let left = connected.runtime.block_on(site.peek("{acme}:all", 1)).unwrap();
     assert_eq!(left.remaining(), 98);
     // Limits on one key are always in one slot.
-    let both = [user.on(b"Ron", 1), site.on(b"Ron", 1)];
+    let both = [user.call(b"Ron", 1), site.call(b"Ron", 1)];
     assert!(connected.runtime.block_on(check_all(&both)).unwrap().0.allowed());
 }
 
@@ -194,7 +194,7 @@ fn limiters_in_different_stores_are_not_charged_as_one() {
     let servers = [Server::start(&Options::redis()), Server::start(&Options::redis())];
     let connected = servers.each_ref().map(|server| Connected::to(&server.url()));
     let limiters = connected.each_ref().map(|connected| limiter(connected, "fixed-window 2/1h", "same"));
-    let calls = [limiters[0].on(b"Harry", 1), limiters[1].on(b"Harry", 1)];
+    let calls = [limiters[0].call(b"Harry", 1), limiters[1].call(b"Harry", 1)];
     let refused = connected[0].runtime.block_on(check_all(&calls));
-    assert_eq!(refused.unwrap_err(), RedisTogetherError::StoresDiffer);
+    assert_eq!(refused.unwrap_err(), RedisCheckAllError::StoresDiffer);
 }

@@ -23,13 +23,13 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     let run = &connected.runtime;
     let refused = |failure: &StoreFailure| {
         assert!(
-            matches!(failure, StoreFailure::Refused(_) | StoreFailure::Garbled(_)),
+            matches!(failure, StoreFailure::Rejected(_) | StoreFailure::BadReply(_)),
             "{context}: {failure:?}"
         );
     };
     let asked = |error: &BackendError| match error {
         BackendError::Store(failure) => refused(failure),
-        BackendError::NotOffered(_) => {}
+        BackendError::Unsupported(_) => {}
         other => panic!("{context}: {other}"),
     };
     let _ = run.block_on(limiter.peek(KEY, 1)).inspect_err(refused);

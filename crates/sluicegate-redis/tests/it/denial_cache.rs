@@ -4,7 +4,7 @@ use crate::support::PATIENCE;
 use redis_testkit::{Options, Server};
 use sluicegate::{Answer, Source};
 use sluicegate::{RetryAfter, Time};
-use sluicegate_redis::{REMEMBERED_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
+use sluicegate_redis::{DENIAL_CACHE_AGE_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
 use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
@@ -143,7 +143,7 @@ async fn what_another_process_gives_back_is_seen_a_second_later() {
     assert!(there.refund("Harry", 1).await.unwrap().allowed());
     let refunded = Instant::now();
     loop {
-        let late = refunded.elapsed() > REMEMBERED_MAX;
+        let late = refunded.elapsed() > DENIAL_CACHE_AGE_MAX;
         let answer = here.check("Harry").await.unwrap();
         if answer.allowed() {
             break;
@@ -172,10 +172,10 @@ async fn where_denied_calls_count_and_at_times_of_the_callers_nothing_is_remembe
     assert_eq!(limiter.check_cost("Sally", 6).await.unwrap().source(), Source::Store);
     // In a batch too.
     let batch = [
-        limiter.on(b"Harry", 1),
-        limiter.on(b"Harry", 1).at(now),
-        limiter.on(b"Ann", 5),
-        limiter.on(b"Ann", 1),
+        limiter.call(b"Harry", 1),
+        limiter.call(b"Harry", 1).at(now),
+        limiter.call(b"Ann", 5),
+        limiter.call(b"Ann", 1),
     ];
     let sources = |answers: Vec<Result<Answer, _>>| -> Vec<Source> {
         answers.into_iter().map(|answer| answer.unwrap().source()).collect()

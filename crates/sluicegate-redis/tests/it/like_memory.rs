@@ -43,7 +43,7 @@ async fn answers_and_round_trips_are_counted() {
     let store = store.connect().await.unwrap();
     assert!(store.is_up() && store.is_partly_up());
     let limiter = RedisLimiter::builder("fixed-window 2/1000h").in_store(&store, "api").build().unwrap();
-    let calls: Vec<_> = (0..3).map(|_| limiter.on("Harry", 1)).collect();
+    let calls: Vec<_> = (0..3).map(|_| limiter.call("Harry", 1)).collect();
     assert_eq!(
         check_each(&calls).await.into_iter().filter(|answer| answer.as_ref().unwrap().allowed()).count(),
         2

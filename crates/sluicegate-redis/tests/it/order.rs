@@ -3,7 +3,7 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
-use sluicegate::{Limiter, ManualClock, SharedStore, Span, Time};
+use sluicegate::{Limiter, ManualClock, MemoryStore, Span, Time};
 use sluicegate_redis::{RedisLimiter, check_each};
 
 #[test]
@@ -28,7 +28,8 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
         let rows: Vec<(u32, Time)> = costs.zip(steps).collect();
         let mut denied = 0;
         for (batch, rows) in rows.chunks(512).enumerate() {
-            let calls: Vec<_> = rows.iter().map(|(cost, now)| shared.on(b"Harry", *cost).at(*now)).collect();
+            let calls: Vec<_> =
+                rows.iter().map(|(cost, now)| shared.call(b"Harry", *cost).at(*now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
             for (place, (answer, (cost, now))) in answers.into_iter().zip(rows).enumerate() {
                 let decision = answer.unwrap().decision();
@@ -48,17 +49,20 @@ fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
     let limits = ["15/3s burst=16", "1/30s burst=16", "30/1s burst=16", "7/9s burst=5"];
     let mut rng = Rng::with_seed(2);
     // As redis-cell does, and as a rule whose numbers change.
-    for keeps_time in [true, false] {
-        let scope = format!("keeps {keeps_time}");
-        let memory = SharedStore::builder().max_keys(16).build().unwrap();
+    for preserve_recovery_time in [true, false] {
+        let scope = format!("keeps {preserve_recovery_time}");
+        let memory = MemoryStore::builder().max_keys(16).build().unwrap();
         let pairs: Vec<(RedisLimiter, Limiter)> = limits
             .iter()
             .map(|numbers| {
                 let limit = format!("token-bucket {numbers}");
                 let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, &scope);
                 let own = Limiter::builder(limit.as_str()).in_store(&memory, scope.clone());
-                let (shared, own) =
-                    if keeps_time { (shared.keeps_time(), own.keeps_time()) } else { (shared, own) };
+                let (shared, own) = if preserve_recovery_time {
+                    (shared.preserve_recovery_time(), own.preserve_recovery_time())
+                } else {
+                    (shared, own)
+                };
                 (shared.build().unwrap(), own.build().unwrap())
             })
             .collect();
@@ -68,12 +72,14 @@ fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
             let rows: Vec<(usize, u32)> =
                 (0..rng.usize(2..20)).map(|_| (rng.usize(..limits.len()), rng.u32(..4))).collect();
             let calls: Vec<_> =
-                rows.iter().map(|(place, cost)| pairs[*place].0.on(b"Harry", *cost).at(now)).collect();
+                rows.iter().map(|(place, cost)| pairs[*place].0.call(b"Harry", *cost).at(now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
             for (call, (answer, (place, cost))) in answers.into_iter().zip(&rows).enumerate() {
                 let expected = pairs[*place].1.check_at("Harry", *cost, now);
-                let context =
-                    format!("keeps_time {keeps_time}, batch {batch}, call {call}: {}", limits[*place]);
+                let context = format!(
+                    "preserve_recovery_time {preserve_recovery_time}, batch {batch}, call {call}: {}",
+                    limits[*place]
+                );
                 assert_eq!(answer.unwrap().decision(), expected, "{context}, cost {cost}");
             }
         }

@@ -74,7 +74,7 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
         }
     }
     // Enough for a log that is too long to be read at once.
-    let many: Vec<_> = (0..600).map(|_| limiter.on(key.as_bytes(), 1)).collect();
+    let many: Vec<_> = (0..600).map(|_| limiter.call(key.as_bytes(), 1)).collect();
     for answer in check_each(&many).await {
         let _ = answer.unwrap();
     }
@@ -83,7 +83,7 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     offered(limiter.check_within(key, 1, Duration::from_secs(1)).await);
     let goes_alone = limits.iter().any(|limit| limit.contains("count=all") || limit.contains("smooth"));
     if !goes_alone {
-        let _ = check_all(&[limiter.on(b"Harry", 1), limiter.on(b"Sally", 2)]).await.unwrap();
+        let _ = check_all(&[limiter.call(b"Harry", 1), limiter.call(b"Sally", 2)]).await.unwrap();
     }
     // The same keys with other numbers.
     let changed: Vec<String> =
@@ -112,7 +112,7 @@ async fn every_verb_of_a_semaphore(store: &RedisStore) {
 fn offered<T>(asked: Result<T, BackendError>) -> Option<T> {
     match asked {
         Ok(answered) => Some(answered),
-        Err(BackendError::NotOffered(_)) => None,
+        Err(BackendError::Unsupported(_)) => None,
         Err(error) => panic!("{error}"),
     }
 }

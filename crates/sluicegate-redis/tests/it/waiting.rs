@@ -4,7 +4,7 @@ use crate::damaged::state;
 use crate::semaphore::calls;
 use crate::support::{LONG, PATIENCE, connect, until};
 use redis_testkit::{Options, Server};
-use sluicegate::{Acquired, Clock as _, Refusal, Source, SystemClock};
+use sluicegate::{Acquired, Clock as _, Denial, Source, SystemClock};
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -154,13 +154,13 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         assert!(turn.allowed() && turn.waited() < PATIENCE, "{limit}: {turn:?}");
         let before = limiter.next_window(KEY).await.unwrap();
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
-        assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{limit}: {turn:?}");
+        assert_eq!(turn.denial(), Some(Denial::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
         let deadline = SystemClock.now().after(PATIENCE.into());
         let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
-        assert_eq!(late.refusal(), Some(Refusal::TooLong), "{limit}: {late:?}");
+        assert_eq!(late.denial(), Some(Denial::TooLong), "{limit}: {late:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
-        assert_eq!(never.refusal(), Some(Refusal::Never), "{limit}: {never:?}");
+        assert_eq!(never.denial(), Some(Denial::Never), "{limit}: {never:?}");
         assert!(limiter.acquire(KEY, 0).await.unwrap().allowed(), "{limit}");
         assert_eq!(limiter.next_window(KEY).await.unwrap(), before, "{limit}");
     }
@@ -172,14 +172,14 @@ async fn who_finds_a_pacers_queue_full_is_told_so() {
     let limiter = limiter(&connect(&server.url()).await, "pacer 1/1h queue=0");
     assert!(limiter.acquire(KEY, 1).await.unwrap().allowed());
     let turn = limiter.acquire(KEY, 1).await.unwrap();
-    assert_eq!(turn.refusal(), Some(Refusal::LineFull), "{turn:?}");
+    assert_eq!(turn.denial(), Some(Denial::QueueFull), "{turn:?}");
 }
 
 #[tokio::test]
 async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_met() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").max_line(2);
+    let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").max_queue(2);
     let limiter = limiter.build().unwrap();
     assert!(limiter.check(KEY).await.unwrap().allowed());
     let wait = |max_wait: Option<Duration>| {
@@ -198,13 +198,13 @@ async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_
     let (short, long) = (wait(Some(PATIENCE)), wait(None));
     tokio::task::yield_now().await;
     let turn = limiter.acquire(KEY, 1).await.unwrap();
-    assert_eq!(turn.refusal(), Some(Refusal::LineFull), "{turn:?}");
+    assert_eq!(turn.denial(), Some(Denial::QueueFull), "{turn:?}");
     server.cont();
     let turn = timeout(PATIENCE / 2, short).await.unwrap().unwrap();
-    assert_eq!(turn.refusal(), Some(Refusal::TooLong), "{turn:?}");
+    assert_eq!(turn.denial(), Some(Denial::TooLong), "{turn:?}");
     // Who comes now knows from the first one that it would be too long.
     let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
-    assert_eq!((turn.refusal(), turn.source()), (Some(Refusal::TooLong), Source::Remembered), "{turn:?}");
+    assert_eq!((turn.denial(), turn.source()), (Some(Denial::TooLong), Source::Remembered), "{turn:?}");
     assert!(!first.is_finished() && !long.is_finished());
     first.abort();
     long.abort();
@@ -235,7 +235,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewes
                     let now = began.elapsed();
                     times.lock().unwrap().extend((0..cost).map(|_| now));
                 } else {
-                    assert_eq!(turn.refusal(), Some(Refusal::TooLong));
+                    assert_eq!(turn.denial(), Some(Denial::TooLong));
                     tokio::task::yield_now().await;
                 }
             }
@@ -318,7 +318,7 @@ async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
     let turn = ended(local).await.unwrap();
     assert!(turn.allowed() && turn.source() == Source::Local, "{turn:?}");
     let turn = ended(deny).await.unwrap();
-    assert_eq!((turn.refusal(), turn.source()), (Some(Refusal::TooLong), Source::Denied), "{turn:?}");
+    assert_eq!((turn.denial(), turn.source()), (Some(Denial::TooLong), Source::Denied), "{turn:?}");
     server.restart();
     let turn = ended(deny_and_back).await.unwrap();
     assert!(turn.allowed() && turn.source() == Source::Store, "{turn:?}");

@@ -67,7 +67,7 @@ fn read(
 pub(super) fn field(
     name: &Spanned<std::borrow::Cow<'_, str>>,
     known: &[&'static str],
-) -> Result<&'static str, grammar::Mistake> {
+) -> Result<&'static str, grammar::SyntaxError> {
     grammar::name("field", name.get_ref(), known)
 }
 

@@ -5,7 +5,7 @@ use super::problem::Found;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
 use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, grants_leases, of_another_kind};
-use sluicegate::internal::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use sluicegate::{Limit, Limiter};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -101,7 +101,7 @@ impl Reader<'_, '_> {
         &mut self,
         value: &'v Spanned<DeValue<'v>>,
         field: &str,
-        read: impl FnOnce(&Given<'v>) -> Result<T, Mistake>,
+        read: impl FnOnce(&Given<'v>) -> Result<T, SyntaxError>,
     ) -> Option<T> {
         read(&Given::File(value.get_ref()))
             .map_err(|mistake| self.wrong(value.span(), format!("{field}: {mistake}")))
@@ -184,23 +184,23 @@ impl Reader<'_, '_> {
 }
 
 /// The name of a rule. A limit has a space, so that the two are never taken for each other.
-fn name(text: &str) -> Result<&str, Mistake> {
+fn name(text: &str) -> Result<&str, SyntaxError> {
     if text == INLINE {
         let problem = format!("{} is what metrics and headers call limits that callers bring", quoted(text));
-        return Err(Mistake::new(problem, "give the rule another name"));
+        return Err(SyntaxError::new(problem, "give the rule another name"));
     }
     let good = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
     if !text.is_empty() && text.chars().all(good) {
         return Ok(text);
     }
     let problem = format!("{} is not a name for a rule", quoted(text));
-    Err(Mistake::new(problem, "use the letters A-Z a-z 0-9 _ . : -"))
+    Err(SyntaxError::new(problem, "use the letters A-Z a-z 0-9 _ . : -"))
 }
 
-fn on_store_failure(given: &Given<'_>) -> Result<OnStoreFailure, Mistake> {
+fn on_store_failure(given: &Given<'_>) -> Result<OnStoreFailure, SyntaxError> {
     Ok(on_failure(grammar::name("word", given.text()?, ON_FAILURE)?))
 }
 
-fn local_share(given: &Given<'_>) -> Result<u32, Mistake> {
+fn local_share(given: &Given<'_>) -> Result<u32, SyntaxError> {
     Ok(u32::try_from(given.number(&LOCAL_SHARE)?).unwrap_or(u32::MAX))
 }

@@ -5,7 +5,7 @@ use super::{Configuration, LogFormat, LogLevel, StoreUrl};
 use crate::engine::OnStoreFailure;
 use crate::protocol::{Description, Protocol};
 use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::internal::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use sluicegate::{MAX_KEYS_MAX, MAX_LEASES_MAX, MAX_RECEIPTS_MAX, OnFull};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -284,7 +284,11 @@ impl LogLevel {
 
 impl Setting {
     /// Takes up a value.
-    pub(super) fn set(&self, configuration: &mut Configuration, given: &Given<'_>) -> Result<(), Mistake> {
+    pub(super) fn set(
+        &self,
+        configuration: &mut Configuration,
+        given: &Given<'_>,
+    ) -> Result<(), SyntaxError> {
         // A size of this machine holds what the bounds allow.
         let size = |within| given.number(within).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         match &self.kind {
@@ -358,13 +362,13 @@ fn wait(wait: Duration) -> String {
 }
 
 /// `HOST:PORT`, or `off`.
-fn address(text: &str) -> Result<Option<String>, Mistake> {
+fn address(text: &str) -> Result<Option<String>, SyntaxError> {
     if text == "off" {
         return Ok(None);
     }
     let wrong = |problem: &str| {
         let problem = format!("{} {problem}", quoted(text));
-        Mistake::new(problem, "use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off")
+        SyntaxError::new(problem, "use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off")
     };
     let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("has no port"))?;
     if host.is_empty() || host.chars().any(|letter| letter.is_whitespace() || letter == '/') {
@@ -380,31 +384,34 @@ fn address(text: &str) -> Result<Option<String>, Mistake> {
     Ok(Some(text.to_owned()))
 }
 
-fn file(text: &str) -> Result<PathBuf, Mistake> {
+fn file(text: &str) -> Result<PathBuf, SyntaxError> {
     match text {
-        "" => Err(Mistake::new("the name of the file is empty", "name one, or leave the setting out")),
+        "" => Err(SyntaxError::new("the name of the file is empty", "name one, or leave the setting out")),
         name => Ok(name.into()),
     }
 }
 
 /// A name for the `Host` header, in the one spelling that is compared: without the port, which may be any. (Addresses are
 /// served without being named.)
-fn host(text: &str) -> Result<String, Mistake> {
+fn host(text: &str) -> Result<String, SyntaxError> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     if text.is_empty() || !text.chars().all(good) {
         let problem = format!("{} is not a host's name", quoted(text));
-        return Err(Mistake::new(problem, "write only the name, without a port, such as limits.example.com"));
+        return Err(SyntaxError::new(
+            problem,
+            "write only the name, without a port, such as limits.example.com",
+        ));
     }
     Ok(text.to_ascii_lowercase())
 }
 
-fn key_prefix(text: &str) -> Result<String, Mistake> {
+fn key_prefix(text: &str) -> Result<String, SyntaxError> {
     const LEN_MAX: usize = 64;
     // Braces would decide where a cluster keeps the keys.
     let good = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
     if text.is_empty() || text.len() > LEN_MAX || !text.chars().all(good) {
         let advice = format!("use 1 to {LEN_MAX} of the letters A-Z a-z 0-9 _ . : -");
-        return Err(Mistake::new(format!("{} is not a prefix for keys", quoted(text)), advice));
+        return Err(SyntaxError::new(format!("{} is not a prefix for keys", quoted(text)), advice));
     }
     Ok(text.to_owned())
 }

@@ -1,6 +1,6 @@
 //! The address of a shared store, which may hold a password: it is shown without.
 
-use sluicegate::internal::grammar::{Mistake, quoted};
+use sluicegate::internal::grammar::{SyntaxError, quoted};
 use sluicegate_redis::without_password;
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct StoreUrl(String);
 
 impl StoreUrl {
     /// The address; `None` for `memory`. Whether it leads anywhere is seen when it is gone to.
-    pub(super) fn read(text: &str) -> Result<Option<StoreUrl>, Mistake> {
+    pub(super) fn read(text: &str) -> Result<Option<StoreUrl>, SyntaxError> {
         if text == "memory" {
             return Ok(None);
         }
@@ -26,7 +26,7 @@ impl StoreUrl {
             Some((_, after)) => format!("unknown store ...@{}", quoted(after)),
             None => format!("unknown store {}", quoted(text)),
         };
-        Err(Mistake::new(problem, "use memory, or an address such as redis://127.0.0.1:6379"))
+        Err(SyntaxError::new(problem, "use memory, or an address such as redis://127.0.0.1:6379"))
     }
 
     /// All of it, the password included.

@@ -1,6 +1,6 @@
 //! One value, from the file or as the text of a variable or flag, read as what a setting takes.
 
-use sluicegate::internal::grammar::{self, Mistake, quoted};
+use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -18,7 +18,7 @@ const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl<'a> Given<'a> {
     /// A whole number within bounds.
-    pub(super) fn number(&self, within: &RangeInclusive<u64>) -> Result<u64, Mistake> {
+    pub(super) fn number(&self, within: &RangeInclusive<u64>) -> Result<u64, SyntaxError> {
         let (least, most) = (within.start(), within.end());
         let advice = format!("use a whole number from {least} to {most}");
         let number = match self {
@@ -27,54 +27,54 @@ impl<'a> Given<'a> {
                 u64::from_str_radix(digits.as_str(), digits.radix()).ok()
             }
             Given::File(other) => {
-                return Err(Mistake::new(
+                return Err(SyntaxError::new(
                     format!("{} is not a number", shown(other)),
                     format!("{advice}, without quotes"),
                 ));
             }
         };
         let in_bounds = number.filter(|number| within.contains(number));
-        in_bounds.ok_or_else(|| Mistake::new(format!("{} is out of bounds", self.shown()), advice))
+        in_bounds.ok_or_else(|| SyntaxError::new(format!("{} is out of bounds", self.shown()), advice))
     }
 
     /// Text.
-    pub(super) fn text(&self) -> Result<&'a str, Mistake> {
+    pub(super) fn text(&self) -> Result<&'a str, SyntaxError> {
         match self {
             Given::Text(text) => Ok(text),
             Given::File(DeValue::String(text)) => Ok(text),
             Given::File(other) => {
-                Err(Mistake::new(format!("{} is not text", shown(other)), "put it in quotes"))
+                Err(SyntaxError::new(format!("{} is not text", shown(other)), "put it in quotes"))
             }
         }
     }
 
     /// True or false.
-    pub(super) fn yes_no(&self) -> Result<bool, Mistake> {
+    pub(super) fn yes_no(&self) -> Result<bool, SyntaxError> {
         match self {
             Given::Text("true") => Ok(true),
             Given::Text("false") => Ok(false),
             Given::File(DeValue::Boolean(yes)) => Ok(*yes),
             _ => {
                 let problem = format!("{} is neither true nor false", self.shown());
-                Err(Mistake::new(problem, "write true or false, without quotes"))
+                Err(SyntaxError::new(problem, "write true or false, without quotes"))
             }
         }
     }
 
     /// A length of time above zero.
-    pub(super) fn wait(&self) -> Result<Duration, Mistake> {
+    pub(super) fn wait(&self) -> Result<Duration, SyntaxError> {
         self.wait_or_off()?.ok_or_else(|| {
             let problem = format!("{} would let nobody in", self.shown());
-            Mistake::new(problem, "use a time above zero, such as \"10s\"")
+            SyntaxError::new(problem, "use a time above zero, such as \"10s\"")
         })
     }
 
     /// A length of time; `None` for none, written as `off` or `0s`.
-    pub(super) fn wait_or_off(&self) -> Result<Option<Duration>, Mistake> {
+    pub(super) fn wait_or_off(&self) -> Result<Option<Duration>, SyntaxError> {
         let text = match self {
             Given::File(DeValue::Integer(number)) => {
                 let problem = format!("{} has no unit", number.as_str());
-                return Err(Mistake::new(problem, format!("write \"{}s\" for seconds", number.as_str())));
+                return Err(SyntaxError::new(problem, format!("write \"{}s\" for seconds", number.as_str())));
             }
             _ => self.text()?,
         };
@@ -84,19 +84,19 @@ impl<'a> Given<'a> {
         let wait = Duration::from_micros(grammar::span(text)?.as_micros());
         if wait > WAIT_MAX {
             let problem = format!("{} is above the most, 365d", quoted(text));
-            return Err(Mistake::new(problem, "use at most 365d"));
+            return Err(SyntaxError::new(problem, "use at most 365d"));
         }
         Ok((!wait.is_zero()).then_some(wait))
     }
 
     /// A list of texts; commas divide them where there is no list.
-    pub(super) fn texts(&self) -> Result<Vec<&'a str>, Mistake> {
+    pub(super) fn texts(&self) -> Result<Vec<&'a str>, SyntaxError> {
         match self {
             Given::Text(text) => Ok(text.split(',').map(str::trim).collect()),
             Given::File(DeValue::Array(values)) => {
                 values.iter().map(|value| Given::File(value.get_ref()).text()).collect()
             }
-            Given::File(other) => Err(Mistake::new(
+            Given::File(other) => Err(SyntaxError::new(
                 format!("{} is not a list", shown(other)),
                 "write it in brackets, such as [\"limits.example.com\"]",
             )),

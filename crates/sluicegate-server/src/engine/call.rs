@@ -1,6 +1,6 @@
 //! A call: a rule, a key and a cost, found and checked against the bounds. Its verbs ask the backend of the key's limits.
 
-use super::Mistake;
+use super::RequestError;
 use super::decided::Decided;
 use super::rule::{Policy, PolicyId, Rule};
 use super::rule_cache::CachedRule;
@@ -31,7 +31,7 @@ pub(super) enum Verb {
 }
 
 /// The answer to a key without limits.
-pub(super) const UNLIMITED: Decision = Decision::let_pass(COUNT_MAX);
+pub(super) const UNLIMITED: Decision = Decision::unlimited(COUNT_MAX);
 /// The answer to a key that is blocked.
 pub(super) const BLOCKED: Decision = Decision::no_room(0, RetryAfter::Never);
 
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
 
     /// Decides the call if that takes no round trip to a shared store.
     #[inline]
-    pub(super) fn decide_now(&self, now: Time) -> Option<Result<Decided<'_>, Mistake>> {
+    pub(super) fn decide_now(&self, now: Time) -> Option<Result<Decided<'_>, RequestError>> {
         let limits = match self.policy() {
             Policy::Limits(limits) => limits,
             Policy::Unlimited => return Some(Ok(self.decided_in_batch(UNLIMITED.into(), now))),
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
     }
 
     /// Decides a call by a round trip of its own.
-    pub(super) async fn decide_alone(&self, now: Time) -> Result<Decided<'_>, Mistake> {
+    pub(super) async fn decide_alone(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         if let Some(answer) = self.without_limits() {
             return Ok(self.decided_in_batch(answer, now));
         }
@@ -166,7 +166,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// When a shared store gives no answer.
-    pub async fn peek(&self, now: Time) -> Result<Decided<'_>, Mistake> {
+    pub async fn peek(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         let answer = match self.without_limits() {
             Some(answer) => answer,
             None => self.limits().peek(self.key, self.cost, now).await?,
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// When the limit does not support it, or a shared store gives no answer.
-    pub async fn refund(&self, now: Time) -> Result<Decided<'_>, Mistake> {
+    pub async fn refund(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         self.rule.decides_checks()?;
         let answer = if let Some(answer) = self.without_limits() {
             answer
@@ -193,7 +193,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::refund`].
-    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), Mistake> {
+    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
             (answer, if answer.allowed() { self.cost } else { 0 })
@@ -211,7 +211,11 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::refund`], and when too many receipts are open.
-    pub async fn reserve(&self, max_wait: Span, now: Time) -> Result<(Decided<'_>, Option<String>), Mistake> {
+    pub async fn reserve(
+        &self,
+        max_wait: Span,
+        now: Time,
+    ) -> Result<(Decided<'_>, Option<String>), RequestError> {
         self.rule.decides_checks()?;
         let (answer, receipt) = if let Some(answer) = self.without_limits() {
             (answer, None)
@@ -227,7 +231,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::peek`].
-    pub async fn next_window(&self, now: Time) -> Result<Time, Mistake> {
+    pub async fn next_window(&self, now: Time) -> Result<Time, RequestError> {
         self.rule.decides_checks()?;
         if self.without_limits().is_some() {
             return Ok(now);
@@ -240,7 +244,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::peek`].
-    pub async fn reset(&self) -> Result<(), Mistake> {
+    pub async fn reset(&self) -> Result<(), RequestError> {
         match &self.limits().backend {
             AnyBackend::Leases(leases) => Ok(leases.backend.reset(&self.key).await?),
             backend => Ok(backend.checks()?.reset(&self.key).await?),

@@ -7,7 +7,7 @@
 //! are allowed only if all fail open. Shadow rules and keys without limits have no say in that. Deciding locally is for one
 //! key at a time: a charge here could not be returned for a denial there.
 
-use super::Mistake;
+use super::RequestError;
 use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
 use super::leases::use_acquire;
@@ -22,7 +22,7 @@ use sluicegate_redis::OnStoreFailure;
 pub(super) async fn check_all<'c>(
     calls: &'c [Call<'_>],
     now: Time,
-) -> Result<(Decided<'c>, Vec<Decided<'c>>), Mistake> {
+) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
     let mut taking_part: Vec<usize> = Vec::with_capacity(calls.len());
     let mut blocked = false;
@@ -81,14 +81,14 @@ async fn charge(
     calls: &[Call<'_>],
     taking_part: &[usize],
     now: Time,
-) -> Result<(Answer, Vec<Decision>), Mistake> {
+) -> Result<(Answer, Vec<Decision>), RequestError> {
     let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
     for call in taking_part.iter().map(|place| &calls[*place]) {
         match &call.limits().backend {
-            AnyBackend::Memory(limiter) => in_memory.push(limiter.on(call.key, call.cost)),
+            AnyBackend::Memory(limiter) => in_memory.push(limiter.call(call.key, call.cost)),
             AnyBackend::Redis { limiter, time } => {
                 at = time.at(now);
-                in_store.push(limiter.on(call.key, call.cost));
+                in_store.push(limiter.call(call.key, call.cost));
             }
             AnyBackend::Leases(_) => return Err(use_acquire()),
         }
@@ -101,7 +101,7 @@ async fn charge(
         None => Box::pin(sluicegate_redis::check_all(&in_store)).await,
         Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
     };
-    match charged.map_err(Mistake::from) {
+    match charged.map_err(RequestError::from) {
         Err(mistake) if mistake.is_of_store() => {
             // Shadow rules have no say.
             let deciding = taking_part.iter().map(|place| &calls[*place]).filter(|call| !is_shadow(call));

@@ -1,6 +1,6 @@
 //! Decides calls: the one path of a check, alone or in a batch, in memory or in a shared store.
 
-use super::Mistake;
+use super::RequestError;
 use super::call::Call;
 use super::decided::Decided;
 use sluicegate::Time;
@@ -11,7 +11,7 @@ use sluicegate_redis::check_each;
 pub async fn decide<'c, 'k: 'c>(
     calls: impl Iterator<Item = &'c Call<'k>> + Clone + Send,
     now: Time,
-    mut reply: impl FnMut(Result<Decided<'c>, Mistake>) + Send,
+    mut reply: impl FnMut(Result<Decided<'c>, RequestError>) + Send,
 ) {
     let mut rest = calls;
     loop {
@@ -32,7 +32,7 @@ pub async fn decide<'c, 'k: 'c>(
 async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     mut calls: I,
     now: Time,
-    reply: &mut (impl FnMut(Result<Decided<'c>, Mistake>) + Send),
+    reply: &mut (impl FnMut(Result<Decided<'c>, RequestError>) + Send),
 ) -> I {
     let in_store = calls.clone().map_while(|call| Some((call, call.check_in_store()?)));
     let checks: Vec<_> = in_store.map(|(call, (limiter, time))| time.call(limiter, call, now)).collect();
@@ -46,8 +46,8 @@ async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     for call in calls.by_ref().take(checks.len()) {
         // There is an answer for each check; were there none, its caller must not wait for it.
         let answer = answers.next().map_or_else(
-            || Err(Mistake::unavailable("the store gave no answer")),
-            |answer| answer.map_err(Mistake::from),
+            || Err(RequestError::unavailable("the store gave no answer")),
+            |answer| answer.map_err(RequestError::from),
         );
         reply(answer.map(|answer| call.decided_in_batch(answer, now)));
     }

@@ -1,6 +1,6 @@
 //! Limits that callers bring along: made when they first come, found by their text afterwards.
 
-use super::Mistake;
+use super::RequestError;
 use super::leases::{LeaseTally, LeasesView};
 use super::rule::{Rule, Scope, Tally};
 use super::storage::{Fallback, Storage};
@@ -51,7 +51,7 @@ impl Inline {
     }
 
     /// A limit in the grammar. Two texts of the same limit are one scope.
-    pub(super) fn limit(&self, text: &str) -> Result<Arc<Rule>, Mistake> {
+    pub(super) fn limit(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(Arc::clone(rule));
         }
@@ -62,7 +62,7 @@ impl Inline {
     }
 
     /// The bucket of redis-cell's command. All of them are one scope.
-    pub(super) fn throttle(&self, throttle: &Throttle) -> Result<Arc<Rule>, Mistake> {
+    pub(super) fn throttle(&self, throttle: &Throttle) -> Result<Arc<Rule>, RequestError> {
         let numbers = throttle.numbers();
         if let Some(rule) = self.throttles.read().unwrap_or_else(PoisonError::into_inner).get(&numbers) {
             return Ok(Arc::clone(rule));
@@ -72,7 +72,7 @@ impl Inline {
         Ok(remember(&self.throttles, numbers, rule))
     }
 
-    fn rule(&self, scope: &Scope, limit: Limit) -> Result<Arc<Rule>, Mistake> {
+    fn rule(&self, scope: &Scope, limit: Limit) -> Result<Arc<Rule>, RequestError> {
         let tallies = (&self.tally, &self.leases);
         Ok(Arc::new(Rule::inline(&self.storage, scope, limit, self.fallback, tallies, self.start)?))
     }

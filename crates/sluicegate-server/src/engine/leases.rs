@@ -3,7 +3,7 @@
 use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
 use super::rule::Policy;
-use super::{Engine, Mistake, Target};
+use super::{Engine, RequestError, Target};
 use sluicegate::backend::HeldLease;
 use sluicegate::{Answer, LeaseId, Limit, SemaphoreStats, Span, Time};
 use std::pin::pin;
@@ -144,7 +144,7 @@ impl Engine {
         cost: u32,
         max_wait: Span,
         now: Time,
-    ) -> Result<Leased<'a>, Mistake> {
+    ) -> Result<Leased<'a>, RequestError> {
         // From before the rule is looked up, so that no later load is missed.
         let loaded = self.loaded.notified();
         let mut call = self.call(target, cost)?;
@@ -206,7 +206,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::acquire`], and when the text is no lease.
-    pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+    pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, RequestError> {
         let call = self.call(target, 0)?;
         let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
         let renewed = leases.backend.renew(&call.key, &lease, leases.time.at(now)).await?;
@@ -220,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::renew`].
-    pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, Mistake> {
+    pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, RequestError> {
         let call = self.call(target, 0)?;
         let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
         let released = leases.backend.release(&call.key, &lease, leases.time.at(now)).await?;
@@ -245,18 +245,18 @@ impl Call<'_> {
 ///
 /// # Errors
 /// When a limit that gives leases is not alone, or does not say when they lapse.
-pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, Mistake> {
+pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
     let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.concurrency()?)))
     else {
         return Ok(false);
     };
     if limits.len() > 1 {
-        return Err(Mistake::new(format!(
+        return Err(RequestError::new(format!(
             "{limit}: concurrency gives leases, and does not go with other limits; make a rule of it alone"
         )));
     }
     if concurrency.ttl().is_none() {
-        return Err(Mistake::new(format!(
+        return Err(RequestError::new(format!(
             "{limit}: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"{limit} ttl=30s\""
         )));
     }
@@ -265,7 +265,7 @@ pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, Mistake> {
 
 /// Why limits of a key cannot be an exception to those of its rule, if they cannot: leases and checks do not know of each
 /// other, and callers would have to know which keys are exceptions.
-pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<Mistake> {
+pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<RequestError> {
     let gives_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.concurrency().is_some());
     let kind = match (gives_leases(rule), gives_leases(exception)) {
         (true, false) => "gives leases; use another concurrency limit",
@@ -273,17 +273,19 @@ pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<Mis
         _ => return None,
     };
     let limit = exception.first()?;
-    Some(Mistake::new(format!("{limit} is for one key of a rule that {kind}, \"unlimited\" or \"blocked\"")))
+    Some(RequestError::new(format!(
+        "{limit} is for one key of a rule that {kind}, \"unlimited\" or \"blocked\""
+    )))
 }
 
 /// The mistake of checking where leases are given.
-pub(super) fn use_acquire() -> Mistake {
-    Mistake::new(
+pub(super) fn use_acquire() -> RequestError {
+    RequestError::new(
         "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire",
     )
 }
 
 /// The mistake of asking for a lease where there are none.
-pub(super) fn use_check() -> Mistake {
-    Mistake::new("only a concurrency limit gives leases; use RL.CHECK or POST /v1/check")
+pub(super) fn use_check() -> RequestError {
+    RequestError::new("only a concurrency limit gives leases; use RL.CHECK or POST /v1/check")
 }

@@ -4,14 +4,14 @@
 //! do, goes on with the leases that are held. Those of inline limits are counted together, and leave a part of the pool to
 //! the rules: callers that write limits cannot keep rules from granting leases.
 
-use super::Mistake;
+use super::RequestError;
 use super::Settings;
 use super::rule::Scope;
 use super::storage::{Leases, StoreTime};
 use sluicegate::backend::HeldLease;
 use sluicegate::{
-    Acquired, Answer, BackendError, Clock, Decision, Grant, Key, LeaseBackend, LeaseId, LeaseScope, Limit,
-    Pending, Refusal, RetryAfter, Semaphore, SemaphoreStats, SharedLeases, Span, Time,
+    Acquired, Answer, BackendError, Clock, Decision, Denial, Grant, Key, LeaseBackend, LeaseId, LeasePool,
+    LeaseScope, Limit, Pending, RetryAfter, Semaphore, SemaphoreStats, Span, Time,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,14 +24,14 @@ const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
 /// The leases of an engine.
 pub(super) struct MemoryLeases {
-    all: SharedLeases,
+    all: LeasePool,
     /// What inline limits may use.
     inline: Arc<Share>,
 }
 
 /// What inline limits hold, and the most that they may.
 struct Share {
-    all: SharedLeases,
+    all: LeasePool,
     scope: LeaseScope,
     most: usize,
     /// Calls in a queue: a waiter needs room too.
@@ -48,8 +48,8 @@ struct InlineSemaphore {
 }
 
 impl MemoryLeases {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<MemoryLeases, Mistake> {
-        let all = SharedLeases::builder().max_leases(settings.max_leases).clock(Arc::clone(clock)).build()?;
+    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<MemoryLeases, RequestError> {
+        let all = LeasePool::builder().max_leases(settings.max_leases).clock(Arc::clone(clock)).build()?;
         let for_rules = settings.max_leases.div_ceil(PARTS);
         let inline = Share {
             all: all.clone(),
@@ -61,7 +61,7 @@ impl MemoryLeases {
     }
 
     /// What grants leases under a limit to the keys of a scope.
-    pub(super) fn of(&self, scope: &Scope, limit: &Limit) -> Result<Leases, Mistake> {
+    pub(super) fn of(&self, scope: &Scope, limit: &Limit) -> Result<Leases, RequestError> {
         let (stats, backend): (_, Box<dyn LeaseBackend>) = match scope {
             Scope::Rule(_) => {
                 let of_rule = self.all.scope(scope);
@@ -123,7 +123,7 @@ impl InlineSemaphore {
 
     fn no_room(&self) -> Grant<HeldLease> {
         let denial = Decision::no_room(self.semaphore.limit().at_once(), RetryAfter::After(RETRY_AFTER));
-        Grant::new(Acquired::new(denial.into(), Span::ZERO, Some(Refusal::NoRoom)), None)
+        Grant::new(Acquired::new(denial.into(), Span::ZERO, Some(Denial::NoRoom)), None)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A rule: a name, its limits, exceptions by key, and what it has decided.
 
-use super::Mistake;
+use super::RequestError;
 use super::leases::{LeaseTally, LeasesView, of_another_kind, use_acquire, use_check};
 use super::storage::{AnyBackend, Fallback, Storage};
 use sluicegate::{Answer, Backend, Key, KeyWriter, Limit, Spec, Time, WindowSpec};
@@ -142,19 +142,19 @@ impl Limits {
         limits: &[Limit],
         start: Time,
         fallback: Fallback,
-    ) -> Result<Limits, Mistake> {
+    ) -> Result<Limits, RequestError> {
         let backend = storage.backend(scope, limits, start, fallback)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
         Ok(Limits { backend, list: limits.into(), texts })
     }
 
     /// What decides checks, and the time of a call that arrived at `now`.
-    pub(super) fn checks(&self, now: Time) -> Result<(&dyn Backend, Option<Time>), Mistake> {
+    pub(super) fn checks(&self, now: Time) -> Result<(&dyn Backend, Option<Time>), RequestError> {
         Ok((self.backend.checks()?, self.backend.at(now)))
     }
 
     /// Decides a check or a lease without taking anything.
-    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Answer, Mistake> {
+    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Answer, RequestError> {
         let at = self.backend.at(now);
         Ok(match &self.backend {
             AnyBackend::Leases(leases) => leases.backend.peek(&key, cost, at).await?,
@@ -185,8 +185,8 @@ impl Rule {
         fallback: Fallback,
         before: Option<&Rule>,
         now: Time,
-    ) -> Result<Rule, Mistake> {
-        let named = |mistake: Mistake| mistake.about(&format!("rule {}", spec.name));
+    ) -> Result<Rule, RequestError> {
+        let named = |mistake: RequestError| mistake.about(&format!("rule {}", spec.name));
         let start = before.map_or(now, |before| before.start);
         let scope = Scope::Rule(spec.name.clone());
         let make = |only_for, limits: &[Limit]| {
@@ -222,7 +222,7 @@ impl Rule {
         fallback: Fallback,
         (tally, leases): (&Arc<Tally>, &Arc<LeaseTally>),
         start: Time,
-    ) -> Result<Rule, Mistake> {
+    ) -> Result<Rule, RequestError> {
         let limits = Limits::new(storage, (scope, None), std::slice::from_ref(&limit), start, fallback)?;
         let spec = RuleSpec {
             name: String::from(INLINE),
@@ -280,12 +280,12 @@ impl Rule {
     }
 
     /// An error if it grants leases: its keys without limits cannot be checked either.
-    pub(super) fn decides_checks(&self) -> Result<(), Mistake> {
+    pub(super) fn decides_checks(&self) -> Result<(), RequestError> {
         if self.grants_leases() { Err(use_acquire()) } else { Ok(()) }
     }
 
     /// An error if it grants none: its keys without limits cannot have leases either.
-    pub(super) fn grants_only_leases(&self) -> Result<(), Mistake> {
+    pub(super) fn grants_only_leases(&self) -> Result<(), RequestError> {
         if self.grants_leases() { Ok(()) } else { Err(use_check()) }
     }
 
@@ -370,11 +370,11 @@ impl RuleSet {
         default: Fallback,
         before: &RuleSet,
         now: Time,
-    ) -> Result<RuleSet, Mistake> {
+    ) -> Result<RuleSet, RequestError> {
         let mut rules = RuleSet::default();
         for spec in specs {
             if spec.name == INLINE {
-                return Err(Mistake::new(format!(
+                return Err(RequestError::new(format!(
                     "a rule may not be called {INLINE:?}, as metrics and headers call limits so that callers bring; give it another name"
                 )));
             }
@@ -388,7 +388,7 @@ impl RuleSet {
             };
             let name = rule.name().into();
             if rules.by_name.insert(name, Arc::clone(&rule)).is_some() {
-                return Err(Mistake::new(format!(
+                return Err(RequestError::new(format!(
                     "two rules are called {:?}; give one another name",
                     rule.name()
                 )));

@@ -5,11 +5,11 @@ use super::call::Call;
 use super::leases::{use_acquire, use_check};
 use super::memory_leases::MemoryLeases;
 use super::rule::Scope;
-use super::{Mistake, Settings};
+use super::{RequestError, Settings};
 use crate::metrics::{Latency, LatencyView};
 use sluicegate::{
-    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, SemaphoreStats, SharedStore, Source, Stats,
-    Time,
+    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, MemoryStore, SemaphoreStats, Source,
+    StoreStats, Time,
 };
 use sluicegate_redis::{
     ConnectError, Failures, OnStoreFailure, RedisCall, RedisLimiter, RedisSemaphore, RedisStore,
@@ -77,7 +77,7 @@ impl Fallback {
 
 /// Keys, wherever they live.
 pub(super) enum Storage {
-    Memory { store: SharedStore, leases: MemoryLeases },
+    Memory { store: MemoryStore, leases: MemoryLeases },
     Redis(SharedKeys),
 }
 
@@ -118,7 +118,7 @@ impl StoreTime {
 
     /// A call for the store.
     pub(super) fn call<'c>(self, limiter: &'c RedisLimiter, call: &'c Call<'_>, now: Time) -> RedisCall<'c> {
-        let in_store = limiter.on(call.key, call.cost);
+        let in_store = limiter.call(call.key, call.cost);
         match self.at(now) {
             Some(now) => in_store.at(now),
             None => in_store,
@@ -131,7 +131,7 @@ impl AnyBackend {
     ///
     /// # Errors
     /// When it grants leases instead.
-    pub(super) fn checks(&self) -> Result<&dyn Backend, Mistake> {
+    pub(super) fn checks(&self) -> Result<&dyn Backend, RequestError> {
         match self {
             AnyBackend::Memory(limiter) => Ok(limiter),
             AnyBackend::Redis { limiter, .. } => Ok(limiter),
@@ -143,7 +143,7 @@ impl AnyBackend {
     ///
     /// # Errors
     /// When it decides checks instead.
-    pub(super) fn leases(&self) -> Result<&Leases, Mistake> {
+    pub(super) fn leases(&self) -> Result<&Leases, RequestError> {
         match self {
             AnyBackend::Leases(leases) => Ok(leases),
             AnyBackend::Memory(_) | AnyBackend::Redis { .. } => Err(use_check()),
@@ -161,11 +161,15 @@ impl AnyBackend {
 }
 
 impl Storage {
-    pub(super) fn new(keys: Keys, settings: &Settings, clock: &Arc<dyn Clock>) -> Result<Storage, Mistake> {
+    pub(super) fn new(
+        keys: Keys,
+        settings: &Settings,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Storage, RequestError> {
         let Settings { max_keys, max_receipts, on_full, .. } = *settings;
         Ok(match keys {
             Keys::InMemory => {
-                let store = SharedStore::builder().max_keys(max_keys).max_receipts(max_receipts);
+                let store = MemoryStore::builder().max_keys(max_keys).max_receipts(max_receipts);
                 let store = store.on_full(on_full).clock(Arc::clone(clock)).build()?;
                 Storage::Memory { store, leases: MemoryLeases::new(settings, clock)? }
             }
@@ -175,7 +179,7 @@ impl Storage {
 
     /// The store in memory, if the keys live there.
     #[inline]
-    pub(super) fn memory(&self) -> Option<&SharedStore> {
+    pub(super) fn memory(&self) -> Option<&MemoryStore> {
         match self {
             Storage::Memory { store, .. } => Some(store),
             Storage::Redis(_) => None,
@@ -183,8 +187,8 @@ impl Storage {
     }
 
     /// What the store in memory holds and has evicted.
-    pub(super) fn stats(&self) -> Option<Stats> {
-        self.memory().map(SharedStore::stats)
+    pub(super) fn stats(&self) -> Option<StoreStats> {
+        self.memory().map(MemoryStore::stats)
     }
 
     /// What the shared store has answered.
@@ -232,7 +236,7 @@ impl Storage {
         limits: &[Limit],
         start: Time,
         fallback: Fallback,
-    ) -> Result<AnyBackend, Mistake> {
+    ) -> Result<AnyBackend, RequestError> {
         if let (true, [limit]) = (super::leases::grants_leases(limits)?, limits) {
             return Ok(AnyBackend::Leases(self.leases((scope, only_for), limit, fallback)?));
         }
@@ -241,8 +245,8 @@ impl Storage {
                 let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
                 let builder = match scope {
                     Scope::Rule(_) => builder,
-                    Scope::Inline(_) => builder.made_up_by_callers(),
-                    Scope::Throttle => builder.made_up_by_callers().keeps_time(),
+                    Scope::Inline(_) => builder.untrusted(),
+                    Scope::Throttle => builder.untrusted().preserve_recovery_time(),
                 };
                 Ok(AnyBackend::Memory(builder.build()?))
             }
@@ -254,7 +258,7 @@ impl Storage {
                     builder = builder.start(start);
                 }
                 if matches!(scope, Scope::Throttle) {
-                    builder = builder.keeps_time();
+                    builder = builder.preserve_recovery_time();
                 }
                 Ok(AnyBackend::Redis { limiter: builder.build()?, time: *time })
             }
@@ -266,7 +270,7 @@ impl Storage {
         (scope, only_for): (&Scope, Option<&[u8]>),
         limit: &Limit,
         Fallback { on_failure, local_share }: Fallback,
-    ) -> Result<Leases, Mistake> {
+    ) -> Result<Leases, RequestError> {
         match self {
             Storage::Memory { leases, .. } => leases.of(scope, limit),
             Storage::Redis(SharedKeys { store, time, .. }) => {

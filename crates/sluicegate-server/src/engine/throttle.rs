@@ -1,6 +1,6 @@
 //! `CL.THROTTLE`, redis-cell's command: a token bucket whose numbers come with each call.
 
-use super::Mistake;
+use super::RequestError;
 use super::decided::Decided;
 use sluicegate::{RetryAfter, Span};
 
@@ -39,10 +39,10 @@ impl Throttle {
     }
 
     /// The limit in our grammar: redis-cell's `max_burst` does not count the first call.
-    pub(super) fn limit(&self) -> Result<String, Mistake> {
+    pub(super) fn limit(&self) -> Result<String, RequestError> {
         let Throttle { max_burst, count, period_s, .. } = *self;
         let wrong = |name, value: i64, least| {
-            Mistake::new(format!("{name} is {value}; use a whole number of at least {least}"))
+            RequestError::new(format!("{name} is {value}; use a whole number of at least {least}"))
         };
         if max_burst < 0 {
             return Err(wrong("max_burst", max_burst, 0));

@@ -9,7 +9,7 @@ mod openapi;
 mod problem;
 mod verbs;
 
-use self::problem::{Refusal, json, unavailable};
+use self::problem::{Rejection, json, unavailable};
 use self::verbs::Verb;
 use super::Context;
 use crate::engine::Engine;
@@ -92,8 +92,8 @@ pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incomin
         context.progress.is_begun();
     }
     let metrics = &context.service.metrics;
-    let mut response = if let Err(refusal) = guard::admit(&request, &context.service) {
-        refusal.into_response()
+    let mut response = if let Err(rejection) = guard::admit(&request, &context.service) {
+        rejection.into_response()
     } else {
         request.extensions_mut().insert(Arc::clone(context));
         match ROUTES.call(request).await {
@@ -121,11 +121,11 @@ async fn ask(verb: Verb, Extension(context): Extension<Arc<Context>>, request: R
         context.progress.has_asked();
         verb.answer(&context, &body, enforce?).await
     };
-    answer.await.unwrap_or_else(|refusal: Refusal| {
-        if problem::is_of_protocol(refusal.status) {
+    answer.await.unwrap_or_else(|rejection: Rejection| {
+        if problem::is_of_protocol(rejection.status) {
             service.metrics.protocol_error(Protocol::Http);
         }
-        refusal.into_response()
+        rejection.into_response()
     })
 }
 
@@ -136,25 +136,25 @@ fn is_mistake(status: StatusCode) -> bool {
 }
 
 /// Whether a denial is to have the status 429.
-fn is_enforced(uri: &Uri) -> Result<bool, Refusal> {
+fn is_enforced(uri: &Uri) -> Result<bool, Rejection> {
     match uri.query() {
         None | Some("" | "enforce=false") => Ok(false),
         Some("enforce=true") => Ok(true),
-        Some(query) => Err(Refusal::new(
+        Some(query) => Err(Rejection::new(
             StatusCode::BAD_REQUEST,
             format!("unknown query {}; there is only ?enforce=true", quoted(query)),
         )),
     }
 }
 
-async fn no_such_path(uri: Uri) -> Refusal {
+async fn no_such_path(uri: Uri) -> Rejection {
     let message = format!("there is no {}; GET /openapi.json says what there is", quoted(uri.path()));
-    Refusal::new(StatusCode::NOT_FOUND, message)
+    Rejection::new(StatusCode::NOT_FOUND, message)
 }
 
-async fn other_method(request: Request) -> Refusal {
+async fn other_method(request: Request) -> Rejection {
     let (method, path) = (request.method(), request.uri().path());
-    Refusal::new(
+    Rejection::new(
         StatusCode::METHOD_NOT_ALLOWED,
         format!("{path} does not take {method}; the header Allow says what it takes"),
     )

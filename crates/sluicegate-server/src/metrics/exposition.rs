@@ -14,7 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use sluicegate::Stats;
+use sluicegate::StoreStats;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
     rules: usize,
     leases: Vec<(String, LeasesView)>,
     leases_max: Option<usize>,
-    stats: Option<Stats>,
+    stats: Option<StoreStats>,
     store: Option<StoreView>,
     protocols: ByProtocol<ProtocolView>,
     reloads_ok: u64,
@@ -279,8 +279,8 @@ impl Snapshot {
 }
 
 /// The store in memory.
-fn keys(stats: &Stats, page: &mut Page<'_>) -> fmt::Result {
-    let Stats { keys, max_keys, evicted, no_room, .. } = *stats;
+fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
+    let StoreStats { keys, max_keys, evicted, no_room, .. } = *stats;
     page.gauge(
         "sluice_keys",
         "Keys held in memory now; those that have recovered and not yet made room included.",

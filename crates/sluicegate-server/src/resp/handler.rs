@@ -11,15 +11,15 @@ mod client;
 mod greeting;
 mod leasing;
 mod limiting;
-mod refusal;
+mod rejection;
 
 use self::leasing::Patience;
 use self::limiting::{DECISION, Turn};
-use self::refusal::Refusal;
+use self::rejection::Rejection;
 use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
-use crate::engine::{Call, Decided, Engine, Mistake, RuleCache, decide};
+use crate::engine::{Call, Decided, Engine, RequestError, RuleCache, decide};
 use crate::protocol::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
@@ -31,7 +31,7 @@ enum Step<'a> {
     Throttle(Call<'a>),
     /// What is looked up only when it is answered.
     Other(&'static Spec, Command<'a>),
-    Refused(Refusal),
+    Refused(Rejection),
 }
 
 /// The most bytes that the reply to a check takes: an error. As many checks are decided together as have room for their
@@ -117,8 +117,8 @@ pub(super) async fn wait_in_line(
     service: &Service,
 ) {
     let turn = leasing::Turn { now: service.engine.now(), session, replies, service };
-    if let Err(refusal) = leasing::acquire(command, turn, Patience::InLine).await {
-        refuse(&refusal, replies, service);
+    if let Err(rejection) = leasing::acquire(command, turn, Patience::InLine).await {
+        refuse(&rejection, replies, service);
     }
 }
 
@@ -137,12 +137,12 @@ impl<'a> Step<'a> {
     fn find(command: Command<'a>) -> Step<'a> {
         let name = command.get(0).unwrap_or_default();
         match commands::find(name) {
-            None => Step::Refused(Refusal::error(format_args!(
+            None => Step::Refused(Rejection::error(format_args!(
                 "unknown command '{}'; COMMAND LIST names those there are",
                 Shown(name)
             ))),
             Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-                Step::Refused(Refusal::arity(spec.name))
+                Step::Refused(Rejection::arity(spec.name))
             }
             Some(spec) => Step::Other(spec, command),
         }
@@ -179,16 +179,16 @@ impl<'a> Step<'a> {
             Step::Other(spec, command) if session.authenticated || spec.is_open() => {
                 other(spec.verb, *command, now, session, replies, service).await
             }
-            Step::Refused(refusal) if session.authenticated => return refuse(refusal, replies, service),
-            _ => Err(Refusal::no_auth()),
+            Step::Refused(rejection) if session.authenticated => return refuse(rejection, replies, service),
+            _ => Err(Rejection::no_auth()),
         };
-        if let Err(refusal) = answered {
-            refuse(&refusal, replies, service);
+        if let Err(rejection) = answered {
+            refuse(&rejection, replies, service);
         }
     }
 
     /// Writes the reply to a check.
-    fn reply(&self, decided: Result<Decided<'_>, Mistake>, replies: &mut Replies, service: &Service) {
+    fn reply(&self, decided: Result<Decided<'_>, RequestError>, replies: &mut Replies, service: &Service) {
         match decided {
             Ok(decided) if matches!(self, Step::Throttle(_)) => limiting::throttled(&decided, replies),
             Ok(decided) => limiting::decision(&decided, DECISION, replies),
@@ -197,9 +197,9 @@ impl<'a> Step<'a> {
     }
 }
 
-fn refuse(refusal: &Refusal, replies: &mut Replies, service: &Service) {
+fn refuse(rejection: &Rejection, replies: &mut Replies, service: &Service) {
     service.metrics.mistaken(Protocol::Resp, 1);
-    replies.error(refusal.text());
+    replies.error(rejection.text());
 }
 
 /// What was not prepared. It writes its reply only when nothing can go wrong any more.
@@ -210,11 +210,11 @@ async fn other(
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let engine = &*service.engine;
     match verb {
         // After the password a check is a call, and does not come here.
-        Verb::Check | Verb::Throttle => return Err(Refusal::no_auth()),
+        Verb::Check | Verb::Throttle => return Err(Rejection::no_auth()),
         Verb::Peek => limiting::peek(command, Turn { now, engine, replies }).await?,
         Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies }).await?,
         Verb::Take => limiting::take(command, Turn { now, engine, replies }).await?,

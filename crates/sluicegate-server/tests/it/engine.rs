@@ -3,7 +3,7 @@
 use crate::running::{Seen, at_once, rule};
 use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Call, Engine, KeySpec, Mistake, Reason, RuleCache, RuleSpec, Settings, Target, Throttle, Throttled,
+    Call, Engine, KeySpec, Reason, RequestError, RuleCache, RuleSpec, Settings, Target, Throttle, Throttled,
 };
 use std::future::Future as _;
 use std::pin::pin;
@@ -26,7 +26,7 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn try_check(engine: &Engine, target: Target<'_>, cost: u32) -> Result<Seen, Mistake> {
+fn try_check(engine: &Engine, target: Target<'_>, cost: u32) -> Result<Seen, RequestError> {
     Seen::of(&engine.check(&mut RuleCache::default(), target, cost, None)?, engine.now())
 }
 
@@ -38,7 +38,7 @@ fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u32) -> Call<'a>
     engine.call(on(rule, key), cost).unwrap()
 }
 
-fn mistake<T>(answer: Result<T, Mistake>) -> String {
+fn mistake<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 

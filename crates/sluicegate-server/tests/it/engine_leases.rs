@@ -3,7 +3,8 @@
 use crate::running::{Seen, at_once, rule};
 use sluicegate::{ManualClock, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, HeldView, KeySpec, Leased, LeasesView, Mistake, Reason, RuleCache, RuleSpec, Settings, Target,
+    Engine, HeldView, KeySpec, Leased, LeasesView, Reason, RequestError, RuleCache, RuleSpec, Settings,
+    Target,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
     at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 
-fn mistake<T>(answer: Result<T, Mistake>) -> String {
+fn mistake<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 

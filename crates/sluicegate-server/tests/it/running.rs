@@ -1,7 +1,7 @@
 //! A server for a test, on free ports of loopback.
 
 use sluicegate::{Clock, Limit, ManualClock, RetryAfter, SystemClock, Time};
-use sluicegate_server::engine::{Call, Decided, Mistake, Reason, RuleSpec, Settings, decide};
+use sluicegate_server::engine::{Call, Decided, Reason, RequestError, RuleSpec, Settings, decide};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -83,7 +83,7 @@ impl From<Decided<'_>> for Seen {
 
 impl Seen {
     /// Decides a call of an engine whose keys live in memory.
-    pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, Mistake> {
+    pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, RequestError> {
         Seen::with(call, now, |decided| Seen::from(decided))
     }
 
@@ -92,7 +92,7 @@ impl Seen {
         call: &Call<'_>,
         now: Time,
         see: impl FnOnce(Decided<'_>) -> T + Send,
-    ) -> Result<T, Mistake> {
+    ) -> Result<T, RequestError> {
         let mut decided = None;
         at_once(decide(std::iter::once(call), now, |answer| decided = Some(answer)));
         decided.unwrap().map(see)

@@ -5,7 +5,7 @@ use crate::redis_store::Redis;
 use crate::resp_client::Place;
 use crate::running::{PATIENCE, config, rule};
 use redis_testkit::until;
-use sluicegate_redis::TICKET_LIFE_MAX;
+use sluicegate_redis::WAITER_TTL_MAX;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
 use sluicegate_server::server::Config;
 use std::thread;
@@ -77,7 +77,7 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_in_the_store() {
         drop(client);
         let left = Instant::now();
         wait_for_line(&redis, 0);
-        assert!(left.elapsed() < TICKET_LIFE_MAX / 2, "its ticket was left to run out: {:?}", left.elapsed());
+        assert!(left.elapsed() < WAITER_TTL_MAX / 2, "its ticket was left to run out: {:?}", left.elapsed());
     }
     release(&mut holder, "acme", &lease);
     assert!(is_free(&mut holder, "acme"));

@@ -3,7 +3,7 @@
 use super::LineError;
 use sluicegate::core::Span;
 use sluicegate::core::time::SECOND;
-use sluicegate::internal::grammar::{Mistake, Options, number, span};
+use sluicegate::internal::grammar::{Options, SyntaxError, number, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,7 +40,7 @@ impl FromStr for Callers {
     }
 }
 
-fn callers(text: &str) -> Result<Callers, Mistake> {
+fn callers(text: &str) -> Result<Callers, SyntaxError> {
     let takes = "callers take timeout=DURATION retries=N backoff=DURATION";
     let mut options = Options::read(takes, text.split_ascii_whitespace())?;
     let mut callers = Callers::default();
@@ -51,7 +51,7 @@ fn callers(text: &str) -> Result<Callers, Mistake> {
         let retries = number("retries", word)?;
         callers.retries =
             u32::try_from(retries).ok().filter(|retries| *retries <= RETRIES_MAX).ok_or_else(|| {
-                Mistake::new(
+                SyntaxError::new(
                     format!("retries={retries} is above the most, {RETRIES_MAX}"),
                     "use fewer, 2 is many",
                 )
@@ -64,11 +64,11 @@ fn callers(text: &str) -> Result<Callers, Mistake> {
     Ok(callers)
 }
 
-fn wait(what: &str, word: &str) -> Result<Span, Mistake> {
+fn wait(what: &str, word: &str) -> Result<Span, SyntaxError> {
     let wait = span(word)?;
     if wait == Span::ZERO || wait > WAIT_MAX {
         let problem = format!("{what}={word} is not from 1us to {WAIT_MAX}");
-        return Err(Mistake::new(problem, format!("use a usual one, such as {what}=1s")));
+        return Err(SyntaxError::new(problem, format!("use a usual one, such as {what}=1s")));
     }
     Ok(wait)
 }

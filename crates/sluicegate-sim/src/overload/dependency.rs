@@ -5,7 +5,7 @@ use rand::{Rng, RngExt as _};
 use sluicegate::core::Span;
 use sluicegate::core::bounds::PERIOD_MAX;
 use sluicegate::core::time::SECOND;
-use sluicegate::internal::grammar::{self, Mistake, Options, number, quoted, span};
+use sluicegate::internal::grammar::{self, Options, SyntaxError, number, quoted, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -100,23 +100,23 @@ impl FromStr for Dependency {
     }
 }
 
-fn dependency(text: &str) -> Result<Dependency, Mistake> {
+fn dependency(text: &str) -> Result<Dependency, SyntaxError> {
     let takes =
         "a dependency takes workers=N takes=DURATION random=P% backlog=N slow=FROM..TO:xN fail=FROM..TO:P%";
     let mut options = Options::read(takes, text.split_ascii_whitespace())?;
     let Some(workers) = options.take("workers") else {
-        return Err(Mistake::new(
+        return Err(SyntaxError::new(
             "workers= is missing",
             "say how many calls it works on at once: workers=10",
         ));
     };
     let workers = within("workers", number("workers", workers)?, 1, WORKERS_MAX)?;
     let Some(takes) = options.take("takes") else {
-        return Err(Mistake::new("takes= is missing", "say how long a call takes: takes=50ms"));
+        return Err(SyntaxError::new("takes= is missing", "say how long a call takes: takes=50ms"));
     };
     let takes = span(takes)?;
     if takes == Span::ZERO || takes > TAKES_MAX {
-        return Err(Mistake::new(format!("takes={takes} is not from 1us to 1h"), "such as takes=50ms"));
+        return Err(SyntaxError::new(format!("takes={takes} is not from 1us to 1h"), "such as takes=50ms"));
     }
     let random = options.take("random").map(|word| percent("random", word, 0)).transpose()?;
     let backlog = options.take("backlog").map(|word| number("backlog", word)).transpose()?;
@@ -133,44 +133,44 @@ fn dependency(text: &str) -> Result<Dependency, Mistake> {
 fn episodes(
     what: &str,
     word: &str,
-    trouble: impl Fn(&str) -> Result<Trouble, Mistake>,
-) -> Result<Vec<Episode>, Mistake> {
+    trouble: impl Fn(&str) -> Result<Trouble, SyntaxError>,
+) -> Result<Vec<Episode>, SyntaxError> {
     let example = if what == "slow" { "slow=20s..40s:x10" } else { "fail=20s..40s:100%" };
     let pieces: Vec<&str> = word.split(',').collect();
     if pieces.len() > EPISODES_MAX {
         let problem = format!("{} times of {what}= are above the most, {EPISODES_MAX}", pieces.len());
-        return Err(Mistake::new(problem, "leave some out"));
+        return Err(SyntaxError::new(problem, "leave some out"));
     }
     let one = |piece: &str| {
         let parts = piece.split_once(':').and_then(|(when, how)| Some((when.split_once("..")?, how)));
         let Some(((from, to), how)) = parts else {
             let problem = format!("{what}={} does not say from when to when and how", quoted(piece));
-            return Err(Mistake::new(problem, format!("write {example}")));
+            return Err(SyntaxError::new(problem, format!("write {example}")));
         };
         // The beginning has no unit to be told in.
         let from = if from == "0" { Span::ZERO } else { span(from)? };
         let to = span(to)?;
         if from >= to || to > PERIOD_MAX {
             let problem = format!("{what}={} does not end after it begins", quoted(piece));
-            return Err(Mistake::new(problem, format!("write {example}")));
+            return Err(SyntaxError::new(problem, format!("write {example}")));
         }
         Ok(Episode { from, to, trouble: trouble(how)? })
     };
     pieces.into_iter().map(one).collect()
 }
 
-fn times(word: &str) -> Result<Trouble, Mistake> {
+fn times(word: &str) -> Result<Trouble, SyntaxError> {
     let times = word.strip_prefix('x').unwrap_or(word);
     within("slow x", number("slow", times)?, 2, SLOWER_MAX).map(Trouble::Slow)
 }
 
-fn percent(what: &str, word: &str, least: u32) -> Result<u32, Mistake> {
+fn percent(what: &str, word: &str, least: u32) -> Result<u32, SyntaxError> {
     within(what, grammar::percent(what, word)?, least, 100)
 }
 
-fn within(what: &str, value: u64, least: u32, most: u32) -> Result<u32, Mistake> {
+fn within(what: &str, value: u64, least: u32, most: u32) -> Result<u32, SyntaxError> {
     u32::try_from(value).ok().filter(|value| (least..=most).contains(value)).ok_or_else(|| {
-        Mistake::new(
+        SyntaxError::new(
             format!("{what} {value} is not from {least} to {most}"),
             format!("use {least} to {most}"),
         )

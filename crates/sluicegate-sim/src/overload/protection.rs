@@ -1,7 +1,7 @@
 //! What stands between callers and a dependency: a real guard, on a clock that is set by hand.
 
 use super::LineError;
-use sluicegate::internal::grammar::{Mistake, name};
+use sluicegate::internal::grammar::{SyntaxError, name};
 use sluicegate_guard::breaker::{BreakerRules, State};
 use sluicegate_guard::bulkhead::BulkheadSpec;
 use sluicegate_guard::guard::Failure;
@@ -38,39 +38,39 @@ impl FromStr for Protection {
     }
 }
 
-fn protection(text: &str) -> Result<Protection, Mistake> {
+fn protection(text: &str) -> Result<Protection, SyntaxError> {
     let mut protection = Protection { breaker: None, places: None };
     for part in text.split('+').map(str::trim) {
         let word = part.split_ascii_whitespace().next().unwrap_or_default();
         let is_taken = match name("protection", word, &NAMES)? {
             "none" if part == "none" && text.trim() == "none" => return Ok(protection),
-            "none" => return Err(Mistake::new("none stands alone", "write none, or what there is")),
+            "none" => return Err(SyntaxError::new("none stands alone", "write none, or what there is")),
             "breaker" => protection.breaker.replace(read(part)?).is_some(),
             "bulkhead" => protection.places.replace(Places::Fixed(bulkhead(part)?)).is_some(),
             _ => protection.places.replace(Places::Adaptive(read(part)?)).is_some(),
         };
         if is_taken {
             let problem = "there is one breaker, and one of bulkhead, aimd and gradient";
-            return Err(Mistake::new(problem, "try the others in a protection of their own"));
+            return Err(SyntaxError::new(problem, "try the others in a protection of their own"));
         }
     }
     Ok(protection)
 }
 
-fn read<T: FromStr<Err: ToString>>(part: &str) -> Result<T, Mistake> {
+fn read<T: FromStr<Err: ToString>>(part: &str) -> Result<T, SyntaxError> {
     // Both halves of the advice are in the message.
     part.parse().map_err(|error: T::Err| {
         let said = error.to_string();
         let (problem, advice) = said.split_once("; ").unwrap_or((&said, "see sluice overload --help"));
-        Mistake::new(problem, advice)
+        SyntaxError::new(problem, advice)
     })
 }
 
-fn bulkhead(part: &str) -> Result<BulkheadSpec, Mistake> {
+fn bulkhead(part: &str) -> Result<BulkheadSpec, SyntaxError> {
     let spec: BulkheadSpec = read(part)?;
     if spec.queue() > 0 {
         let problem = "who waits in a bulkhead's queue is not simulated";
-        return Err(Mistake::new(problem, "leave queue= and wait= out"));
+        return Err(SyntaxError::new(problem, "leave queue= and wait= out"));
     }
     Ok(spec)
 }

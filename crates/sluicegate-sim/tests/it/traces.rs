@@ -21,7 +21,7 @@ fn rows(trace: &[u8]) -> Vec<String> {
 }
 
 fn refused(trace: &[u8]) -> String {
-    replay("sliding-log 5/60s", trace).1.expect("a refusal")
+    replay("sliding-log 5/60s", trace).1.expect("a denial")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::body::HeldBody;
 use super::layer::{Hold, Settings};
 use crate::future::{Admission, Answered};
-use crate::refusal::Respond;
+use crate::rejection::Respond;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -15,7 +15,7 @@ use tower_service::Service;
 pin_project! {
     /// The response to come, of the service or of the layer. Dropping it releases its lease, or
     /// leaves the queue for one.
-    pub struct ConcurrencyFuture<S, Q, B, L, R>
+    pub struct ConcurrencyLimitFuture<S, Q, B, L, R>
     where
         S: Service<Request<Q>>,
         L: LeaseBackend,
@@ -26,14 +26,14 @@ pin_project! {
     }
 }
 
-impl<S: Service<Request<Q>>, Q, B, L: LeaseBackend, R> ConcurrencyFuture<S, Q, B, L, R> {
+impl<S: Service<Request<Q>>, Q, B, L: LeaseBackend, R> ConcurrencyLimitFuture<S, Q, B, L, R> {
     #[inline]
     pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>, hold: Hold) -> Self {
-        ConcurrencyFuture { admission, hold }
+        ConcurrencyLimitFuture { admission, hold }
     }
 }
 
-impl<S, Q, B, L, R> Future for ConcurrencyFuture<S, Q, B, L, R>
+impl<S, Q, B, L, R> Future for ConcurrencyLimitFuture<S, Q, B, L, R>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     L: LeaseBackend,

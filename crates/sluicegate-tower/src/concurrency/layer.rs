@@ -1,13 +1,13 @@
 //! The layer, its settings, and how it admits requests.
 
-use super::service::Concurrency;
+use super::service::ConcurrencyLimit;
 use crate::common::{Admit, Call, Common, Shared, by_the_limit, common_methods};
 use crate::key::RequestKey;
-use crate::refusal::{Problem, Reason, Respond};
+use crate::rejection::{Problem, Reason, Respond};
 use http::Response;
 use sluicegate::backend::HeldLease;
 use sluicegate::http_fields::quoted;
-use sluicegate::{BackendError, Grant, LeaseBackend, Pending, Refusal};
+use sluicegate::{BackendError, Denial, Grant, LeaseBackend, Pending};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct ConcurrencyLayer<L, R = Problem> {
     shared: Arc<Shared<Settings<L>, R>>,
 }
 
-common_methods!(ConcurrencyLayer, LeaseBackend, Concurrency);
+common_methods!(ConcurrencyLayer, LeaseBackend, ConcurrencyLimit);
 
 /// How long a request holds its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -72,7 +72,7 @@ impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
 
 impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
     /// Lets a request wait for its permit in the queue of its key, and denies it if there was none
-    /// within `max_wait`. A request that finds the queue full (`max_line` of the semaphore) is
+    /// within `max_wait`. A request that finds the queue full (`max_queue` of the semaphore) is
     /// denied at once.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
@@ -136,12 +136,12 @@ impl<L> Settings<L> {
             Ok(grant) => grant,
             Err(error) => return Reason::NoAnswer(error),
         };
-        match (by_the_limit(&grant.answer()), grant.refusal()) {
+        match (by_the_limit(&grant.answer()), grant.denial()) {
             (Err(error), _) => Reason::NoAnswer(error),
             // The semaphore holds as many leases as it may, of all keys: that is not this client's
             // doing.
-            (_, Some(Refusal::NoRoom)) => Reason::Full,
-            (_, refusal) if self.is_ours && refusal != Some(Refusal::Never) => Reason::Full,
+            (_, Some(Denial::NoRoom)) => Reason::Full,
+            (_, denial) if self.is_ours && denial != Some(Denial::Never) => Reason::Full,
             _ => Reason::TooManyAtOnce(grant.decision()),
         }
     }
@@ -149,13 +149,13 @@ impl<L> Settings<L> {
 
 impl<L: fmt::Debug, R> fmt::Debug for ConcurrencyLayer<L, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { common: Common { name, without_key, .. }, own, .. } = &*self.shared;
+        let Shared { common: Common { name, on_missing_key, .. }, own, .. } = &*self.shared;
         f.debug_struct("ConcurrencyLayer")
             .field("name", name)
             .field("semaphore", &own.semaphore)
             .field("max_wait", &own.max_wait)
             .field("hold", &own.hold)
-            .field("without_key", without_key)
+            .field("on_missing_key", on_missing_key)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What is given instead of a failure.
 
-use crate::refusal::{Refusal, Respond, RespondWith};
+use crate::rejection::{Rejection, Respond, RespondWith};
 use http::Response;
 
 /// Whether there is something to give instead when all tries have failed. There are [`NoFallback`] and, for a closure, [`RespondWith`].
@@ -22,7 +22,7 @@ impl<B> Fallback<B> for NoFallback {
 
 impl<B, K> Fallback<B> for RespondWith<K>
 where
-    K: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+    K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
 {
     #[inline]
     fn instead(&self) -> Option<&dyn Respond<B>> {

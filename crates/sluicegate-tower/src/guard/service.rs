@@ -4,7 +4,7 @@ use super::judge::ByHead;
 use super::tries::{CopyRequest, RequestTries};
 use super::{Fallback, Shared};
 use crate::head::Head;
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::rejection::{Reason, Rejection, Respond};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use sluicegate_guard::guard::{ByTries, Call, Failure};
@@ -17,14 +17,14 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 /// A service behind a [`crate::GuardLayer`].
-pub struct Guarded<S, R, C, F> {
+pub struct GuardService<S, R, C, F> {
     inner: S,
     shared: Arc<Shared<R, C, F>>,
 }
 
-impl<S, R, C, F> Guarded<S, R, C, F> {
-    pub(super) fn new(inner: S, shared: Arc<Shared<R, C, F>>) -> Guarded<S, R, C, F> {
-        Guarded { inner, shared }
+impl<S, R, C, F> GuardService<S, R, C, F> {
+    pub(super) fn new(inner: S, shared: Arc<Shared<R, C, F>>) -> GuardService<S, R, C, F> {
+        GuardService { inner, shared }
     }
 
     /// The service behind it.
@@ -33,7 +33,7 @@ impl<S, R, C, F> Guarded<S, R, C, F> {
     }
 }
 
-impl<S, R, C, F, Q, B> Service<Request<Q>> for Guarded<S, R, C, F>
+impl<S, R, C, F, Q, B> Service<Request<Q>> for GuardService<S, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
@@ -42,7 +42,7 @@ where
 {
     type Response = Response<B>;
     type Error = S::Error;
-    type Future = GuardedFuture<S, Q, B, R, C, F>;
+    type Future = GuardFuture<S, Q, B, R, C, F>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -54,7 +54,7 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let Shared { guard, judge, .. } = &*self.shared;
         let tries = RequestTries::new(Arc::clone(&self.shared), ready, request);
-        GuardedFuture { call: guard.tries(tries, judge.clone()) }
+        GuardFuture { call: guard.tries(tries, judge.clone()) }
     }
 }
 
@@ -63,7 +63,7 @@ type GuardedCall<S, Q, R, C, F> = Call<ByTries<RequestTries<S, Q, R, C, F>>, ByH
 pin_project! {
     /// The response to come, of the service or of the guard. Dropping it gives back whatever it holds.
     #[must_use = "nothing is called until this is awaited"]
-    pub struct GuardedFuture<S, Q, B, R, C, F>
+    pub struct GuardFuture<S, Q, B, R, C, F>
     where
         S: Service<Request<Q>, Response = Response<B>>,
         S: Clone,
@@ -75,7 +75,7 @@ pin_project! {
     }
 }
 
-impl<S, Q, B, R, C, F> Future for GuardedFuture<S, Q, B, R, C, F>
+impl<S, Q, B, R, C, F> Future for GuardFuture<S, Q, B, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
@@ -92,7 +92,7 @@ where
         };
         let reason = match &answer {
             Ok(response) => Reason::Failed(Some(response.status())),
-            Err(Failure::Refused(refused)) => Reason::Guarded(*refused),
+            Err(Failure::Refused(refused)) => Reason::Guard(*refused),
             Err(Failure::TimedOut) => Reason::TimedOut,
             Err(_) => Reason::Failed(None),
         };
@@ -102,25 +102,25 @@ where
             && let Some(_place) = guard.fall_back()
         {
             drop(answer);
-            let give = |head: Head<'_>| instead.respond(&Refusal::new(reason, String::new(), head));
+            let give = |head: Head<'_>| instead.respond(&Rejection::new(reason, String::new(), head));
             return Poll::Ready(Ok(tries.with_head(give)));
         }
         // The failure itself: the service's own, or that it was not asked or took too long.
         Poll::Ready(answer.or_else(|failure| match failure.into_error() {
             Some(error) => Err(error),
-            None => Ok(tries.with_head(|head| Refusal::new(reason, String::new(), head).answer(respond))),
+            None => Ok(tries.with_head(|head| Rejection::new(reason, String::new(), head).answer(respond))),
         }))
     }
 }
 
-impl<S: Clone, R, C, F> Clone for Guarded<S, R, C, F> {
+impl<S: Clone, R, C, F> Clone for GuardService<S, R, C, F> {
     fn clone(&self) -> Self {
-        Guarded { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+        GuardService { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<S: fmt::Debug, R, C, F> fmt::Debug for Guarded<S, R, C, F> {
+impl<S: fmt::Debug, R, C, F> fmt::Debug for GuardService<S, R, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("GuardService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Addresses as keys. All notations of an address are one key: an IPv4 address mapped into IPv6 is the IPv4 address, and of an
 //! IPv6 address only the network counts, as whoever has one address of a /64 has all 2^64 of them.
 
-use super::{Extract, NoKey, RequestKey};
+use super::{Extract, MissingKey, RequestKey};
 use crate::Head;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -80,8 +80,8 @@ impl PeerIp {
 
 impl Extract for PeerIp {
     #[inline]
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
-        peer(head).map(|address| self.0.key(address)).ok_or(NoKey::NotProvided(NO_PEER))
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+        peer(head).map(|address| self.0.key(address)).ok_or(MissingKey::NotProvided(NO_PEER))
     }
 }
 
@@ -125,8 +125,8 @@ impl<F> Extract for IpFrom<F>
 where
     F: Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync,
 {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
-        (self.find)(head).map(|address| self.network.key(address)).ok_or(NoKey::Absent)
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+        (self.find)(head).map(|address| self.network.key(address)).ok_or(MissingKey::Absent)
     }
 }
 

@@ -12,7 +12,7 @@
 //! ```
 
 use super::address::{NO_PEER, Network, peer};
-use super::{Extract, NoKey, RequestKey};
+use super::{Extract, MissingKey, RequestKey};
 use crate::Head;
 use http::HeaderName;
 use http::header::FORWARDED;
@@ -42,7 +42,7 @@ enum Field {
 ///
 /// - A list with fewer entries did not come through all of them; its first entry, written by one of them, is taken.
 /// - Without the field the request came through none of them: the peer's address is taken.
-/// - An entry that is no address (`unknown`, or a made-up name) is no key: see [`crate::WithoutKey`].
+/// - An entry that is no address (`unknown`, or a made-up name) is no key: see [`crate::OnMissingKey`].
 pub fn forwarded_ip(hops: usize) -> ForwardedIp {
     ForwardedIp { hops, field: Field::XForwardedFor, network: Network::DEFAULT }
 }
@@ -79,10 +79,10 @@ impl ForwardedIp {
 }
 
 impl Extract for ForwardedIp {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, NoKey> {
+    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
         let address = match self.entry(head) {
-            Some(entry) => self.read(entry).ok_or(NoKey::Absent),
-            None => peer(head).ok_or(NoKey::NotProvided(NO_PEER)),
+            Some(entry) => self.read(entry).ok_or(MissingKey::Absent),
+            None => peer(head).ok_or(MissingKey::NotProvided(NO_PEER)),
         };
         address.map(|address| self.network.key(address))
     }

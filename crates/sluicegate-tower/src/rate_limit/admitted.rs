@@ -7,8 +7,8 @@ use super::observe::{Seen, Verdict};
 use crate::common::{Admit, Call, Shared, by_the_limit};
 use crate::future::Later;
 use crate::head::Head;
-use crate::key::{NoKey, RequestKey};
-use crate::refusal::{Reason, Respond};
+use crate::key::{MissingKey, RequestKey};
+use crate::rejection::{Reason, Respond};
 use http::{HeaderMap, Response, StatusCode};
 use sluicegate::backend::Reserved;
 use sluicegate::{Answer, Backend, BackendError, Decision, Pending, Receipt, Span};
@@ -93,11 +93,11 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     }
 
     /// A shadow rejects nothing.
-    fn rejects(&self, head: &Head<'_>, missing: NoKey) -> bool {
+    fn rejects(&self, head: &Head<'_>, missing: MissingKey) -> bool {
         if let Some(observe) = &self.observe {
             let verdict = match missing {
-                NoKey::Absent => Verdict::NoKey,
-                NoKey::NotProvided(what) => Verdict::SetUp(what),
+                MissingKey::Absent => Verdict::MissingKey,
+                MissingKey::NotProvided(what) => Verdict::SetUp(what),
             };
             observe(&Seen { head, key: None, verdict });
         }
@@ -198,7 +198,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     where
         R: Respond<B>,
     {
-        let reason = if let BackendError::NotOffered(error) = error {
+        let reason = if let BackendError::Unsupported(error) = error {
             Reason::SetUp(format!(
                 "what was charged under this limit cannot be returned: {error}; use another limit, or leave out \
                  `after` and `charge_if`"

@@ -4,7 +4,7 @@ use super::admitted::{Ended, Settling};
 use super::fields::Fields;
 use super::layer::Settings;
 use crate::future::{Admission, Answered, again};
-use crate::refusal::Respond;
+use crate::rejection::Respond;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use sluicegate::Backend;
@@ -14,7 +14,7 @@ use tower_service::Service;
 
 pin_project! {
     /// The response to come, of the service or of the layer.
-    pub struct ResponseFuture<S, Q, B, L, R>
+    pub struct RateLimitFuture<S, Q, B, L, R>
     where
         S: Service<Request<Q>>,
         L: Backend,
@@ -34,18 +34,18 @@ struct Served<B, E, L: Backend, R> {
     settling: Settling<L, R>,
 }
 
-impl<S, Q, B, L, R> ResponseFuture<S, Q, B, L, R>
+impl<S, Q, B, L, R> RateLimitFuture<S, Q, B, L, R>
 where
     S: Service<Request<Q>>,
     L: Backend + Clone + 'static,
 {
     #[inline]
     pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>) -> Self {
-        ResponseFuture { admission, settling: None }
+        RateLimitFuture { admission, settling: None }
     }
 }
 
-impl<S, Q, B, L, R> Future for ResponseFuture<S, Q, B, L, R>
+impl<S, Q, B, L, R> Future for RateLimitFuture<S, Q, B, L, R>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     L: Backend + Clone + 'static,

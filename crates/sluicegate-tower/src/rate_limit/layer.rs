@@ -5,7 +5,7 @@ use super::fields::Policies;
 use super::observe::Seen;
 use super::service::RateLimit;
 use crate::common::{Common, Shared, common_methods};
-use crate::refusal::Problem;
+use crate::rejection::Problem;
 use http::StatusCode;
 use sluicegate::Backend;
 use std::fmt;
@@ -93,7 +93,7 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
 
     /// Lets a request wait in the queue of its key. One that would have to wait longer than
     /// `max_wait` is denied at once, without waiting; so is one that finds the queue full
-    /// (`max_line` of the limiter).
+    /// (`max_queue` of the limiter).
     ///
     /// Together with [`RateLimitLayer::after`] a request is reserved: buckets and pacers let it
     /// wait, windows and logs answer as with [`RateLimitLayer::enforce`].
@@ -179,12 +179,12 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
 
 impl<L: fmt::Debug, R> fmt::Debug for RateLimitLayer<L, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { common: Common { name, without_key, .. }, own, .. } = &*self.shared;
+        let Shared { common: Common { name, on_missing_key, .. }, own, .. } = &*self.shared;
         f.debug_struct("RateLimitLayer")
             .field("name", name)
             .field("limiter", &own.limiter)
             .field("mode", &own.mode)
-            .field("without_key", without_key)
+            .field("on_missing_key", on_missing_key)
             .finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ pub enum Verdict<'a> {
     /// It would have been denied, and was admitted in shadow mode.
     WouldDeny(&'a Decision),
     /// It had no key. It was rejected, except in shadow mode.
-    NoKey,
+    MissingKey,
     /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was
     /// admitted.
     NoAnswer(&'a BackendError),

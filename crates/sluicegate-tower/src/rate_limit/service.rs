@@ -1,9 +1,9 @@
 //! The service behind a layer.
 
-use super::future::ResponseFuture;
+use super::future::RateLimitFuture;
 use super::layer::Settings;
 use crate::common::Shared;
-use crate::refusal::Respond;
+use crate::rejection::Respond;
 use http::{Request, Response};
 use sluicegate::Backend;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ where
 {
     type Response = Response<B>;
     type Error = S::Error;
-    type Future = ResponseFuture<S, Q, B, L, R>;
+    type Future = RateLimitFuture<S, Q, B, L, R>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        ResponseFuture::new(self.shared.call(&mut self.inner, request))
+        RateLimitFuture::new(self.shared.call(&mut self.inner, request))
     }
 }

@@ -6,11 +6,11 @@ use http::Request;
 use http_body_util::Full;
 use sluicegate::Key as _;
 use sluicegate_tower::Head;
-use sluicegate_tower::key::{self, Extract, NoKey};
+use sluicegate_tower::key::{self, Extract, MissingKey};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-fn key(extract: &impl Extract, request: &Request<Full<Bytes>>) -> Result<String, NoKey> {
+fn key(extract: &impl Extract, request: &Request<Full<Bytes>>) -> Result<String, MissingKey> {
     let key = extract.extract(&Head::of(request))?;
     let text = String::from_utf8(key.to_bytes().into_owned()).unwrap();
     Ok(text.strip_prefix("~a").and_then(|text| text.strip_suffix(';')).expect("an address").to_owned())
@@ -69,7 +69,7 @@ fn forty_notations_of_an_address_are_one_key() {
         "\"[2001:db8:1:2::17]:_port\"",
     ];
     assert!(v4.len() + v6.len() >= 40);
-    let keys = |notations: &[&str], of: &dyn Fn(&str) -> Result<String, NoKey>| -> HashSet<String> {
+    let keys = |notations: &[&str], of: &dyn Fn(&str) -> Result<String, MissingKey>| -> HashSet<String> {
         notations.iter().map(|text| of(text).unwrap_or_else(|no| panic!("{text}: {no:?}"))).collect()
     };
     let x_forwarded_for = |text: &str| key(&key::forwarded_ip(1), &forwarded(&[text]));
@@ -130,7 +130,7 @@ fn entries_are_counted_from_the_right_over_all_lines() {
 #[test]
 fn an_entry_that_is_no_address_is_no_key() {
     for entry in ["unknown", "_gazonk", "", "1.1.1.1, ", "garbage garbage", "1.1.1.1;2.2.2.2"] {
-        assert_eq!(key(&key::forwarded_ip(1), &forwarded(&[entry])), Err(NoKey::Absent), "{entry}");
+        assert_eq!(key(&key::forwarded_ip(1), &forwarded(&[entry])), Err(MissingKey::Absent), "{entry}");
     }
 }
 

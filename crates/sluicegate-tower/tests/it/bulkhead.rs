@@ -1,7 +1,7 @@
 //! So many calls of a service at once, which knows nothing of HTTP.
 
-use sluicegate_guard::{Bulkhead, ManualClock, Refusal};
-use sluicegate_tower::{BulkheadLayer, Bulkheaded, NoPlace};
+use sluicegate_guard::{Bulkhead, Denial, ManualClock};
+use sluicegate_tower::{BulkheadDenied, BulkheadLayer, BulkheadService};
 use std::future::Future as _;
 use std::io;
 use std::pin::pin;
@@ -28,7 +28,7 @@ fn doubling(lets: &Arc<Semaphore>) -> Doubling {
     }))
 }
 
-fn behind(text: &str, lets: &Arc<Semaphore>) -> (Bulkheaded<Doubling>, Bulkhead) {
+fn behind(text: &str, lets: &Arc<Semaphore>) -> (BulkheadService<Doubling>, Bulkhead) {
     let layer = BulkheadLayer::new(Bulkhead::new(text).unwrap());
     let bulkhead = layer.bulkhead().clone();
     (layer.layer(doubling(lets)), bulkhead)
@@ -50,7 +50,7 @@ async fn a_place_is_held_until_the_call_has_ended_however_it_ends() {
         tokio::task::yield_now().await;
     }
     let refused = service.clone().oneshot(1).await.unwrap_err();
-    assert_eq!(refused.downcast_ref::<NoPlace>().map(NoPlace::refusal), Some(Refusal::LineFull));
+    assert_eq!(refused.downcast_ref::<BulkheadDenied>().map(BulkheadDenied::denial), Some(Denial::QueueFull));
     assert!(refused.to_string().starts_with("no place in the bulkhead: as many wait already"), "{refused}");
     lets.add_permits(2);
     assert_eq!(good.await.unwrap().unwrap(), 14);
@@ -83,7 +83,7 @@ async fn who_waits_goes_on_in_order_and_leaves_when_dropped() {
         let mut third = pin!(service.clone().oneshot(3));
         assert!(third.as_mut().poll(&mut context).is_pending());
         assert_eq!(in_use(&bulkhead), (1, 2));
-        assert!(service.clone().oneshot(4).await.unwrap_err().is::<NoPlace>(), "the queue is full");
+        assert!(service.clone().oneshot(4).await.unwrap_err().is::<BulkheadDenied>(), "the queue is full");
     }
     assert_eq!(in_use(&bulkhead), (1, 1));
     lets.add_permits(2);
@@ -103,7 +103,7 @@ fn a_wait_that_is_too_long_ends() {
     assert!(call.as_mut().poll(&mut context).is_pending());
     clock.advance(Duration::from_secs(1));
     let Poll::Ready(Err(error)) = call.poll(&mut context) else { panic!("it goes on waiting") };
-    assert_eq!(error.downcast_ref::<NoPlace>().map(NoPlace::refusal), Some(Refusal::TooLong));
+    assert_eq!(error.downcast_ref::<BulkheadDenied>().map(BulkheadDenied::denial), Some(Denial::TooLong));
 }
 
 #[tokio::test]

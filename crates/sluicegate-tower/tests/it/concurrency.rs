@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use sluicegate::{ManualClock, Semaphore};
-use sluicegate_tower::{ConcurrencyLayer, HeldBody, Hold, Respond, WithoutKey, key};
+use sluicegate_tower::{ConcurrencyLayer, HeldBody, Hold, OnMissingKey, Respond, key};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -124,8 +124,8 @@ async fn requests_cost_are_skipped_or_have_no_key() {
     let healthy = ask(&layer, health).await;
     assert!(healthy.status() == 200 && !healthy.body().holds_lease());
     assert!(ask(&layer, get()).await.body().holds_lease(), "those without a key share one");
-    assert_eq!(ask(&layer.clone().without_key(WithoutKey::Refuse), get()).await.status(), 400);
-    assert!(!ask(&layer.clone().without_key(WithoutKey::Pass), get()).await.body().holds_lease());
+    assert_eq!(ask(&layer.clone().on_missing_key(OnMissingKey::Refuse), get()).await.status(), 400);
+    assert!(!ask(&layer.clone().on_missing_key(OnMissingKey::Pass), get()).await.body().holds_lease());
     let dear = ask(&layer.clone().cost(|_| 4), with(get(), "x-customer", "sally")).await;
     assert_eq!((dear.status().as_u16(), field(&dear, "retry-after")), (429, None));
     let words = dear.into_body().collect().await.unwrap().to_bytes();
@@ -140,8 +140,8 @@ async fn requests_cost_are_skipped_or_have_no_key() {
 
 #[tokio::test]
 async fn a_closure_writes_the_answer() {
-    let layer = ConcurrencyLayer::new(semaphore("concurrency 1")).respond_with(|refusal| {
-        Response::builder().status(420).body(Body::from(refusal.head().uri.path().to_owned())).unwrap()
+    let layer = ConcurrencyLayer::new(semaphore("concurrency 1")).respond_with(|denial| {
+        Response::builder().status(420).body(Body::from(denial.head().uri.path().to_owned())).unwrap()
     });
     let _held = ask(&layer, get()).await;
     assert_eq!(ask(&layer, get()).await.status(), 420);
@@ -226,7 +226,7 @@ fn requests_wait_in_line_and_whoever_gives_up_leaves_it() {
 #[test]
 fn a_wait_that_was_too_long_and_a_full_line_are_429() {
     let clock = ManualClock::default();
-    let places = Semaphore::builder("concurrency 1").max_line(1).clock(clock.clone()).build().unwrap();
+    let places = Semaphore::builder("concurrency 1").max_queue(1).clock(clock.clone()).build().unwrap();
     let layer = ConcurrencyLayer::new(places).wait(Duration::from_secs(2));
     let mut requests: Vec<_> = (0..3).map(|_| Box::pin(ask(&layer, get()))).collect();
     let Poll::Ready(_first) = poll(requests[0].as_mut()) else { panic!("there is a place") };

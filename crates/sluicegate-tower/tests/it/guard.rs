@@ -7,7 +7,7 @@ use axum::routing::get as route;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_guard::breaker::State;
 use sluicegate_guard::{Guard, ManualClock, Outcome};
-use sluicegate_tower::{GuardLayer, Reason, Refusal};
+use sluicegate_tower::{GuardLayer, Reason, Rejection};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -213,7 +213,7 @@ async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
     assert_eq!(guard.breaker().unwrap().state(), State::Open, "the fallback changes nothing about that");
     let Ok(instead) = fails.oneshot(get()).await;
     assert_eq!(field(&instead, "retry-after"), None, "there is nothing to come back for");
-    assert!(text(instead).await.starts_with("Guarded(ByBreaker"));
+    assert!(text(instead).await.starts_with("GuardService(ByBreaker"));
     let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     let layer = GuardLayer::new(Guard::builder("g").build().unwrap());
     let layer = layer.fallback(|why| Response::new(Body::from(why.status().to_string())));
@@ -256,9 +256,10 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
         guard.breaker().unwrap().ask().admitted().unwrap().failure();
         guard
     };
-    let instead = |_: &Refusal<'_>| Response::new(Body::from("[]"));
-    let teapot =
-        |_: &Refusal<'_>| Response::builder().status(StatusCode::IM_A_TEAPOT).body(Body::default()).unwrap();
+    let instead = |_: &Rejection<'_>| Response::new(Body::from("[]"));
+    let teapot = |_: &Rejection<'_>| {
+        Response::builder().status(StatusCode::IM_A_TEAPOT).body(Body::default()).unwrap()
+    };
     let guard = open();
     for layer in [
         GuardLayer::new(guard.clone()).fallback(instead).respond_with(teapot),

@@ -29,7 +29,7 @@ impl Slow {
         Pending::later(async move {
             tokio::task::yield_now().await;
             if !works {
-                return Err(StoreFailure::Away("10.0.0.3 does not answer".to_owned()).into());
+                return Err(StoreFailure::Unavailable("10.0.0.3 does not answer".to_owned()).into());
             }
             answer.await
         })

@@ -138,9 +138,9 @@ async fn an_observer_sees_the_key_and_what_became_of_it() {
 #[tokio::test]
 async fn a_closure_may_write_the_answer_and_the_fields_are_added() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
-    let layer = RateLimitLayer::new(limiter).respond_with(|refusal| {
-        let mut response = Response::new(Full::from(format!("slow down, {}", refusal.head().uri.path())));
-        *response.status_mut() = refusal.status();
+    let layer = RateLimitLayer::new(limiter).respond_with(|denial| {
+        let mut response = Response::new(Full::from(format!("slow down, {}", denial.head().uri.path())));
+        *response.status_mut() = denial.status();
         response
     });
     ask(&layer, get()).await;
@@ -214,7 +214,7 @@ impl http_body::Body for Pieces {
 async fn bodies_go_through_untouched() {
     let (limiter, _clock) = limiter("sliding-log 100/60s");
     let echo = |request: Request<Pieces>| async { Ok::<_, Infallible>(Response::new(request.into_body())) };
-    // Somebody has to say what a refusal looks like.
+    // Somebody has to say what a denial looks like.
     let layer = RateLimitLayer::new(limiter).respond_with(|_| Response::new(Pieces(VecDeque::new())));
     let request = get().map(|_| Pieces(["one", "two", "three"].into()));
     let mut body = layer.layer(tower::service_fn(echo)).oneshot(request).await.unwrap().into_body();

@@ -87,7 +87,7 @@ fn requests_wait_in_line_and_one_that_would_wait_too_long_is_told_at_once() {
 fn a_full_line_refuses_at_once() {
     let clock = ManualClock::default();
     let limiter =
-        Limiter::builder("token-bucket 10/s burst=1").max_line(2).clock(clock.clone()).build().unwrap();
+        Limiter::builder("token-bucket 10/s burst=1").max_queue(2).clock(clock.clone()).build().unwrap();
     let mut shop =
         Shop::new("sliding-log 1/s", |_| RateLimitLayer::new(limiter).wait(Duration::from_secs(60)));
     shop.clock = clock;

@@ -1,9 +1,9 @@
-//! Reads the grammar. Every refusal points at the word and says what to write instead.
+//! Reads the grammar. Every denial points at the word and says what to write instead.
 
 use super::error::LimitError;
 use super::{Bounds, Initial, Limit, Spec, WindowSpec};
 use crate::calendar::{CalendarUnit, Zone};
-use crate::grammar::{Mistake, Options, Period, count_and_period, name, number, quoted, rate, span};
+use crate::grammar::{Options, Period, SyntaxError, count_and_period, name, number, quoted, rate, span};
 use jiff::Timestamp;
 use sluicegate_core::bounds::checked_count;
 use sluicegate_core::smooth::{ColdFactor, WarmUp};
@@ -23,19 +23,19 @@ impl FromStr for Limit {
 }
 
 pub(super) fn limit(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
-    let refuse = |Mistake { problem, advice }| LimitError::new(text, problem, advice);
+    let refuse = |SyntaxError { problem, advice }| LimitError::new(text, problem, advice);
     if text.len() > TEXT_MAX {
         let problem = format!("a limit of {} bytes is above the most, {TEXT_MAX}", text.len());
-        return Err(refuse(Mistake::new(problem, "write one limit, such as sliding-log 5/60s")));
+        return Err(refuse(SyntaxError::new(problem, "write one limit, such as sliding-log 5/60s")));
     }
     let spec = spec(text).map_err(refuse)?;
     Limit::new(spec, bounds).map_err(|out| refuse(out.into()))
 }
 
-fn spec(text: &str) -> Result<Spec, Mistake> {
+fn spec(text: &str) -> Result<Spec, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
-        return Err(Mistake::new("the limit is empty", "write one, such as sliding-log 5/60s"));
+        return Err(SyntaxError::new("the limit is empty", "write one, such as sliding-log 5/60s"));
     };
     let algorithm = algorithm(word)?;
     let example = match algorithm {
@@ -46,7 +46,7 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
     let measure = words.next().unwrap_or_default();
     if measure.is_empty() || measure.contains('=') {
         let problem = format!("{algorithm} needs its measure right after it");
-        return Err(Mistake::new(problem, format!("write {algorithm} {example}")));
+        return Err(SyntaxError::new(problem, format!("write {algorithm} {example}")));
     }
     // The measure before the options: a space too many in `5 / 60s` is a mistake in the measure.
     match algorithm {
@@ -90,35 +90,35 @@ fn spec(text: &str) -> Result<Spec, Mistake> {
     }
 }
 
-fn algorithm(word: &str) -> Result<&'static str, Mistake> {
+fn algorithm(word: &str) -> Result<&'static str, SyntaxError> {
     name("algorithm", word, &Limit::ALGORITHMS)
 }
 
-fn count_all(options: &mut Options<'_>) -> Result<bool, Mistake> {
+fn count_all(options: &mut Options<'_>) -> Result<bool, SyntaxError> {
     match options.take("count") {
         None => Ok(false),
         Some("all") => Ok(true),
-        Some(other) => Err(Mistake::new(
+        Some(other) => Err(SyntaxError::new(
             format!("unknown count={}", quoted(other)),
             "use count=all, or leave it out to count allowed calls only",
         )),
     }
 }
 
-fn token_bucket(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> {
+fn token_bucket(rate: Rate, options: &mut Options<'_>) -> Result<Spec, SyntaxError> {
     let burst = options.number("burst", 1)?.unwrap_or(rate.count());
     let tokens = options.number("initial", 0)?;
     let start = options.take("start").map(moment).transpose()?;
     if start.is_some() && tokens.is_none() {
         let problem = "start= says since when a bucket with initial= has been filling";
-        return Err(Mistake::new(problem, "add initial=, such as initial=0, or leave start= out"));
+        return Err(SyntaxError::new(problem, "add initial=, such as initial=0, or leave start= out"));
     }
     // Starting full is the default, and then it does not matter since when.
     let initial = tokens.filter(|&tokens| tokens != burst).map(|tokens| Initial { tokens, start });
     Ok(Spec::TokenBucket { rate, burst, initial })
 }
 
-fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> {
+fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, SyntaxError> {
     let period = options.take("warmup").map(span).transpose()?;
     let cold = options.take("cold").map(cold).transpose()?;
     let burst = options.number("burst", 1)?;
@@ -126,21 +126,21 @@ fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, Mistake> {
     let start = options.take("start").map(moment).transpose()?;
     if period.is_none() && cold.is_some() {
         let problem = "cold= says how much slower a limiter is before its warm-up";
-        return Err(Mistake::new(problem, "add warmup=, such as warmup=4s, or leave cold= out"));
+        return Err(SyntaxError::new(problem, "add warmup=, such as warmup=4s, or leave cold= out"));
     }
     if period.is_some() && burst.is_some() {
         let problem = "burst= does not go with warmup=, which itself says how much is stored";
-        return Err(Mistake::new(problem, "leave one of them out"));
+        return Err(SyntaxError::new(problem, "leave one of them out"));
     }
     let warm_up = period.map(|period| WarmUp { period, cold: cold.unwrap_or(ColdFactor::DEFAULT) });
     Ok(Spec::Smooth { rate, warm_up, burst, initial, start })
 }
 
 /// A factor such as `3` or `2.5`.
-fn cold(word: &str) -> Result<ColdFactor, Mistake> {
+fn cold(word: &str) -> Result<ColdFactor, SyntaxError> {
     let refuse = |problem: &str| {
         let problem = format!("cold {} {problem}", quoted(word));
-        Mistake::new(problem, "use 1 to 1000 with up to three places after the point, such as 3 or 2.5")
+        SyntaxError::new(problem, "use 1 to 1000 with up to three places after the point, such as 3 or 2.5")
     };
     let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -158,7 +158,7 @@ fn cold(word: &str) -> Result<ColdFactor, Mistake> {
         .ok_or_else(|| refuse("is not from 1 to 1000"))
 }
 
-fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, Mistake> {
+fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, SyntaxError> {
     let start = options.take("start");
     let zone = options.take("tz").map(zone).transpose()?;
     match (period, zone) {
@@ -166,7 +166,7 @@ fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, 
         (Period::Fixed { is_one_day: true, .. }, Some(zone)) => calendar(CalendarUnit::Day, zone, start),
         (Period::Fixed { word, .. }, Some(_)) => {
             let problem = format!("tz= goes with a calendar unit, not with {}", quoted(word));
-            Err(Mistake::new(problem, "use day, week, month or year, or start=TIME"))
+            Err(SyntaxError::new(problem, "use day, week, month or year, or start=TIME"))
         }
         (Period::Fixed { period, .. }, None) => Ok(match start {
             None | Some("epoch") => WindowSpec::Aligned { start: Time::EPOCH, period },
@@ -176,10 +176,10 @@ fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, 
     }
 }
 
-fn calendar(unit: CalendarUnit, zone: Zone, start: Option<&str>) -> Result<WindowSpec, Mistake> {
+fn calendar(unit: CalendarUnit, zone: Zone, start: Option<&str>) -> Result<WindowSpec, SyntaxError> {
     if start.is_some() {
         let problem = format!("start= does not go with the calendar's {unit}");
-        return Err(Mistake::new(problem, "leave start= out: the calendar says when it begins"));
+        return Err(SyntaxError::new(problem, "leave start= out: the calendar says when it begins"));
     }
     if unit == CalendarUnit::Day && zone.is_utc() {
         // The UTC day is 24 hours from the epoch: one limit, one text.
@@ -188,16 +188,16 @@ fn calendar(unit: CalendarUnit, zone: Zone, start: Option<&str>) -> Result<Windo
     Ok(WindowSpec::Calendar { unit, zone })
 }
 
-fn zone(word: &str) -> Result<Zone, Mistake> {
+fn zone(word: &str) -> Result<Zone, SyntaxError> {
     Zone::named(word).ok_or_else(|| {
         let problem = format!("unknown time zone {}", quoted(word));
-        Mistake::new(problem, "use a name such as Asia/Shanghai, or an offset such as +08:00")
+        SyntaxError::new(problem, "use a name such as Asia/Shanghai, or an offset such as +08:00")
     })
 }
 
-fn moment(word: &str) -> Result<Time, Mistake> {
+fn moment(word: &str) -> Result<Time, SyntaxError> {
     let advice = "use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00";
-    let refuse = |problem: String| Mistake::new(problem, advice);
+    let refuse = |problem: String| SyntaxError::new(problem, advice);
     let moment: Timestamp = Some(word)
         .filter(|word| is_rfc_3339(word))
         .and_then(|word| word.parse().ok())
@@ -226,22 +226,22 @@ fn is_rfc_3339(word: &str) -> bool {
     shaped(date_time, "0000-00-00T00:00:00") && !date_time.ends_with("60") && fraction_fits && offset_fits
 }
 
-fn interval(measure: &str) -> Result<Span, Mistake> {
+fn interval(measure: &str) -> Result<Span, SyntaxError> {
     if measure.contains('/') {
         let problem = format!("{} is a rate, min-interval takes a duration", quoted(measure));
         let meant = rate(measure).map(|rate| rate.period().as_micros().div_ceil(u64::from(rate.count())));
         let meant = meant.map_or_else(|_| "200ms".to_owned(), |micros| Span::from_micros(micros).to_string());
-        return Err(Mistake::new(problem, format!("write min-interval {meant}")));
+        return Err(SyntaxError::new(problem, format!("write min-interval {meant}")));
     }
     span(measure)
 }
 
 /// How many at once.
-fn at_once(measure: &str) -> Result<u32, Mistake> {
+fn at_once(measure: &str) -> Result<u32, SyntaxError> {
     if let Some((count, _)) = measure.split_once('/') {
         let problem = format!("{} is a rate, concurrency takes how many at once", quoted(measure));
         let meant = number("count", count).map_or_else(|_| "10".to_owned(), |count| count.to_string());
-        return Err(Mistake::new(problem, format!("write concurrency {meant}")));
+        return Err(SyntaxError::new(problem, format!("write concurrency {meant}")));
     }
     Ok(checked_count("count", number("count", measure)?, 1)?)
 }

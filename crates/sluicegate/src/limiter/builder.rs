@@ -8,9 +8,9 @@ use crate::clock::{AnyClock, Clock};
 use crate::gate::Gate;
 use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
-use crate::shared::{Kind, SharedStore};
+use crate::memory_store::{Kind, MemoryStore};
 use crate::store::{NoMemory, OnFull, Rereads, Size};
-use crate::wait::{Host, LineBounds, Lines};
+use crate::wait::{Host, Lines, QueueBounds};
 use sluicegate_core::Time;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -30,13 +30,13 @@ pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
 pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
 
 /// How many may wait in line under one key unless told otherwise.
-pub const MAX_LINE_DEFAULT: usize = 1_024;
+pub const MAX_QUEUE_DEFAULT: usize = 1_024;
 
 /// How many may wait in line in all unless told otherwise. Each takes some 150 bytes beside its own future.
-pub const MAX_WAITING_DEFAULT: usize = 100_000;
+pub const MAX_WAITERS_DEFAULT: usize = 100_000;
 
 /// The most that a limiter can be told to let wait.
-pub const MAX_WAITING_MAX: usize = 100_000_000;
+pub const MAX_WAITERS_MAX: usize = 100_000_000;
 
 /// What a limiter is made of. Made by [`Limiter::builder`].
 ///
@@ -52,12 +52,12 @@ pub const MAX_WAITING_MAX: usize = 100_000_000;
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 #[must_use]
-pub struct Builder {
+pub struct LimiterBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     max_keys: usize,
     max_receipts: usize,
-    max_line: usize,
-    max_waiting: usize,
+    max_queue: usize,
+    max_waiters: usize,
     on_full: OnFull,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -67,19 +67,19 @@ pub struct Builder {
 
 /// A store of others, and the scope there.
 struct Shared {
-    store: SharedStore,
+    store: MemoryStore,
     scope: Box<dyn Key>,
     kind: Kind,
 }
 
-impl Builder {
-    pub(super) fn new(limits: impl IntoLimits) -> Builder {
-        Builder {
+impl LimiterBuilder {
+    pub(super) fn new(limits: impl IntoLimits) -> LimiterBuilder {
+        LimiterBuilder {
             limits: limits.into_limits(),
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
-            max_line: MAX_LINE_DEFAULT,
-            max_waiting: MAX_WAITING_DEFAULT,
+            max_queue: MAX_QUEUE_DEFAULT,
+            max_waiters: MAX_WAITERS_DEFAULT,
             on_full: OnFull::default(),
             clock: AnyClock::System,
             observer: None,
@@ -89,7 +89,7 @@ impl Builder {
     }
 
     /// A further limit. A call is charged to all of them or to none.
-    pub fn and(mut self, limits: impl IntoLimits) -> Builder {
+    pub fn and(mut self, limits: impl IntoLimits) -> LimiterBuilder {
         self.limits = self.limits.and_then(|mut all| {
             all.extend(limits.into_limits()?);
             Ok(all)
@@ -98,67 +98,67 @@ impl Builder {
     }
 
     /// The most keys it holds, [`MAX_KEYS_DEFAULT`] unless said. It never holds more; when a new one comes, a key
-    /// that has recovered makes room, or else what [`Builder::on_full`] says.
-    pub fn max_keys(mut self, max_keys: usize) -> Builder {
+    /// that has recovered makes room, or else what [`LimiterBuilder::on_full`] says.
+    pub fn max_keys(mut self, max_keys: usize) -> LimiterBuilder {
         self.max_keys = max_keys;
         self
     }
 
     /// What to do with a new key when it is full of keys that have not recovered.
-    pub fn on_full(mut self, on_full: OnFull) -> Builder {
+    pub fn on_full(mut self, on_full: OnFull) -> LimiterBuilder {
         self.on_full = on_full;
         self
     }
 
     /// The most receipts that may be open at once, [`MAX_RECEIPTS_DEFAULT`] unless said. Beyond it nothing can be
     /// reserved.
-    pub fn max_receipts(mut self, max_receipts: usize) -> Builder {
+    pub fn max_receipts(mut self, max_receipts: usize) -> LimiterBuilder {
         self.max_receipts = max_receipts;
         self
     }
 
-    /// The most callers that may wait in line under one key, [`MAX_LINE_DEFAULT`] unless said. Further ones are refused at
+    /// The most callers that may wait in line under one key, [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at
     /// once.
-    pub fn max_line(mut self, max_line: usize) -> Builder {
-        self.max_line = max_line;
+    pub fn max_queue(mut self, max_queue: usize) -> LimiterBuilder {
+        self.max_queue = max_queue;
         self
     }
 
-    /// The most callers that may wait in line under all keys, [`MAX_WAITING_DEFAULT`] unless said.
-    pub fn max_waiting(mut self, max_waiting: usize) -> Builder {
-        self.max_waiting = max_waiting;
+    /// The most callers that may wait in line under all keys, [`MAX_WAITERS_DEFAULT`] unless said.
+    pub fn max_waiters(mut self, max_waiters: usize) -> LimiterBuilder {
+        self.max_waiters = max_waiters;
         self
     }
 
     /// A clock of your own. For tests: [`crate::ManualClock`].
-    pub fn clock(mut self, clock: impl Clock + 'static) -> Builder {
+    pub fn clock(mut self, clock: impl Clock + 'static) -> LimiterBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
     /// When the limiter is taken to have been made, for limits that count from then: `initial` without `start`. Now, unless
     /// said.
-    pub fn start(mut self, start: Time) -> Builder {
+    pub fn start(mut self, start: Time) -> LimiterBuilder {
         self.start = Some(start);
         self
     }
 
     /// Is told of every decision.
-    pub fn observer(mut self, observer: impl Observer + 'static) -> Builder {
+    pub fn observer(mut self, observer: impl Observer + 'static) -> LimiterBuilder {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_line`,
-    /// `max_waiting`, `on_full` and clock are used, not the ones said here.
-    pub fn in_store(mut self, store: &SharedStore, scope: impl Key + 'static) -> Builder {
+    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_queue`,
+    /// `max_waiters`, `on_full` and clock are used, not the ones said here.
+    pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared = Some(Shared { store: store.clone(), scope: Box::new(scope), kind: Kind::default() });
         self
     }
 
     /// A key that other limits of the same scope have charged keeps the time until it is full, instead of the tokens that it
     /// has used: how redis-cell takes new numbers for a key. For buckets in a shared store.
-    pub fn keeps_time(mut self) -> Builder {
+    pub fn preserve_recovery_time(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.rereads = Rereads::Time;
         }
@@ -167,7 +167,7 @@ impl Builder {
 
     /// For limits that callers make up: in a shared store they leave a quarter of the room for limits to those that are not, so
     /// that callers cannot take all of it.
-    pub fn made_up_by_callers(mut self) -> Builder {
+    pub fn untrusted(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.by_callers = true;
         }
@@ -189,7 +189,7 @@ impl Builder {
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let bounds = line_bounds(self.max_line, self.max_waiting)?;
+        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
         let store = StoreByAlgorithm::new(made(&limits, start)?, size)
             .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
@@ -212,23 +212,23 @@ impl Builder {
     /// store of its own.
     ///
     /// # Errors
-    /// As [`Builder::build`].
+    /// As [`LimiterBuilder::build`].
     pub fn build_gate(mut self) -> Result<Gate, BuildError> {
         self.shared = None;
         Ok(Gate::of(self.max_keys(1).build()?))
     }
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for LimiterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Builder { limits, max_keys, max_receipts, max_line, max_waiting, .. } = self;
-        let Builder { on_full, clock, start, .. } = self;
-        f.debug_struct("Builder")
+        let LimiterBuilder { limits, max_keys, max_receipts, max_queue, max_waiters, .. } = self;
+        let LimiterBuilder { on_full, clock, start, .. } = self;
+        f.debug_struct("LimiterBuilder")
             .field("limits", limits)
             .field("max_keys", max_keys)
             .field("max_receipts", max_receipts)
-            .field("max_line", max_line)
-            .field("max_waiting", max_waiting)
+            .field("max_queue", max_queue)
+            .field("max_waiters", max_waiters)
             .field("on_full", on_full)
             .field("clock", clock)
             .field("start", start)
@@ -316,10 +316,10 @@ where
 }
 
 /// How many may wait.
-pub(crate) fn line_bounds(max_line: usize, max_waiting: usize) -> Result<LineBounds, BuildError> {
-    Ok(LineBounds {
-        under_a_key: within("max_line", max_line, 0, MAX_WAITING_MAX)?,
-        in_all: within("max_waiting", max_waiting, 0, MAX_WAITING_MAX)?,
+pub(crate) fn line_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
+    Ok(QueueBounds {
+        under_a_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
+        in_all: within("max_waiters", max_waiters, 0, MAX_WAITERS_MAX)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Several limiters as one: a user, an address and the whole site, all charged or none.
 
 use super::Limiter;
-use super::error::TogetherError;
+use super::error::CheckAllError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::store;
@@ -39,7 +39,7 @@ impl<'a> Call<'a> {
 /// let per_ip = Limiter::new("token-bucket 10/s burst=50")?;
 /// let site = Limiter::new("fixed-window 1000000/day")?;
 /// # let ip = std::net::Ipv4Addr::LOCALHOST;
-/// let decision = check_all(&[per_user.on("harry", 1), per_ip.on(ip, 1), site.on((), 1)])?;
+/// let decision = check_all(&[per_user.call("harry", 1), per_ip.call(ip, 1), site.call((), 1)])?;
 /// assert!(decision.allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
 ///
 /// # Errors
 /// With more than [`CALLS_MAX`] calls, or one under `count=all`, where even a denied call counts.
-pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
+pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, CheckAllError> {
     let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
     check_all_at(calls, now)
 }
@@ -59,7 +59,7 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, TogetherError> {
 ///
 /// # Errors
 /// As [`check_all`].
-pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherError> {
+pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, CheckAllError> {
     let behind = |calls| longest(&behind_lines(calls, now));
     let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
     for call in calls {
@@ -73,7 +73,7 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, TogetherE
 ///
 /// # Errors
 /// As [`check_all`].
-pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), TogetherError> {
+pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), CheckAllError> {
     let (decision, each) = in_stores(calls, |in_stores| {
         let behind = behind_lines(calls, now);
         let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
@@ -94,7 +94,7 @@ fn behind_lines(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
     let mut before = 0;
     let behind = calls.iter().map(|call| {
         let denial = call.limiter.behind_the_line(call.key, call.cost, now);
-        let denial = denial.map(|denial| denial.after_others(before));
+        let denial = denial.map(|denial| denial.offset_denied_by(before));
         before += u32::try_from(call.limiter.limits().len()).unwrap_or(u32::MAX);
         denial
     });
@@ -110,9 +110,9 @@ fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
 fn in_stores<'a, R>(
     calls: &[Call<'a>],
     decide: impl FnOnce(&[store::Call<'a>]) -> Result<R, store::Call<'a>>,
-) -> Result<R, TogetherError> {
+) -> Result<R, CheckAllError> {
     if calls.len() > CALLS_MAX {
-        return Err(TogetherError::TooMany(calls.len()));
+        return Err(CheckAllError::TooMany(calls.len()));
     }
     let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
     decide(&in_stores).map_err(|refused| {
@@ -121,8 +121,8 @@ fn in_stores<'a, R>(
         let limit = named.and_then(|(_, call)| call.limiter.limits().first().cloned());
         let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
         match limit {
-            Some(limit) if limit.algorithm() == "smooth" => TogetherError::Smooth(text),
-            _ => TogetherError::CountsDenied(text),
+            Some(limit) if limit.algorithm() == "smooth" => CheckAllError::Smooth(text),
+            _ => CheckAllError::CountsDenied(text),
         }
     })
 }

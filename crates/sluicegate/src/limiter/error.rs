@@ -3,7 +3,7 @@
 use super::check_all::CALLS_MAX;
 use crate::limit::{LimitError, ListError};
 use crate::store::{NotReserved, RECEIPTS_A_KEY_MAX};
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::Unsupported;
 use std::error::Error;
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub enum ChangeError {
 #[non_exhaustive]
 pub enum ReserveError {
     /// The limit does not offer it.
-    NotOffered(NotOffered),
+    Unsupported(Unsupported),
     /// So many receipts are open that the limiter remembers no more.
     TooManyReceipts,
     /// This key has so many open receipts.
@@ -67,7 +67,7 @@ pub enum ReserveError {
 /// Why calls cannot be made together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum TogetherError {
+pub enum CheckAllError {
     /// There are too many.
     TooMany(usize),
     /// This limit counts denied calls, and together all are charged or none.
@@ -125,7 +125,7 @@ impl fmt::Display for ChangeError {
 impl fmt::Display for ReserveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReserveError::NotOffered(error) => error.fmt(f),
+            ReserveError::Unsupported(error) => error.fmt(f),
             ReserveError::TooManyReceipts => {
                 f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
             }
@@ -136,19 +136,19 @@ impl fmt::Display for ReserveError {
     }
 }
 
-impl fmt::Display for TogetherError {
+impl fmt::Display for CheckAllError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TogetherError::TooMany(calls) => {
+            CheckAllError::TooMany(calls) => {
                 write!(f, "{calls} calls are too many to be charged as one; use at most {CALLS_MAX}")
             }
-            TogetherError::CountsDenied(limit) => {
+            CheckAllError::CountsDenied(limit) => {
                 write!(
                     f,
                     "{limit}: count=all does not go with other calls; leave count=all out, or check it alone"
                 )
             }
-            TogetherError::Smooth(limit) => {
+            CheckAllError::Smooth(limit) => {
                 write!(f, "{limit}: smooth does not go with other calls; check it alone")
             }
         }
@@ -158,7 +158,7 @@ impl fmt::Display for TogetherError {
 impl Error for BuildError {}
 impl Error for ChangeError {}
 impl Error for ReserveError {}
-impl Error for TogetherError {}
+impl Error for CheckAllError {}
 
 impl From<LimitError> for BuildError {
     fn from(error: LimitError) -> Self {
@@ -181,7 +181,7 @@ impl From<BuildError> for ChangeError {
 impl From<NotReserved> for ReserveError {
     fn from(error: NotReserved) -> Self {
         match error {
-            NotReserved::NotOffered(error) => ReserveError::NotOffered(error),
+            NotReserved::Unsupported(error) => ReserveError::Unsupported(error),
             NotReserved::TooManyReceipts => ReserveError::TooManyReceipts,
             NotReserved::TooManyReceiptsOfKey => ReserveError::TooManyReceiptsOfKey,
         }

@@ -10,7 +10,7 @@ use sluicegate_core::Decision;
 /// What a limiter has decided since it was made, and what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct StoreStats {
     /// Calls that were allowed: checks, takes and reservations. Calls made together count for each limiter.
     pub allowed: u64,
     /// Calls that were denied; made together, by whichever limiter.
@@ -27,10 +27,10 @@ pub struct Stats {
     pub waiting: usize,
 }
 
-impl Stats {
-    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize, waiting: usize) -> Stats {
+impl StoreStats {
+    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize, waiting: usize) -> StoreStats {
         let Counts { allowed, denied, evicted, no_room } = counts;
-        Stats { allowed, denied, evicted, no_room, keys, max_keys, waiting }
+        StoreStats { allowed, denied, evicted, no_room, keys, max_keys, waiting }
     }
 }
 

@@ -71,7 +71,7 @@ impl Limiter {
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_the_line(key, cost, now) {
-            self.offered(Verb::Reserve).map_err(ReserveError::NotOffered)?;
+            self.offered(Verb::Reserve).map_err(ReserveError::Unsupported)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);

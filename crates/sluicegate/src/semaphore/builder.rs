@@ -7,7 +7,7 @@ use crate::clock::{AnyClock, Clock};
 use crate::key::Seeds;
 use crate::limit::{Limit, LimitError, ListError};
 use crate::limiter::{
-    BuildError, IntoLimits, MAX_LINE_DEFAULT, MAX_WAITING_DEFAULT, Observer, line_bounds, within,
+    BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, line_bounds, within,
 };
 use crate::sync::AtomicUsize;
 use sluicegate_core::Concurrency;
@@ -28,7 +28,7 @@ const SHARDS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// ```
 /// use sluicegate::Semaphore;
 ///
-/// let exports = Semaphore::builder("concurrency 2 ttl=30s").max_leases(10_000).max_line(5).build()?;
+/// let exports = Semaphore::builder("concurrency 2 ttl=30s").max_leases(10_000).max_queue(5).build()?;
 /// assert_eq!(exports.peek("Harry", 1).limit(), 2);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
@@ -36,8 +36,8 @@ const SHARDS: u32 = if cfg!(loom) { 2 } else { 64 };
 pub struct SemaphoreBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     max_leases: usize,
-    max_line: usize,
-    max_waiting: usize,
+    max_queue: usize,
+    max_waiters: usize,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -47,8 +47,8 @@ impl SemaphoreBuilder {
         SemaphoreBuilder {
             limits: limit.into_limits(),
             max_leases: MAX_LEASES_DEFAULT,
-            max_line: MAX_LINE_DEFAULT,
-            max_waiting: MAX_WAITING_DEFAULT,
+            max_queue: MAX_QUEUE_DEFAULT,
+            max_waiters: MAX_WAITERS_DEFAULT,
             clock: AnyClock::System,
             observer: None,
         }
@@ -56,22 +56,22 @@ impl SemaphoreBuilder {
 
     /// The most leases that are held at once under all keys, together with those who wait for one: [`MAX_LEASES_DEFAULT`] unless said.
     /// When there is no room, leases that have lapsed make some; else a call is refused with
-    /// [`Refusal::NoRoom`](crate::Refusal::NoRoom). Nobody who waits is.
+    /// [`Denial::NoRoom`](crate::Denial::NoRoom). Nobody who waits is.
     pub fn max_leases(mut self, max_leases: usize) -> SemaphoreBuilder {
         self.max_leases = max_leases;
         self
     }
 
-    /// The most callers that may wait in line under one key, [`MAX_LINE_DEFAULT`] unless said. Further ones are refused at
+    /// The most callers that may wait in line under one key, [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at
     /// once.
-    pub fn max_line(mut self, max_line: usize) -> SemaphoreBuilder {
-        self.max_line = max_line;
+    pub fn max_queue(mut self, max_queue: usize) -> SemaphoreBuilder {
+        self.max_queue = max_queue;
         self
     }
 
-    /// The most callers that may wait in line under all keys, [`MAX_WAITING_DEFAULT`] unless said.
-    pub fn max_waiting(mut self, max_waiting: usize) -> SemaphoreBuilder {
-        self.max_waiting = max_waiting;
+    /// The most callers that may wait in line under all keys, [`MAX_WAITERS_DEFAULT`] unless said.
+    pub fn max_waiters(mut self, max_waiters: usize) -> SemaphoreBuilder {
+        self.max_waiters = max_waiters;
         self
     }
 
@@ -100,7 +100,7 @@ impl SemaphoreBuilder {
             observer: self.observer,
             capacity: Capacity::new(max_leases, shards),
             waiting: AtomicUsize::new(0),
-            bounds: line_bounds(self.max_line, self.max_waiting)?,
+            bounds: line_bounds(self.max_queue, self.max_waiters)?,
             seal: crate::seal::Seal::default(),
             shards: OnceLock::new(),
         });
@@ -127,12 +127,12 @@ pub(super) fn one(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Conc
 
 impl fmt::Debug for SemaphoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SemaphoreBuilder { limits, max_leases, max_line, max_waiting, clock, .. } = self;
+        let SemaphoreBuilder { limits, max_leases, max_queue, max_waiters, clock, .. } = self;
         f.debug_struct("SemaphoreBuilder")
             .field("limits", limits)
             .field("max_leases", max_leases)
-            .field("max_line", max_line)
-            .field("max_waiting", max_waiting)
+            .field("max_queue", max_queue)
+            .field("max_waiters", max_waiters)
             .field("clock", clock)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use super::lease::Lease;
 use crate::answer::{Answer, Source};
-use crate::wait::{Acquired, Refusal};
+use crate::wait::{Acquired, Denial};
 use sluicegate_core::Decision;
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 /// and keep it while the work goes on.
 ///
 /// ```
-/// use sluicegate::{Refusal, Semaphore};
+/// use sluicegate::{Denial, Semaphore};
 ///
 /// let exports = Semaphore::new("concurrency 1")?;
 /// let lease = exports.try_acquire("user:42", 1).lease();
 /// assert!(lease.is_some());
-/// assert_eq!(exports.try_acquire("user:42", 1).refusal(), Some(Refusal::TooLong)); // it would have to wait
+/// assert_eq!(exports.try_acquire("user:42", 1).denial(), Some(Denial::TooLong)); // it would have to wait
 /// drop(lease);
 /// assert!(exports.try_acquire("user:42", 1).allowed());
 /// # Ok::<(), sluicegate::BuildError>(())
@@ -64,9 +64,9 @@ impl<L> Grant<L> {
         self.acquired.waited()
     }
 
-    /// Why the call was refused. If it does not wait, [`Refusal::TooLong`] means that no permit was free.
-    pub fn refusal(&self) -> Option<Refusal> {
-        self.acquired.refusal()
+    /// Why the call was refused. If it does not wait, [`Denial::TooLong`] means that no permit was free.
+    pub fn denial(&self) -> Option<Denial> {
+        self.acquired.denial()
     }
 
     /// The lease. `None` if the call was refused, cost nothing, or was allowed by a fallback.

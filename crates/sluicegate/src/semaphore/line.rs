@@ -7,7 +7,7 @@ use super::shard::{Joined, Outcome, TICK, Taken, Waiter};
 use crate::clock::Stretch;
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use crate::wait::{Priority, Refusal};
+use crate::wait::{Denial, Priority};
 use sluicegate_core::{Decision, Time};
 use std::task::Waker;
 
@@ -23,25 +23,25 @@ impl Desk<'_> {
                 }
                 Taken::Full => return None,
                 Taken::Denied if cost > self.rule_of(key).count() => {
-                    return Some(self.refused(Refusal::Never, key, cost));
+                    return Some(self.refused(Denial::Never, key, cost));
                 }
                 Taken::Denied => {}
             }
         }
         if until.is_some_and(|until| until <= now) {
-            return Some(self.refused(Refusal::TooLong, key, cost));
+            return Some(self.refused(Denial::TooLong, key, cost));
         }
         let bounds = self.common.bounds;
         let in_line = self.book.keys.get(&key).and_then(|known| known.line.as_ref());
         if in_line.map_or(0, |line| line.waiting.len()) >= bounds.under_a_key {
-            return Some(self.refused(Refusal::LineFull, key, cost));
+            return Some(self.refused(Denial::QueueFull, key, cost));
         }
         if self.book.room == 0 {
             self.book.room = self.common.capacity.take()? + 1;
         }
         if self.common.waiting.fetch_add(1, Ordering::Relaxed) >= bounds.in_all {
             self.common.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Some(self.refused(Refusal::LineFull, key, cost));
+            return Some(self.refused(Denial::QueueFull, key, cost));
         }
         // Whoever waits has room for its lease, so that it is not refused when its turn has come.
         self.book.room -= 1;
@@ -147,7 +147,7 @@ impl Desk<'_> {
                     self.line_goes_on(key);
                 }
                 Due::Deadline(seat) => {
-                    if let Some(key) = self.refuse(seat, Refusal::TooLong, now) {
+                    if let Some(key) = self.refuse(seat, Denial::TooLong, now) {
                         self.line_goes_on(key);
                     }
                 }
@@ -171,7 +171,7 @@ impl Desk<'_> {
             };
             if is_late {
                 // The machine slept, or the clock was set.
-                self.refuse(seat, Refusal::TooLong, now);
+                self.refuse(seat, Denial::TooLong, now);
                 continue;
             }
             if rule.fits(&known.leases, cost) {
@@ -179,7 +179,7 @@ impl Desk<'_> {
                 continue;
             }
             if cost > rule.count() {
-                self.refuse(seat, Refusal::Never, now);
+                self.refuse(seat, Denial::Never, now);
                 continue;
             }
             // If nobody knows, the line goes on when one is returned.
@@ -202,7 +202,7 @@ impl Desk<'_> {
         let never: Vec<u32> =
             places.filter(|(_, (_, cost))| *cost > count).map(|(_, (seat, _))| *seat).collect();
         for seat in never {
-            self.refuse(seat, Refusal::Never, now);
+            self.refuse(seat, Denial::Never, now);
         }
         self.line_goes_on(key);
     }
@@ -218,7 +218,7 @@ impl Desk<'_> {
     }
 
     /// Tells somebody who waits that it is of no use any more. Whose line it was.
-    fn refuse(&mut self, seat: u32, refusal: Refusal, now: Time) -> Option<Fingerprint> {
+    fn refuse(&mut self, seat: u32, denial: Denial, now: Time) -> Option<Fingerprint> {
         let Some(Seat::Waiting { waiter, place, .. }) = self.book.seats.get(seat) else { return None };
         let (waiter, place) = (*waiter, *place);
         self.out_of_line(seat, &waiter, place);
@@ -228,11 +228,11 @@ impl Desk<'_> {
         let rule = self.rule_of(waiter.key);
         let known = self.book.keys.get_mut(&waiter.key);
         let decision = peek(rule, known, now, waiter.cost);
-        let decision = match refusal {
-            Refusal::Never => decision.denied_for_ever(),
+        let decision = match denial {
+            Denial::Never => decision.denied_forever(),
             _ => denial_of(decision),
         };
-        self.tell(seat, Outcome::Refused { refusal, decision, at: now });
+        self.tell(seat, Outcome::Refused { denial, decision, at: now });
         Some(waiter.key)
     }
 
@@ -287,9 +287,9 @@ impl Desk<'_> {
         }
     }
 
-    fn refused(&mut self, refusal: Refusal, key: Fingerprint, cost: u32) -> Joined {
+    fn refused(&mut self, denial: Denial, key: Fingerprint, cost: u32) -> Joined {
         let decision = denial_of(self.deny(key, cost));
-        Joined::Done(Outcome::Refused { refusal, decision, at: self.clock_now() })
+        Joined::Done(Outcome::Refused { denial, decision, at: self.clock_now() })
     }
 
     fn forget_turn(&mut self, key: Fingerprint) {

@@ -29,9 +29,9 @@ const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
 /// Room for the leases of many semaphores, bounded once for all of them.
 ///
 /// ```
-/// use sluicegate::SharedLeases;
+/// use sluicegate::LeasePool;
 ///
-/// let room = SharedLeases::builder().max_leases(10_000).build()?;
+/// let room = LeasePool::builder().max_leases(10_000).build()?;
 /// let exports = room.scope("exports");
 /// let few = exports.semaphore("concurrency 1 ttl=30s")?;
 /// let more = exports.semaphore("concurrency 3 ttl=30s")?;
@@ -45,20 +45,20 @@ const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
 ///
 /// Clones are the same room.
 #[derive(Clone)]
-pub struct SharedLeases {
+pub struct LeasePool {
     room: Semaphore,
     /// What is counted of scopes that are in use.
     counts: Arc<Mutex<HashMap<[u64; 2], Weak<Counts>>>>,
 }
 
-/// Settings of a room. Made by [`SharedLeases::builder`].
+/// Settings of a room. Made by [`LeasePool::builder`].
 #[derive(Debug)]
 #[must_use]
-pub struct SharedLeasesBuilder {
+pub struct LeasePoolBuilder {
     of: builder::SemaphoreBuilder,
 }
 
-/// What leases belong to, together with a key. Made by [`SharedLeases::scope`].
+/// What leases belong to, together with a key. Made by [`LeasePool::scope`].
 #[derive(Clone)]
 pub struct LeaseScope {
     room: Semaphore,
@@ -81,10 +81,10 @@ pub(super) struct View {
     counts: Arc<Counts>,
 }
 
-impl SharedLeases {
+impl LeasePool {
     /// A room with settings of your own.
-    pub fn builder() -> SharedLeasesBuilder {
-        SharedLeasesBuilder { of: Semaphore::builder(OF_THE_ROOM) }
+    pub fn builder() -> LeasePoolBuilder {
+        LeasePoolBuilder { of: Semaphore::builder(OF_THE_ROOM) }
     }
 
     /// What leases of this name belong to. Scopes of one name are the same.
@@ -114,28 +114,28 @@ impl SharedLeases {
     }
 }
 
-impl SharedLeasesBuilder {
+impl LeasePoolBuilder {
     /// The most leases that are held at once, as [`SemaphoreBuilder::max_leases`](builder::SemaphoreBuilder::max_leases):
     /// [`crate::MAX_LEASES_DEFAULT`] unless said.
-    pub fn max_leases(mut self, max_leases: usize) -> SharedLeasesBuilder {
+    pub fn max_leases(mut self, max_leases: usize) -> LeasePoolBuilder {
         self.of = self.of.max_leases(max_leases);
         self
     }
 
     /// The most callers that may wait in line under one key.
-    pub fn max_line(mut self, max_line: usize) -> SharedLeasesBuilder {
-        self.of = self.of.max_line(max_line);
+    pub fn max_queue(mut self, max_queue: usize) -> LeasePoolBuilder {
+        self.of = self.of.max_queue(max_queue);
         self
     }
 
     /// The most callers that may wait in line under all keys.
-    pub fn max_waiting(mut self, max_waiting: usize) -> SharedLeasesBuilder {
-        self.of = self.of.max_waiting(max_waiting);
+    pub fn max_waiters(mut self, max_waiters: usize) -> LeasePoolBuilder {
+        self.of = self.of.max_waiters(max_waiters);
         self
     }
 
     /// A clock of your own. For tests: [`crate::ManualClock`].
-    pub fn clock(mut self, clock: impl Clock + 'static) -> SharedLeasesBuilder {
+    pub fn clock(mut self, clock: impl Clock + 'static) -> LeasePoolBuilder {
         self.of = self.of.clock(clock);
         self
     }
@@ -144,8 +144,8 @@ impl SharedLeasesBuilder {
     ///
     /// # Errors
     /// When a number is out of bounds.
-    pub fn build(self) -> Result<SharedLeases, BuildError> {
-        Ok(SharedLeases { room: self.of.build()?, counts: Arc::default() })
+    pub fn build(self) -> Result<LeasePool, BuildError> {
+        Ok(LeasePool { room: self.of.build()?, counts: Arc::default() })
     }
 }
 
@@ -220,9 +220,9 @@ impl View {
     }
 }
 
-impl fmt::Debug for SharedLeases {
+impl fmt::Debug for LeasePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedLeases").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("LeasePool").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 

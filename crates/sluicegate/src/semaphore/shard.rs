@@ -24,14 +24,14 @@ use crate::key::Fingerprint;
 use crate::limiter::Observer;
 use crate::seal::Seal;
 use crate::sync::{AtomicUsize, Lock};
-use crate::wait::{Acquired, LineBounds, Priority, Refusal, wake_all};
+use crate::wait::{Acquired, Denial, Priority, QueueBounds, wake_all};
 use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
-fn refused(refusal: Refusal, decision: Decision, waited: Span) -> Grant {
-    Grant::new(Acquired::refused(refusal, decision, waited), None)
+fn refused(denial: Denial, decision: Decision, waited: Span) -> Grant {
+    Grant::new(Acquired::refused(denial, decision, waited), None)
 }
 
 /// One tick: the least wait there is to tell.
@@ -56,7 +56,7 @@ pub(super) struct Common {
     pub(super) capacity: Capacity,
     /// How many wait, in all lines.
     pub(super) waiting: AtomicUsize,
-    pub(super) bounds: LineBounds,
+    pub(super) bounds: QueueBounds,
     pub(super) seal: Seal,
     /// All shards, for whoever has to make room. They are made after this.
     pub(super) shards: OnceLock<Box<[Weak<Shard>]>>,
@@ -89,7 +89,7 @@ pub(super) enum Outcome {
         at: Time,
     },
     Refused {
-        refusal: Refusal,
+        denial: Denial,
         decision: Decision,
         at: Time,
     },
@@ -201,7 +201,7 @@ impl Shard {
             }
         }
         let decision = self.no_room(by, wait);
-        (Joined::Done(Outcome::Refused { refusal: Refusal::NoRoom, decision, at: now }), None)
+        (Joined::Done(Outcome::Refused { denial: Denial::NoRoom, decision, at: now }), None)
     }
 
     /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken. Whoever looks notes what came of
@@ -288,7 +288,7 @@ impl Shard {
     pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
         match outcome {
             Outcome::Allowed { decision, given, at } => self.granted(decision, at.since(since), given),
-            Outcome::Refused { refusal, decision, at } => refused(refusal, decision, at.since(since)),
+            Outcome::Refused { denial, decision, at } => refused(denial, decision, at.since(since)),
         }
     }
 
@@ -372,7 +372,7 @@ impl Shard {
                 return grant;
             }
         }
-        refused(Refusal::NoRoom, self.no_room(by, wait), Span::ZERO)
+        refused(Denial::NoRoom, self.no_room(by, wait), Span::ZERO)
     }
 
     /// Finds room for a lease: what other shards keep and do not use, and what has lapsed and nobody has seen since.

@@ -17,7 +17,7 @@ use super::ledger::Ledger;
 use super::rules::Rulings as _;
 use super::shape::{Kept, Shape};
 use super::table::{Bucket, buckets};
-use super::{Full, Guarded, Locked, Store, Vacant, claim};
+use super::{Full, GuardService, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
@@ -29,7 +29,7 @@ use std::mem;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnFull {
     /// Among the keys around it, the one that owes least makes room. For when new callers must get in; watch
-    /// `evicted` in the [`crate::Stats`].
+    /// `evicted` in the [`crate::StoreStats`].
     #[default]
     Evict,
     /// The new key's calls are denied until there is room. For when no debt may be forgotten, and where one call uses
@@ -232,7 +232,7 @@ impl<S: Shape> Locked<'_, S> {
         if self.is_old(slot) {
             return self.debt_by_new_limits(slot, now);
         }
-        let (Guarded { rules, aside, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
+        let (GuardService { rules, aside, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
         S::debt(Kept { words: found.state, aside, slot }, rules.limits(found.tag()), now)
     }
 

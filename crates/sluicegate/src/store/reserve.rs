@@ -6,11 +6,11 @@
 use super::ledger::Ledger;
 use super::rules::Rulings as _;
 use super::shape::{Kept, Shape};
-use super::{Act, Guarded, Locked, Store, Vacant, claim};
+use super::{Act, GuardService, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::receipts::{Ask, Receipt, Receipts};
-use sluicegate_core::verbs::NotOffered;
+use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
 /// The most receipts that one key may have open: a cancel looks at each of them, a few microseconds at this many.
@@ -26,7 +26,7 @@ const PLACES_A_SWEEP: usize = 64;
 /// Why nothing could be reserved. (A denial is an answer, not this.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotReserved {
-    NotOffered(NotOffered),
+    Unsupported(Unsupported),
     TooManyReceipts,
     TooManyReceiptsOfKey,
 }
@@ -49,7 +49,7 @@ impl<S: Shape> Store<S> {
             if receipts.len() >= RECEIPTS_A_KEY_MAX {
                 return Err(NotReserved::TooManyReceiptsOfKey);
             }
-            receipts.reserve(limits, states, now, ask).map_err(NotReserved::NotOffered)
+            receipts.reserve(limits, states, now, ask).map_err(NotReserved::Unsupported)
         });
         let reserved = reserved.unwrap_or_else(|full| Ok(place.denial(full, key)));
         if let Ok(decision) = &reserved {
@@ -125,7 +125,7 @@ impl<S: Shape> Locked<'_, S> {
         let made_before =
             Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED.as_micros()));
         let (table, strays) = (self.table, self.guarded.strays);
-        let Guarded { rules, ledger, aside, .. } = &mut *self.guarded;
+        let GuardService { rules, ledger, aside, .. } = &mut *self.guarded;
         Ledger::sweep(ledger, &vacant.receipts, now, REMEMBERED, |key, receipts| {
             let tag = rules.tag_for(key);
             let limits = rules.limits(tag);

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 /// A lock, and what it guards beside the shard's table.
 #[repr(align(64))]
-pub(super) struct Shard<S: Shape>(pub(super) Lock<Guarded<S>>);
+pub(super) struct Shard<S: Shape>(pub(super) Lock<GuardService<S>>);
 
 /// What a check needs shares a cache line with the lock.
 #[repr(C)]
-pub(super) struct Guarded<S: Shape> {
+pub(super) struct GuardService<S: Shape> {
     pub(super) rules: Arc<S::Rules>,
     /// The latest time that was seen here.
     pub(super) latest: Time,
@@ -36,7 +36,7 @@ pub(super) struct Guarded<S: Shape> {
 /// A shard whose lock is held. Its table is used through this only; as its words are atomics, the compiler does not check
 /// that.
 pub(super) struct Locked<'a, S: Shape> {
-    pub(super) guarded: Guard<'a, Guarded<S>>,
+    pub(super) guarded: Guard<'a, GuardService<S>>,
     pub(super) table: Table<'a, S>,
 }
 
@@ -59,7 +59,7 @@ impl<S: Shape> Shard<S> {
     }
 
     pub(super) fn new(rules: &Arc<S::Rules>) -> Shard<S> {
-        Shard(Lock::new(Guarded {
+        Shard(Lock::new(GuardService {
             rules: Arc::clone(rules),
             latest: Time::EPOCH,
             ledger: None,
@@ -83,7 +83,7 @@ impl<S: Shape> Locked<'_, S> {
         cost: u32,
         now: Time,
     ) -> Option<Charged> {
-        let Guarded { rules, latest, ledger, counts, aside, .. } = &mut *self.guarded;
+        let GuardService { rules, latest, ledger, counts, aside, .. } = &mut *self.guarded;
         let found = self.table.slot(slot);
         let tag = rules.tag_for(key);
         if found.tag() == tag
@@ -118,7 +118,7 @@ impl<S: Shape> Locked<'_, S> {
         slot: usize,
         act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        let Guarded { rules, aside, .. } = &mut *self.guarded;
+        let GuardService { rules, aside, .. } = &mut *self.guarded;
         let found = self.table.slot(slot);
         let limits = rules.limits(found.tag());
         let kept = Kept { words: found.state, aside, slot };

@@ -3,7 +3,7 @@
 use super::lines::{Joined, Waiter};
 use super::park::wait_here;
 use super::seats::{Outcome, SeatId};
-use super::{Acquired, Priority, Refusal};
+use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
 use crate::store::NotTaken;
@@ -127,7 +127,7 @@ impl<'a> Acquire<'a> {
         }
         let turn = match self.limiter.try_turn(key, cost, now) {
             Ok(decision) => Acquired::after(decision, Span::ZERO),
-            Err(NotTaken::NoRoom(denial)) => Acquired::refused(Refusal::NoRoom, denial, Span::ZERO),
+            Err(NotTaken::NoRoom(denial)) => Acquired::refused(Denial::NoRoom, denial, Span::ZERO),
             Err(NotTaken::Wait) => return None,
         };
         Some(self.done(turn))
@@ -140,8 +140,8 @@ impl<'a> Acquire<'a> {
         let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
         match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
             Joined::Taken(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
-            Joined::Refused(refusal, decision) => {
-                Poll::Ready(self.done(Acquired::refused(refusal, decision, Span::ZERO)))
+            Joined::Refused(denial, decision) => {
+                Poll::Ready(self.done(Acquired::refused(denial, decision, Span::ZERO)))
             }
             Joined::Seated(seat) => {
                 self.state = State::Seated { seat, since: now };
@@ -157,7 +157,7 @@ impl<'a> Acquire<'a> {
         };
         let turn = match outcome {
             Outcome::Called(decision, at) => Acquired::after(decision, at.since(since)),
-            Outcome::Refused(refusal, decision, at) => Acquired::refused(refusal, decision, at.since(since)),
+            Outcome::Refused(denial, decision, at) => Acquired::refused(denial, decision, at.since(since)),
         };
         Poll::Ready(self.done(turn))
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Desk`] is the book, open at one moment; what callers have to be told is done when it has been closed.
 
-use super::Refusal;
+use super::Denial;
 use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
 use crate::clock::Alarms;
@@ -115,12 +115,12 @@ impl<'a> Desk<'a> {
         if let Some(until) = until.filter(|until| *until < now) {
             let denial = store.peek(key, now, cost).denied_for(now.since(until));
             store.count(key, &denial);
-            return Joined::Refused(Refusal::TooLong, denial);
+            return Joined::Refused(Denial::TooLong, denial);
         }
         if self.line(key).is_none_or(|line| line.line.is_empty()) {
             match store.try_turn(key, cost, self.now()) {
                 Ok(decision) => return Joined::Taken(decision),
-                Err(NotTaken::NoRoom(denial)) => return Joined::Refused(Refusal::NoRoom, denial),
+                Err(NotTaken::NoRoom(denial)) => return Joined::Refused(Denial::NoRoom, denial),
                 Err(NotTaken::Wait) => {}
             }
         }
@@ -143,10 +143,10 @@ impl<'a> Desk<'a> {
         // not.
         let place_at = line.turn.or_else(|| due.first().map(|(turn, _)| *turn));
         let place_at = place_at.filter(|_| bounds.under_a_key > 0);
-        if let Some((refusal, denial)) = line.refuses(&key_now, &ask, is_full, place_at) {
+        if let Some((denial, decision)) = line.refuses(&key_now, &ask, is_full, place_at) {
             self.forget_if_unused(key);
-            store.count(key, &denial);
-            return Joined::Refused(refusal, denial);
+            store.count(key, &decision);
+            return Joined::Refused(denial, decision);
         }
         let seat = seats.take();
         let overtakes = line.line.has_lower(priority);
@@ -181,8 +181,8 @@ impl<'a> Desk<'a> {
                 Some(Outcome::Called(decision, at))
             }
             Seat::Refused(told) => {
-                let (refusal, denial, at) = *told;
-                Some(Outcome::Refused(refusal, denial, at))
+                let (denial, decision, at) = *told;
+                Some(Outcome::Refused(denial, decision, at))
             }
             Seat::Free | Seat::Waiting { .. } => None,
         }
@@ -285,7 +285,7 @@ impl<'a> Desk<'a> {
                 line.line.call();
                 line.plan_anew();
                 self.lines.fewer(key, 1);
-                self.refuse(key, seat, Refusal::Never, store.peek(key, now, cost).denied_for_ever());
+                self.refuse(key, seat, Denial::Never, store.peek(key, now, cost).denied_forever());
                 continue;
             };
             if turn > now {
@@ -304,7 +304,7 @@ impl<'a> Desk<'a> {
                 line.line.call();
                 line.plan_anew();
                 self.lines.fewer(key, 1);
-                self.refuse(key, seat, Refusal::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
+                self.refuse(key, seat, Denial::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
                 continue;
             }
             match store.call(key, at, cost, line.line.second().map(|ask| ask.cost)) {
@@ -325,7 +325,7 @@ impl<'a> Desk<'a> {
                     line.line.call();
                     line.plan_anew();
                     self.lines.fewer(key, 1);
-                    self.refuse(key, seat, Refusal::NoRoom, denial);
+                    self.refuse(key, seat, Denial::NoRoom, denial);
                 }
                 Called::NotYet => {
                     line.plan_anew();
@@ -346,16 +346,16 @@ impl<'a> Desk<'a> {
         for (seat, by) in late {
             let standing = store.peek(key, now, 0);
             match by {
-                Some(by) => self.refuse(key, seat, Refusal::TooLong, standing.denied_for(by)),
-                None => self.refuse(key, seat, Refusal::Never, standing.denied_for_ever()),
+                Some(by) => self.refuse(key, seat, Denial::TooLong, standing.denied_for(by)),
+                None => self.refuse(key, seat, Denial::Never, standing.denied_forever()),
             }
         }
     }
 
-    fn refuse(&mut self, key: Fingerprint, seat: SeatId, refusal: Refusal, decision: Decision) {
+    fn refuse(&mut self, key: Fingerprint, seat: SeatId, denial: Denial, decision: Decision) {
         let now = self.now();
         self.host.store().count(key, &decision);
-        self.tell(seat, Seat::Refused(Box::new((refusal, decision, now))));
+        self.tell(seat, Seat::Refused(Box::new((denial, decision, now))));
     }
 
     /// Tells somebody who waits what has come of it.
@@ -467,13 +467,13 @@ impl KeyLine {
         ask: &Ask,
         is_full: bool,
         place_at: Option<Time>,
-    ) -> Option<(Refusal, Decision)> {
+    ) -> Option<(Denial, Decision)> {
         let (now, cost) = (key.now, ask.cost);
         let by_itself = || key.store.peek(key.key, now, cost);
         if cost > self.fits {
             let by_itself = by_itself();
             if by_itself.retry_after() == Some(RetryAfter::Never) {
-                return Some((Refusal::Never, by_itself));
+                return Some((Denial::Never, by_itself));
             }
             self.fits = if paces(key.limits()) { 0 } else { cost };
         }
@@ -483,19 +483,19 @@ impl KeyLine {
                 _ => TICK,
             };
             let wait = place_at.map_or_else(until_allowed, |at| at.since(now)).max(TICK);
-            return Some((Refusal::LineFull, self.denial(key, cost).denied_for(wait)));
+            return Some((Denial::QueueFull, self.denial(key, cost).denied_for(wait)));
         }
         if cost > self.fits
             && let Err(wait) = self.planned_with(key).room_for(now, ask, key)
         {
             let wait = wait.or(self.turn.map(|turn| turn.since(now))).unwrap_or(TICK).max(TICK);
-            return Some((Refusal::LineFull, self.denial(key, cost).denied_for(wait)));
+            return Some((Denial::QueueFull, self.denial(key, cost).denied_for(wait)));
         }
         let until = ask.until?;
         match self.planned_with(key).turn_of(now, ask, key) {
             Some(turn) if turn <= until => None,
-            Some(turn) => Some((Refusal::TooLong, self.denial(key, cost).denied_for(turn.since(until)))),
-            None => Some((Refusal::Never, by_itself().denied_for_ever())),
+            Some(turn) => Some((Denial::TooLong, self.denial(key, cost).denied_for(turn.since(until)))),
+            None => Some((Denial::Never, by_itself().denied_forever())),
         }
     }
 

@@ -11,7 +11,7 @@
 //! done under the lock. One lock guards all lines. A place of the store may be locked while it is held, never the other way
 //! round, and nobody is woken under it.
 
-use super::Refusal;
+use super::Denial;
 use super::desk::{Book, Desk};
 use super::seats::{Outcome, SeatId};
 use crate::callbacks::Callbacks;
@@ -35,13 +35,13 @@ pub(crate) struct Lines {
     /// How many of them, and of those who were called and have not looked, under the keys of each group.
     groups: [AtomicUsize; GROUPS],
     book: Mutex<Book>,
-    pub(super) bounds: LineBounds,
+    pub(super) bounds: QueueBounds,
     host: Weak<dyn Host>,
 }
 
 /// How many may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LineBounds {
+pub(crate) struct QueueBounds {
     pub(crate) under_a_key: usize,
     pub(crate) in_all: usize,
 }
@@ -69,11 +69,11 @@ pub(crate) enum Joined {
     /// It was allowed at once.
     Taken(Decision),
     Seated(SeatId),
-    Refused(Refusal, Decision),
+    Refused(Denial, Decision),
 }
 
 impl Lines {
-    pub(crate) fn new(bounds: LineBounds, host: Weak<dyn Host>) -> Arc<Lines> {
+    pub(crate) fn new(bounds: QueueBounds, host: Weak<dyn Host>) -> Arc<Lines> {
         let book = Mutex::new(Book::default());
         let groups = std::array::from_fn(|_| AtomicUsize::new(0));
         Arc::new(Lines { waiting: AtomicUsize::new(0), groups, book, bounds, host })

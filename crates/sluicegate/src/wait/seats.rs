@@ -2,7 +2,7 @@
 //!
 //! A seat belongs to one caller until that gives it up, so its number is all there is to know it by.
 
-use super::Refusal;
+use super::Denial;
 use crate::key::Fingerprint;
 use sluicegate_core::line::Ticket;
 use sluicegate_core::{Decision, Time};
@@ -29,14 +29,14 @@ pub(crate) enum Seat {
         /// Where it is among those of its line who were called.
         place: usize,
     },
-    Refused(Box<(Refusal, Decision, Time)>),
+    Refused(Box<(Denial, Decision, Time)>),
 }
 
 /// What a caller is told, and since when that is so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Called(Decision, Time),
-    Refused(Refusal, Decision, Time),
+    Refused(Denial, Decision, Time),
 }
 
 /// After a rush so many empty seats are kept.

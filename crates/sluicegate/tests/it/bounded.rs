@@ -16,7 +16,7 @@ fn there_are_never_more_keys_than_max_keys() {
             let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
             (0..4 * max_keys).for_each(|key| assert!(limiter.check(key).allowed()));
             let (stats, held) =
-                (limiter.stats(), (0..4 * max_keys).filter(|key| limiter.holds(*key)).count());
+                (limiter.stats(), (0..4 * max_keys).filter(|key| limiter.contains(*key)).count());
             assert_eq!((stats.keys, held), (max_keys, max_keys), "{limits}");
             assert_eq!(stats.evicted, 3 * max_keys as u64, "{limits}");
         }
@@ -50,7 +50,7 @@ fn keys_that_move_keep_what_they_have_used() {
         keys.clone().for_each(|key| assert!(limiter.check_cost(key, cost(key)).allowed()));
         let evicted = limiter.stats().evicted;
         assert!(evicted <= 4, "{limits:?}: {evicted} of 20 000");
-        let held: Vec<u32> = keys.filter(|key| limiter.holds(*key)).collect();
+        let held: Vec<u32> = keys.filter(|key| limiter.contains(*key)).collect();
         assert_eq!(held.len() as u64, 20_000 - evicted);
         for key in held {
             let decision = limiter.peek(key, 0);
@@ -110,7 +110,7 @@ fn a_full_store_may_deny_new_keys_instead() {
     assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
     assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
-    assert!(!limiter.holds("new") && limiter.check(3).allowed(), "who is held goes on");
+    assert!(!limiter.contains("new") && limiter.check(3).allowed(), "who is held goes on");
     assert!(!limiter.take("new", 2).unwrap().0.allowed());
     assert!(!limiter.reserve("new", 1, Duration::ZERO).unwrap().allowed());
     assert!(limiter.check_cost("new", 0).allowed(), "what costs nothing needs no room");
@@ -165,7 +165,7 @@ fn whoever_recovers_makes_room_for_anyone() {
         (0..191).for_each(|key| assert!(limiter.check_cost((round, key), 1_000).allowed()));
         assert!(!limiter.check("new").allowed());
         clock.advance(Duration::from_secs(5));
-        assert!(limiter.check("new").allowed() && !limiter.holds("soon"));
+        assert!(limiter.check("new").allowed() && !limiter.contains("soon"));
         assert_eq!((limiter.stats().keys, limiter.stats().evicted), (192, 0));
     }
 }
@@ -183,7 +183,7 @@ fn a_refund_to_a_stranger_evicts_nobody() {
         let limiter = builder.build().unwrap();
         assert!(limiter.check_cost("offender", 5).allowed());
         assert!(limiter.refund("stranger", 1).unwrap().allowed());
-        assert!(!limiter.holds("stranger") && !limiter.check("offender").allowed(), "{limits:?}");
+        assert!(!limiter.contains("stranger") && !limiter.check("offender").allowed(), "{limits:?}");
         assert_eq!((limiter.stats().keys, limiter.stats().evicted), (1, 0), "{limits:?}");
     }
 }
@@ -201,7 +201,7 @@ fn after_a_change_room_is_made_by_the_new_limits() {
     let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("fixed-window 5/1s").unwrap();
-    assert!(limiter.check("b").allowed() && !limiter.holds("a"), "it would start afresh");
+    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start afresh");
 }
 
 /// Whether someone may have recovered is not known for good while keys have yet to meet new limits.
@@ -216,7 +216,7 @@ fn who_recovers_sooner_by_new_limits_makes_room_first() {
         assert!(limiter.check_cost("first", 10).allowed());
         assert_eq!(limiter.stats().evicted, 1);
         // Some meet the new limits now, and will have recovered in half an hour.
-        let held = (0..20).filter(|key| limiter.holds((round, *key)));
+        let held = (0..20).filter(|key| limiter.contains((round, *key)));
         held.for_each(|key| assert!(!limiter.check_cost((round, key), 10).allowed()));
         clock.advance(Duration::from_secs(1_900));
         assert!(limiter.check_cost("second", 10).allowed());
@@ -251,7 +251,7 @@ fn who_was_in_the_same_call_may_make_room_later() {
     assert!(limiter.check_cost("soon", 5).allowed());
     (0..191).for_each(|key| assert!(limiter.check_cost(key, 1_000).allowed()));
     for key in 0..20 {
-        assert!(!check_all(&[limiter.on("soon", 1), limiter.on(("new", key), 1)]).unwrap().allowed());
+        assert!(!check_all(&[limiter.call("soon", 1), limiter.call(("new", key), 1)]).unwrap().allowed());
     }
     clock.advance(Duration::from_secs(6));
     assert!(limiter.check("newer").allowed());

@@ -39,7 +39,7 @@ fn every_verb_has_a_form_that_asks_the_clock() {
     assert_eq!(limiter.peek("k", 0).remaining(), 4);
     limiter.reset("k");
     assert_eq!(limiter.peek("k", 0).remaining(), 10);
-    assert!(!limiter.holds("k"));
+    assert!(!limiter.contains("k"));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn an_observer_may_call_its_limiter() {
     let _ = limiter.check("k");
     let _ = limiter.take("k", 2).unwrap();
     assert!(limiter.reserve("k", 1, Duration::ZERO).unwrap().allowed());
-    let _ = check_all(&[limiter.on("k", 1)]).unwrap();
+    let _ = check_all(&[limiter.call("k", 1)]).unwrap();
     let _ = limiter.peek("k", 1);
     assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is no decision");
 }

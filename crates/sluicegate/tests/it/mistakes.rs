@@ -1,6 +1,6 @@
 //! Every refused limit gives one line: what was written, what is wrong with it, what to write instead.
 
-use sluicegate::{Limit, Limiter, SharedStore};
+use sluicegate::{Limit, Limiter, MemoryStore};
 
 const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
 
@@ -229,7 +229,7 @@ fn a_limiter_refuses_what_gives_leases_alone_and_in_a_list() {
     assert_eq!([alone.to_string(), in_a_list.to_string()], [said, said]);
     let limiter = Limiter::new("sliding-log 5/60s").unwrap();
     assert_eq!(limiter.change("concurrency 10 ttl=30s").unwrap_err().to_string(), said);
-    let store = SharedStore::builder().build().unwrap();
+    let store = MemoryStore::builder().build().unwrap();
     let shared = Limiter::builder("concurrency 10 ttl=30s").in_store(&store, "scope").build();
     assert_eq!(shared.unwrap_err().to_string(), said);
 }

@@ -1,17 +1,17 @@
 //! Limiters that share a store.
 
 use sluicegate::{
-    BuildError, Clock as _, Decision, Limiter, ManualClock, OnFull, RetryAfter, SharedStore,
+    BuildError, Clock as _, Decision, Limiter, ManualClock, MemoryStore, OnFull, RetryAfter,
     check_all_each_at,
 };
 use std::time::Duration;
 
-fn store() -> (SharedStore, ManualClock) {
+fn store() -> (MemoryStore, ManualClock) {
     let clock = ManualClock::default();
-    (SharedStore::builder().clock(clock.clone()).max_keys(100_000).build().unwrap(), clock)
+    (MemoryStore::builder().clock(clock.clone()).max_keys(100_000).build().unwrap(), clock)
 }
 
-fn limiter(store: &SharedStore, scope: &'static str, limits: &str) -> Limiter {
+fn limiter(store: &MemoryStore, scope: &'static str, limits: &str) -> Limiter {
     Limiter::builder(limits).in_store(store, scope).build().unwrap()
 }
 
@@ -72,7 +72,9 @@ fn a_list_may_become_one_limit_and_the_reverse() {
 #[test]
 fn a_debt_can_be_kept_as_time() {
     let (store, clock) = store();
-    let throttle = |limit: &str| Limiter::builder(limit).in_store(&store, "cl").keeps_time().build().unwrap();
+    let throttle = |limit: &str| {
+        Limiter::builder(limit).in_store(&store, "cl").preserve_recovery_time().build().unwrap()
+    };
     let slow = throttle("token-bucket 1/s burst=10");
     assert_eq!(slow.check_cost("k", 6).remaining(), 4);
     let seconds = Duration::from_secs;
@@ -195,7 +197,7 @@ fn limits_made_up_by_callers_leave_room_for_others() {
     let (store, _) = store();
     let made_up = |n: u32| {
         let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
-        limiter.made_up_by_callers().build().map(|limiter| limiter.check("k").allowed())
+        limiter.untrusted().build().map(|limiter| limiter.check("k").allowed())
     };
     let refused = (1..70_000).find_map(|n| made_up(n).err());
     assert_eq!(refused, Some(BuildError::TooManyLimits { most: 49_149 }));
@@ -227,7 +229,7 @@ fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
     let (user, site) =
         (limiter(&store, "user", "sliding-log 2/60s"), limiter(&store, "site", "fixed-window 100/day"));
     let now = clock.now();
-    let calls = [user.on("harry", 1), site.on("", 1), user.on("ron", 2)];
+    let calls = [user.call("harry", 1), site.call("", 1), user.call("ron", 2)];
     let (decision, each) = check_all_each_at(&calls, now).unwrap();
     assert!(decision.allowed());
     assert_eq!(each.iter().map(Decision::remaining).collect::<Vec<_>>(), [1, 99, 0]);
@@ -236,7 +238,7 @@ fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
     assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
     // The same key twice is one key with both costs, and both are told the same.
-    let (decision, each) = check_all_each_at(&[user.on("draco", 1), user.on("draco", 1)], now).unwrap();
+    let (decision, each) = check_all_each_at(&[user.call("draco", 1), user.call("draco", 1)], now).unwrap();
     assert!(decision.allowed() && each.len() == 2 && each[0] == each[1] && each[0].remaining() == 0);
 }
 
@@ -252,7 +254,7 @@ fn a_batch_is_decided_as_one_call_after_another() {
 
 #[test]
 fn all_limiters_share_the_room() {
-    let store = SharedStore::builder().max_keys(100).on_full(OnFull::Deny).build().unwrap();
+    let store = MemoryStore::builder().max_keys(100).on_full(OnFull::Deny).build().unwrap();
     let limiters = ["sliding-log 5/h", "fixed-window 5/day"].map(|limit| limiter(&store, limit, limit));
     let allowed = (0..1_000_u32).filter(|n| limiters[(n % 2) as usize].check(*n).allowed()).count();
     // A key that finds both of its buckets full has no room even then.

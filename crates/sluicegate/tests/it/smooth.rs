@@ -1,7 +1,7 @@
 //! Waiting callers in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call that waited 0.2 s for
 //! its turn, `U0.20` a caller that did something else for as long. The numbers are those of Guava 31.1.
 
-use sluicegate::{Gate, Limiter, ListError, ManualClock, RetryAfter, Span, TogetherError, check_all};
+use sluicegate::{CheckAllError, Gate, Limiter, ListError, ManualClock, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 /// One caller of one limit.
@@ -32,7 +32,7 @@ impl Caller {
         self
     }
 
-    /// Guava's `tryAcquire(1, timeout)`, without the sleep of a refusal.
+    /// Guava's `tryAcquire(1, timeout)`, without the sleep of a denial.
     fn try_acquire(&mut self, millis: u64) -> bool {
         let decision = self.gate.check_within(1, Duration::from_millis(millis)).unwrap();
         if decision.allowed() {
@@ -234,8 +234,8 @@ fn what_it_does_not_offer_is_refused() {
     );
     assert_eq!(refused, ListError::Smooth("smooth 5/s".to_owned()).into());
     let (smooth, other) = (Limiter::new("smooth 5/s").unwrap(), Limiter::new("fixed-window 5/day").unwrap());
-    let refused = check_all(&[other.on("k", 1), smooth.on("k", 1)]).unwrap_err();
-    assert_eq!(refused, TogetherError::Smooth("smooth 5/s".to_owned()));
+    let refused = check_all(&[other.call("k", 1), smooth.call("k", 1)]).unwrap_err();
+    assert_eq!(refused, CheckAllError::Smooth("smooth 5/s".to_owned()));
     assert_eq!(refused.to_string(), "smooth 5/s: smooth does not go with other calls; check it alone");
 }
 

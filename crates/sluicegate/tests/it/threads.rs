@@ -69,7 +69,7 @@ fn under_several_limits_too() {
 fn across_limiters_in_any_order() {
     let (user, site) = (limiter("sliding-log 5000/d"), limiter("token-bucket 1/h burst=1000"));
     let allowed = at_once(|thread| {
-        let (first, second) = (user.on("harry", 1), site.on((), 1));
+        let (first, second) = (user.call("harry", 1), site.call((), 1));
         let calls = if thread % 2 == 0 { [first, second] } else { [second, first] };
         check_all(&calls).unwrap().allowed()
     });
@@ -83,7 +83,7 @@ fn nobody_waits_for_ever() {
     let limiter = Limiter::builder("fixed-window 1000000/d").max_keys(300).build().unwrap();
     let allowed = at_once(|thread| {
         let keys = [thread % 3, (thread + 1) % 3, (thread + 2) % 3, thread + 10];
-        let calls = keys.map(|key| limiter.on(key, 1));
+        let calls = keys.map(|key| limiter.call(key, 1));
         let _ = limiter.check((thread, limiter.now().as_micros()));
         check_all(&calls).unwrap().allowed()
     });

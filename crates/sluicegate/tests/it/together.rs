@@ -1,6 +1,6 @@
 //! Several limiters as one.
 
-use sluicegate::{CALLS_MAX, Call, Gate, Limiter, ManualClock, OnFull, RetryAfter, TogetherError, check_all};
+use sluicegate::{CALLS_MAX, Call, CheckAllError, Gate, Limiter, ManualClock, OnFull, RetryAfter, check_all};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn all_are_charged_or_none() {
     let site = Limiter::builder("fixed-window 100/h").clock(ManualClock::default()).build_gate().unwrap();
     let ip: IpAddr = "203.0.113.9".parse().unwrap();
     let check = |user_cost, site_cost| {
-        let calls = [per_user.on("harry", user_cost), per_ip.on(ip, 1), site.on(site_cost)];
+        let calls = [per_user.call("harry", user_cost), per_ip.call(ip, 1), site.call(site_cost)];
         let decision = check_all(&calls).unwrap();
         (decision.allowed(), decision.limit(), decision.remaining(), decision.denied_by())
     };
@@ -29,13 +29,13 @@ fn all_are_charged_or_none() {
 #[test]
 fn the_same_key_twice_is_one_key_with_both_costs() {
     let limiter = limiter("token-bucket 1/s burst=5");
-    let twice = |first, second| check_all(&[limiter.on("k", first), limiter.on("k", second)]).unwrap();
+    let twice = |first, second| check_all(&[limiter.call("k", first), limiter.call("k", second)]).unwrap();
     assert_eq!(twice(2, 4).retry_after(), Some(RetryAfter::Never));
     assert_eq!(twice(2, 2).remaining(), 1);
     assert_eq!(twice(u32::MAX, u32::MAX).retry_after(), Some(RetryAfter::Never));
     let other = Limiter::new("token-bucket 1/s burst=5").unwrap();
     assert!(
-        check_all(&[limiter.on("k", 1), other.on("k", 5)]).unwrap().allowed(),
+        check_all(&[limiter.call("k", 1), other.call("k", 5)]).unwrap().allowed(),
         "another limiter's is another"
     );
 }
@@ -45,7 +45,7 @@ fn the_same_key_twice_is_one_key_with_both_costs() {
 fn many_keys_of_one_limiter() {
     for limits in ["fixed-window 3/h", "sliding-log 3/60s"] {
         let limiter = limiter(limits);
-        let calls: Vec<Call<'_>> = (0..CALLS_MAX).map(|key| limiter.on(key, 1)).collect();
+        let calls: Vec<Call<'_>> = (0..CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
         assert!((0..3).all(|_| check_all(&calls).unwrap().allowed()));
         assert!(!check_all(&calls).unwrap().allowed());
         assert!((0..CALLS_MAX).all(|key| limiter.peek(key, 0).remaining() == 0));
@@ -55,13 +55,13 @@ fn many_keys_of_one_limiter() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let limiter = limiter("token-bucket 1/s burst=500");
-    let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.on(key, 1)).collect();
+    let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
     let refused = check_all(&calls).unwrap_err();
-    assert_eq!(refused, TogetherError::TooMany(65));
+    assert_eq!(refused, CheckAllError::TooMany(65));
     assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
     let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
-    let refused = check_all(&[limiter.on("k", 1), counting.on("k", 1)]).unwrap_err();
-    assert_eq!(refused, TogetherError::CountsDenied("sliding-log 5/m count=all".to_owned()));
+    let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
+    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/m count=all".to_owned()));
     assert_eq!(limiter.stats().keys, 0, "nothing was charged");
     assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
 }
@@ -73,7 +73,7 @@ fn without_room_for_one_none_is_charged() {
     let small = small.clock(ManualClock::default()).build().unwrap();
     let large = limiter("fixed-window 9/h");
     assert!(small.check("old").allowed());
-    let call = || check_all(&[large.on("k", 1), small.on("new", 1), small.on("newer", 1)]).unwrap();
+    let call = || check_all(&[large.call("k", 1), small.call("new", 1), small.call("newer", 1)]).unwrap();
     assert!(!call().allowed());
     assert_eq!((large.stats().keys, small.stats().keys), (0, 1));
     assert_eq!(large.peek("k", 0).remaining(), 9);
@@ -87,19 +87,19 @@ fn without_room_for_one_none_is_charged() {
 fn keys_of_one_call_do_not_make_room_for_each_other() {
     let tiny =
         Limiter::builder("fixed-window 9/h").max_keys(1).clock(ManualClock::default()).build().unwrap();
-    let denied = check_all(&[tiny.on("a", 1), tiny.on("b", 1)]).unwrap();
+    let denied = check_all(&[tiny.call("a", 1), tiny.call("b", 1)]).unwrap();
     assert_eq!(denied.retry_after(), Some(RetryAfter::Never));
     assert_eq!(tiny.stats().keys, 0);
     assert!(tiny.check("a").allowed());
-    assert!(check_all(&[tiny.on("b", 2)]).unwrap().allowed());
-    assert!(!tiny.holds("a"));
+    assert!(check_all(&[tiny.call("b", 2)]).unwrap().allowed());
+    assert!(!tiny.contains("a"));
 }
 
 #[test]
 fn receipts_know_of_what_was_charged_together() {
     let gate = Gate::new("token-bucket 1/h burst=10").unwrap();
     let reserved = gate.reserve(5, Duration::ZERO).unwrap();
-    assert!(check_all(&[gate.on(3)]).unwrap().allowed());
+    assert!(check_all(&[gate.call(3)]).unwrap().allowed());
     assert!(reserved.cancel());
     assert_eq!(gate.peek(0).remaining(), 7);
 }
@@ -112,7 +112,7 @@ fn a_denied_call_evicts_nobody() {
     let denying = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).on_full(OnFull::Deny);
     let denying = denying.clock(ManualClock::default()).build().unwrap();
     assert!(evicting.check_cost("offender", 10).allowed() && denying.check("x").allowed());
-    assert!(!check_all(&[evicting.on("n", 1), denying.on("m", 1)]).unwrap().allowed());
+    assert!(!check_all(&[evicting.call("n", 1), denying.call("m", 1)]).unwrap().allowed());
     assert!(!evicting.check("offender").allowed());
 }
 
@@ -124,7 +124,7 @@ fn a_call_that_cannot_fit_evicts_nobody() {
         builder.build().unwrap()
     });
     assert!(one.check_cost("offender", 5).allowed() && other.check_cost("held", 5).allowed());
-    let denied = check_all(&[one.on("new", 1), other.on("x", 1), other.on("y", 1)]).unwrap();
+    let denied = check_all(&[one.call("new", 1), other.call("x", 1), other.call("y", 1)]).unwrap();
     assert_eq!(denied.retry_after(), Some(RetryAfter::Never));
     assert!(!one.check("offender").allowed() && !other.check("held").allowed());
     assert_eq!((one.stats().evicted, other.stats().evicted), (0, 0));

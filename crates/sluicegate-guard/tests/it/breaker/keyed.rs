@@ -29,7 +29,7 @@ fn keys_are_apart_from_each_other() {
     admitted(&hosts, "b").success();
     assert_eq!((hosts.state("b"), hosts.state("c")), (Some(State::Closed), None));
     clock.advance(5 * SECOND);
-    hosts.on("a").ask().admitted().unwrap().success();
+    hosts.get("a").ask().admitted().unwrap().success();
     assert_eq!(hosts.state("a"), Some(State::Closed));
     let stats = hosts.stats();
     assert_eq!(
@@ -93,7 +93,7 @@ fn idle_ones_make_room_first_then_the_closed_one_that_was_asked_longest_ago() {
 fn open_ones_are_kept_however_many_keys_come() {
     let (hosts, clock) = breakers(4);
     open(&hosts, "down");
-    hosts.on("maintenance").force(Forced::Open);
+    hosts.get("maintenance").force(Forced::Open);
     for key in 0..1_000_u32 {
         admitted(&hosts, key).success();
     }
@@ -138,7 +138,7 @@ fn a_key_can_be_forgotten_and_all_can_be_changed() {
     hosts.change("breaker 50%/3calls").unwrap();
     assert!(hosts.change("breaker 50%/3call open=").is_err());
     let texts =
-        [hosts.rules(), hosts.on("b").rules(), hosts.on("new").rules()].map(|rules| rules.to_string());
+        [hosts.rules(), hosts.get("b").rules(), hosts.get("new").rules()].map(|rules| rules.to_string());
     assert!(texts.iter().all(|text| text == "breaker 50%/3calls"), "{texts:?}");
 }
 
@@ -165,7 +165,7 @@ fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
     let rules = "breaker 50%/10s min=2 open=5s probes=3 probe-ttl=2s";
     let hosts = Breakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
     open(&hosts, "down");
-    hosts.on("maintenance").force(Forced::Open);
+    hosts.get("maintenance").force(Forced::Open);
     clock.advance(5 * SECOND);
     let probe = admitted(&hosts, "down");
     let flood = || (0..100_u32).for_each(|key| admitted(&hosts, key).failure());
@@ -188,9 +188,9 @@ fn whichever_change_comes_last_holds_for_all_keys() {
             scope.spawn(move || half.iter().for_each(|rules| hosts.change(rules.as_str()).unwrap()));
         }
         for key in 0..300_u32 {
-            hosts.on(key);
+            hosts.get(key);
         }
     });
     let latest = hosts.rules();
-    assert!((0..300_u32).all(|key| hosts.on(key).rules() == latest));
+    assert!((0..300_u32).all(|key| hosts.get(key).rules() == latest));
 }

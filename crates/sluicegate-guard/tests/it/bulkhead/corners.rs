@@ -3,7 +3,7 @@
 use super::line_up::Asker;
 use sluicegate::Alarm;
 use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
-use sluicegate_guard::{Clock, Event, ManualClock, Observer, Outcome, Priority, Refusal, Span, Time};
+use sluicegate_guard::{Clock, Denial, Event, ManualClock, Observer, Outcome, Priority, Span, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn without_a_queue_nobody_waits() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2");
     let (one, two) = (bulkhead.try_enter(), bulkhead.try_enter());
     assert!(one.is_some() && two.is_some() && bulkhead.try_enter().is_none());
-    assert_eq!(bulkhead.enter().blocking().refusal(), Some(Refusal::LineFull));
+    assert_eq!(bulkhead.enter().blocking().denial(), Some(Denial::QueueFull));
     drop(one);
     let third = bulkhead.enter().blocking();
     assert!(third.allowed());
@@ -35,16 +35,16 @@ fn the_queue_has_a_bound_and_an_end() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
     let permit = bulkhead.try_enter().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
-    assert_eq!(bulkhead.enter().blocking().refusal(), Some(Refusal::LineFull));
+    assert_eq!(bulkhead.enter().blocking().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_micros(999_999));
     assert_eq!((first.woken(), second.woken()), (0, 0));
     clock.advance(Duration::from_micros(1));
     assert_eq!((first.woken(), second.woken()), (1, 1));
     let refused = first.poll().unwrap();
-    assert_eq!((refused.refusal(), refused.waited()), (Some(Refusal::TooLong), SECOND));
+    assert_eq!((refused.denial(), refused.waited()), (Some(Denial::TooLong), SECOND));
     // The permit comes too late for the other one too, though it has not looked yet.
     drop(permit);
-    assert_eq!(second.poll().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(second.poll().unwrap().denial(), Some(Denial::TooLong));
     assert!(bulkhead.try_enter().is_some());
 }
 
@@ -134,12 +134,12 @@ fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
 fn a_time_that_has_passed_is_too_late_even_with_places_free() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1");
     let just_passed = clock.now().before(Span::from_micros(1));
-    assert_eq!(bulkhead.enter_until(just_passed).blocking().refusal(), Some(Refusal::TooLong));
+    assert_eq!(bulkhead.enter_until(just_passed).blocking().denial(), Some(Denial::TooLong));
     assert!(bulkhead.enter_until(clock.now()).blocking().allowed(), "it is tried, but not waited for");
     assert!(bulkhead.enter_until(clock.now().after(Span::from_micros(1))).blocking().allowed());
     let _permit = bulkhead.try_enter().unwrap();
-    assert_eq!(bulkhead.enter_within(Duration::ZERO).blocking().refusal(), Some(Refusal::TooLong));
-    assert_eq!(bulkhead.enter_until(clock.now()).blocking().refusal(), Some(Refusal::TooLong));
+    assert_eq!(bulkhead.enter_within(Duration::ZERO).blocking().denial(), Some(Denial::TooLong));
+    assert_eq!(bulkhead.enter_until(clock.now()).blocking().denial(), Some(Denial::TooLong));
 }
 
 /// The clock steps back by a day while somebody waits: a permit is a permit. (That nobody waits for a day: `guard/clock_set.rs`.)
@@ -199,9 +199,9 @@ impl Observer for Events {
     }
 }
 
-fn refusal(event: &Event) -> Option<Refusal> {
+fn denial(event: &Event) -> Option<Denial> {
     match event {
-        Event::BulkheadRefused { name: Some(name), refusal, .. } if &**name == "printer" => Some(*refusal),
+        Event::BulkheadRefused { name: Some(name), denial, .. } if &**name == "printer" => Some(*denial),
         _ => None,
     }
 }
@@ -218,9 +218,9 @@ fn refusals_are_told() {
     assert!(bulkhead.try_enter().is_none());
     clock.advance(SECOND);
     assert!(waits.poll().is_some());
-    let refusals: Vec<Refusal> = events.0.lock().unwrap().iter().filter_map(refusal).collect();
+    let refusals: Vec<Denial> = events.0.lock().unwrap().iter().filter_map(denial).collect();
     // The first could have waited, the second could not.
-    assert_eq!(refusals, [Refusal::TooLong, Refusal::LineFull, Refusal::TooLong]);
+    assert_eq!(refusals, [Denial::TooLong, Denial::QueueFull, Denial::TooLong]);
 }
 
 /// What a rule was told.

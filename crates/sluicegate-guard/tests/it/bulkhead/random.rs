@@ -2,7 +2,7 @@
 
 use super::line_up::Asker;
 use sluicegate_guard::bulkhead::{Bulkhead, Entry, Permit};
-use sluicegate_guard::{Clock as _, ManualClock, Priority, Refusal, Time};
+use sluicegate_guard::{Clock as _, Denial, ManualClock, Priority, Time};
 use std::time::Duration;
 
 /// A small generator of numbers; the same seed gives the same run.
@@ -126,9 +126,9 @@ impl Run {
                 assert!(is_free, "{}: {number} had a permit that was not free", self.name);
                 self.permits.push(permit);
             }
-            Some(Err(refusal)) => {
+            Some(Err(denial)) => {
                 assert!(!is_free && !has_room, "{}: {number} was refused", self.name);
-                assert_eq!(refusal, Refusal::LineFull);
+                assert_eq!(denial, Denial::QueueFull);
             }
             None => {
                 assert!(!is_free && has_room, "{}: {number} waits", self.name);
@@ -172,7 +172,7 @@ impl Run {
         match (fate, entry.map(Entry::into_result)) {
             (Fate::Waits, None) => return,
             (Fate::Called, Some(Ok(permit))) => self.permits.push(permit),
-            (Fate::Refused, Some(Err(Refusal::TooLong))) => {}
+            (Fate::Refused, Some(Err(Denial::TooLong))) => {}
             (fate, told) => panic!("{}: {fate:?}, and was told {told:?}", self.name),
         }
         self.waiting.remove(index);

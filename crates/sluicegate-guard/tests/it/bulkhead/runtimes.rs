@@ -1,7 +1,7 @@
 //! In tokio: paused time, tasks that are aborted, and a runtime that ends.
 
 use sluicegate::TokioClock;
-use sluicegate_guard::{Bulkhead, Refusal};
+use sluicegate_guard::{Bulkhead, Denial};
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
@@ -46,7 +46,7 @@ fn patience_ends_in_paused_time_too() {
         let _permit = bulkhead.try_enter();
         let began = Instant::now();
         let entry = bulkhead.enter().await;
-        assert_eq!((entry.refusal(), began.elapsed().as_secs()), (Some(Refusal::TooLong), 60));
+        assert_eq!((entry.denial(), began.elapsed().as_secs()), (Some(Denial::TooLong), 60));
     });
 }
 
@@ -90,11 +90,11 @@ fn a_runtime_that_ends_takes_no_alarm_with_it() {
     assert_eq!(bulkhead.stats().waiting, 1);
     let other = std::thread::spawn({
         let bulkhead = bulkhead.clone();
-        move || bulkhead.enter().blocking().refusal()
+        move || bulkhead.enter().blocking().denial()
     });
     while bulkhead.stats().waiting < 2 {
         std::thread::yield_now();
     }
     drop((task, runtime));
-    assert_eq!(other.join().unwrap(), Some(Refusal::TooLong));
+    assert_eq!(other.join().unwrap(), Some(Denial::TooLong));
 }

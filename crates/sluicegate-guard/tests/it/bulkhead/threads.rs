@@ -29,7 +29,7 @@ fn never_more_than_the_limit_and_no_permit_is_lost() {
                         }
                         _ => {
                             let entry = bulkhead.enter().blocking();
-                            assert!(entry.allowed(), "{:?}", entry.refusal());
+                            assert!(entry.allowed(), "{:?}", entry.denial());
                             entry.permit()
                         }
                     };

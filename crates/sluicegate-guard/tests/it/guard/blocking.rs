@@ -3,7 +3,7 @@
 use sluicegate_guard::breaker::State;
 use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
 use sluicegate_guard::guard::{Failure, Guard, Refused};
-use sluicegate_guard::{ManualClock, Outcome, Refusal};
+use sluicegate_guard::{Denial, ManualClock, Outcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -79,7 +79,7 @@ fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     }
     // Both hang still, and there is no third thread.
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 2);
-    let refused = Err(Failure::Refused(Refused::ByBulkhead(Refusal::LineFull)));
+    let refused = Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)));
     assert_eq!(guard.call_in_thread(hang), refused);
     drop(end);
     until_nobody_is_in(&guard);

@@ -3,7 +3,7 @@
 use super::polled::Polled;
 use crate::wall::Wall;
 use sluicegate_guard::guard::{Failure, Guard, Refused};
-use sluicegate_guard::{Clock as _, Refusal};
+use sluicegate_guard::{Clock as _, Denial};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -50,6 +50,6 @@ fn set_back_by_an_hour_a_wait_for_a_permit_does_not_take_an_hour() {
         Guard::builder("g").bulkhead("bulkhead 1 queue=1 wait=1s").clock(wall.clone()).build().unwrap();
     let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
-    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Refusal::TooLong))));
+    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Denial::TooLong))));
     assert!((SECOND..=2 * SECOND).contains(&took), "{took:?}");
 }

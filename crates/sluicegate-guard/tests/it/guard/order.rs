@@ -3,7 +3,7 @@
 use super::polled::{Events, Polled, sleep};
 use sluicegate_guard::breaker::{Breaker, State};
 use sluicegate_guard::guard::{Failure, Guard, Refused};
-use sluicegate_guard::{Bulkhead, ManualClock, Outcome, Refusal};
+use sluicegate_guard::{Bulkhead, Denial, ManualClock, Outcome};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,11 +68,11 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
     let mut waits = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     assert!(waits.poll().is_none());
     let mut full = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
-    assert_eq!(full.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Refusal::LineFull)))));
+    assert_eq!(full.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)))));
     let answer = waits.run(&clock, 10 * MS);
-    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Refusal::TooLong))));
+    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Denial::TooLong))));
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
-    let words = ["bulkhead LineFull", "ByBulkhead", "bulkhead TooLong", "breaker Open", "ByBulkhead"];
+    let words = ["bulkhead QueueFull", "ByBulkhead", "bulkhead TooLong", "breaker Open", "ByBulkhead"];
     assert_eq!(events.words(), words);
 }
 
@@ -124,7 +124,7 @@ fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
     clock.advance(5 * SECOND);
     let permit = guard.bulkhead().unwrap().try_enter();
     let mut probe = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
-    assert_eq!(probe.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Refusal::LineFull)))));
+    assert_eq!(probe.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)))));
     assert_eq!(breaker.state(), State::Open, "it has failed, and another is let through later");
     drop(permit);
     clock.advance(5 * SECOND);

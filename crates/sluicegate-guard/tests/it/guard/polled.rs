@@ -86,7 +86,7 @@ fn word(event: &Event) -> String {
         }
         Event::Guard { what, .. } => format!("{what:?}"),
         Event::Breaker { state, .. } => format!("breaker {state:?}"),
-        Event::BulkheadRefused { refusal, .. } => format!("bulkhead {refusal:?}"),
+        Event::BulkheadRefused { denial, .. } => format!("bulkhead {denial:?}"),
         other => format!("{other:?}"),
     }
 }

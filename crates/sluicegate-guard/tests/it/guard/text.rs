@@ -3,7 +3,7 @@
 use sluicegate_guard::bulkhead::BulkheadSpec;
 use sluicegate_guard::guard::{Failure, Guard, Refused};
 use sluicegate_guard::retry::{Retries, RetryRules};
-use sluicegate_guard::{ManualClock, Refusal, Span};
+use sluicegate_guard::{Denial, ManualClock, Span};
 use std::time::Duration;
 
 #[test]
@@ -85,11 +85,11 @@ fn a_failure_says_what_to_do_next() {
         "the call gave an answer that counts as a failure; try again later"
     );
     assert_eq!(
-        refused(Refused::ByBulkhead(Refusal::LineFull)),
+        refused(Refused::ByBulkhead(Denial::QueueFull)),
         "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
     );
     assert_eq!(
-        refused(Refused::ByBulkhead(Refusal::TooLong)),
+        refused(Refused::ByBulkhead(Denial::TooLong)),
         "the bulkhead is full and no permit came in time; try again later, or raise wait="
     );
     let guard = Guard::builder("g")

@@ -159,7 +159,7 @@ fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
     // Every try that has begun went well, failed, took too long, or was dropped.
     let ended = read(&seen.well) + stats.failed + stats.timed_out + read(&seen.dropped_within);
     assert_eq!(stats.allowed, ended, "{name}");
-    // Every call and every retry came to a try or a refusal, but for those that were dropped in the queue.
+    // Every call and every retry came to a try or a denial, but for those that were dropped in the queue.
     let asked = stats.calls + stats.retried - read(&seen.dropped_before);
     assert_eq!(stats.allowed + stats.denied, asked, "{name}");
     assert!(

@@ -6,7 +6,7 @@
 use super::{Map, Member, Shared, Table};
 use crate::link::address::Place;
 use crate::link::breaker::Backoff;
-use crate::link::connection::{Trouble, in_time, refusal};
+use crate::link::connection::{Trouble, denial, in_time};
 use crate::link::slot::SLOTS;
 use crate::link::table::{Range, read};
 use redis::Value;
@@ -94,7 +94,7 @@ impl Shared {
         question.arg("SLOTS");
         let reply = connection.connection.clone().send_packed_command(&question).await;
         match reply.map_err(|error| Trouble::Unreachable(format!("{place}: {error}")))? {
-            Value::ServerError(error) => Err(refusal(place, &error)),
+            Value::ServerError(error) => Err(denial(place, &error)),
             reply => match read(&reply, place) {
                 Some(ranges) if !ranges.is_empty() => Ok(ranges),
                 _ => Err(Trouble::Unreachable(format!("{place}: it knows no node that has slots"))),

@@ -67,7 +67,7 @@ async fn a_slot_moves_and_each_call_is_charged_once() {
     let mut split = ScriptCall::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
     let refused = link.one(&split, Instant::now() + GENEROUS).await;
-    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN")), "{refused:?}");
+    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("TRYAGAIN")), "{refused:?}");
     cluster.move_keys(slot, from, to);
     cluster.end_move(slot, from, to);
     assert_eq!(link.add("{tag}old").await, Ok(Value::Int(4)));
@@ -120,7 +120,7 @@ async fn keys_of_two_slots_are_refused_in_the_servers_words() {
     let mut split = ScriptCall::new(&ADD, &["a", "b"]);
     split.arg(1);
     let refused = link(&cluster.url()).await.one(&split, Instant::now() + GENEROUS).await;
-    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("CROSSSLOT")), "{refused:?}");
+    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("CROSSSLOT")), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +132,7 @@ async fn the_replica_of_a_dead_node_is_found() {
     link.add("k").await.unwrap();
     cluster.nodes()[owner].kill();
     eventually("the dead node is away", async || {
-        matches!(link.add_soon("k").await, Err(StoreFailure::Away(_)))
+        matches!(link.add_soon("k").await, Err(StoreFailure::Unavailable(_)))
     })
     .await;
     eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
@@ -152,7 +152,7 @@ async fn the_replica_of_a_frozen_node_is_found() {
     link.add("k").await.unwrap();
     cluster.nodes()[owner].stop();
     eventually("the frozen node is away", async || {
-        matches!(link.add_soon("k").await, Err(StoreFailure::Away(_)))
+        matches!(link.add_soon("k").await, Err(StoreFailure::Unavailable(_)))
     })
     .await;
     eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
@@ -178,10 +178,12 @@ async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_agai
     while refusals < 10 {
         let until = Instant::now() + short;
         match timeout_at(until, link.one(&split, until)).await.expect("given up in time") {
-            Err(StoreFailure::Refused(why)) if why.contains("TRYAGAIN") => refusals += 1,
+            Err(StoreFailure::Rejected(why)) if why.contains("TRYAGAIN") => refusals += 1,
             // A busy machine can be late with any reply, and with sending.
-            Err(StoreFailure::Late { .. }) if late < 10 => late += 1,
-            Err(StoreFailure::Away(why)) if why.contains("no time was left") && unsent < 10 => unsent += 1,
+            Err(StoreFailure::TimedOut { .. }) if late < 10 => late += 1,
+            Err(StoreFailure::Unavailable(why)) if why.contains("no time was left") && unsent < 10 => {
+                unsent += 1
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -205,6 +207,6 @@ async fn a_node_that_refuses_us_does_not_hide_what_others_tell() {
     for node in cluster.nodes() {
         node.cli(&["CONFIG", "SET", "requirepass", "geheim"]);
     }
-    let error = refusal(&cluster.url()).await;
+    let error = denial(&cluster.url()).await;
     assert!(matches!(&error, ConnectError::Unfit(why) if why.contains("NOAUTH")), "{error}");
 }

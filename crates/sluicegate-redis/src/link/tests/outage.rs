@@ -40,11 +40,11 @@ async fn a_frozen_server_is_noticed_and_no_call_is_later_than_its_deadline() {
     for _ in 0..10 {
         let began = Instant::now();
         match link.add_soon("k").await {
-            Err(StoreFailure::Late { deadline }) => {
+            Err(StoreFailure::TimedOut { deadline }) => {
                 assert_eq!(deadline, SHORT);
                 late += 1;
             }
-            Err(StoreFailure::Away(_)) => {}
+            Err(StoreFailure::Unavailable(_)) => {}
             other => panic!("{other:?} from a frozen server"),
         }
         assert!(began.elapsed() <= SHORT + TIMER_STEP, "{:?}", began.elapsed());
@@ -84,7 +84,7 @@ async fn a_call_whose_reply_is_lost_is_charged_once_and_not_sent_again() {
     link.add("other").await.unwrap();
     proxy.lose_replies(true);
     let late = link.add_soon("k").await;
-    assert_eq!(late, Err(StoreFailure::Late { deadline: SHORT }));
+    assert_eq!(late, Err(StoreFailure::TimedOut { deadline: SHORT }));
     eventually("it has arrived", async || server.cli(&["GET", "k"]) == "1").await;
     proxy.lose_replies(false);
     proxy.cut();
@@ -102,7 +102,7 @@ async fn a_connection_cut_at_any_byte_of_a_reply_loses_that_call_only() {
         proxy.cut_after(bytes);
         let failed = link.one(&echo("k", "0123456789"), Instant::now() + GENEROUS).await;
         // "$10\r\n0123456789\r\n" has 17 bytes.
-        assert!(matches!(failed, Err(StoreFailure::Lost(_))), "cut after {bytes}: {failed:?}");
+        assert!(matches!(failed, Err(StoreFailure::Disconnected(_))), "cut after {bytes}: {failed:?}");
         eventually("it is back", async || {
             link.one(&echo("k", "x"), Instant::now() + GENEROUS).await == said("x")
         })
@@ -145,7 +145,7 @@ async fn a_server_that_accepts_and_says_nothing_is_soon_left_alone() {
     // Nothing was sent, so that nothing can have been charged; but five callers wait for the connection.
     for _ in 0..5 {
         let began = Instant::now();
-        assert!(matches!(link.add_soon("k").await, Err(StoreFailure::Away(_))));
+        assert!(matches!(link.add_soon("k").await, Err(StoreFailure::Unavailable(_))));
         assert!(began.elapsed() <= SHORT + TIMER_STEP, "{:?}", began.elapsed());
     }
     assert_free_of_cost(&link);
@@ -159,7 +159,7 @@ async fn where_nobody_listens_there_is_no_store() {
     let server = Server::start(&Options::redis());
     server.kill();
     let began = Instant::now();
-    let error = refusal(&server.url().replace("redis://", "redis://:geheim@")).await;
+    let error = denial(&server.url().replace("redis://", "redis://:geheim@")).await;
     assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains(&server.port().to_string()) && !error.to_string().contains("geheim"));
     assert!(began.elapsed() <= CONNECT_WAIT + TIMER_STEP, "{:?}", began.elapsed());

@@ -38,7 +38,7 @@ async fn a_frozen_master_is_left_for_its_successor_and_not_believed_afterwards()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_do_not_know_the_name_are_of_no_use() {
     let all = Sentinels::start(&Options::redis());
-    let error = refusal(&all.url().replace("/main", "/other")).await;
+    let error = denial(&all.url().replace("/main", "/other")).await;
     assert!(error.to_string().contains("\"other\""), "{error}");
     // One sentinel that answers is enough.
     all.sentinels()[0].kill();

@@ -62,7 +62,7 @@ async fn a_password_opens_the_door_and_is_never_shown() {
     assert_eq!(link(&server.url()).await.add("k").await, Ok(Value::Int(1)));
     for wrong in ["redis://:falsch@", "redis://nobody:falsch@", "redis://"] {
         let url = format!("{wrong}127.0.0.1:{}", server.port());
-        let error = refusal(&url).await;
+        let error = denial(&url).await;
         assert!(matches!(error, ConnectError::Unfit(_)), "{error}");
         assert!(!error.to_string().contains("falsch"), "{error}");
     }
@@ -75,8 +75,8 @@ async fn a_user_needs_few_rights() {
     let link = link(&server.url()).await;
     assert_eq!(link.add("mine:k").await, Ok(Value::Int(1)));
     let refused = link.add("theirs:k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("NOPERM")), "{refused:?}");
-    // A refusal with a reason says nothing against the server.
+    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("NOPERM")), "{refused:?}");
+    // A denial with a reason says nothing against the server.
     assert_eq!(link.health()[0].failures, 0);
 }
 
@@ -85,7 +85,7 @@ async fn a_user_who_must_not_load_scripts_is_told_so() {
     let server = Server::start(&Options::redis().user("app", "geheim", "~* +evalsha +info +ping +incrby"));
     let refused = link(&server.url()).await.add("k").await;
     assert!(
-        matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("script|load")),
+        matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("script|load")),
         "{refused:?}"
     );
 }
@@ -97,7 +97,7 @@ async fn tls_is_spoken_with_those_who_are_trusted() {
         Settings { tls_ca: Some(server.certificate().into_bytes()), ..settings(&server.url(), GENEROUS) };
     let link = Link::connect(&trusting).await.expect("a store that is trusted");
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
-    let error = refusal(&server.url()).await;
+    let error = denial(&server.url()).await;
     assert!(error.to_string().contains("certificate"), "{error}");
     let garbage = Settings { tls_ca: Some(b"garbage".to_vec()), ..settings(&server.url(), GENEROUS) };
     let error = Link::connect(&garbage).await.err().expect("no certificate at all");
@@ -119,7 +119,7 @@ async fn a_full_server_refuses_in_its_own_words_before_the_script_runs() {
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = link.add("k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("OOM")), "{refused:?}");
+    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("OOM")), "{refused:?}");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(link.add("k").await, Ok(Value::Int(2)));
 }
@@ -127,13 +127,13 @@ async fn a_full_server_refuses_in_its_own_words_before_the_script_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_is_no_store_and_a_master_that_becomes_one_is_left() {
     let both = Replicated::start(&Options::redis());
-    let error = refusal(&both.replica().url()).await;
+    let error = denial(&both.replica().url()).await;
     assert!(matches!(&error, ConnectError::Unfit(why) if why.contains("replica")), "{error}");
     let link = link(&both.master().url()).await;
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     both.promote();
     let refused = link.add("k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Refused(why)) if why.contains("READONLY")), "{refused:?}");
+    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("READONLY")), "{refused:?}");
     let why = away(&link).await;
     assert!(why.contains("replica"), "{why}");
     assert_free_of_cost(&link);

@@ -36,7 +36,7 @@ async fn a_reply_cut_at_any_byte_is_a_lost_call_that_was_charged_once() {
             let key = format!("cut after {byte}");
             proxy.cut_after(byte);
             let failure = limiter.check_at(&key, 1, now()).await.expect_err("no whole reply");
-            assert!(matches!(failure, StoreFailure::Lost(_)), "{limit}, byte {byte}: {failure:?}");
+            assert!(matches!(failure, StoreFailure::Disconnected(_)), "{limit}, byte {byte}: {failure:?}");
             until_answered(&limiter).await;
             let answer = limiter.peek_at(&key, 1, now()).await.unwrap();
             assert_eq!(answer.remaining(), 99, "{limit}, byte {byte}");
@@ -54,13 +54,13 @@ async fn of_calls_made_together_those_whose_reply_was_cut_fail_and_the_others_do
     // The script is there already when bytes are counted.
     assert!(limiter.check_at("first of all", 1, now()).await.unwrap().allowed());
     let whole = three(u64::MAX);
-    let calls: Vec<_> = whole.iter().map(|key| limiter.on(key.as_bytes(), 1).at(now())).collect();
+    let calls: Vec<_> = whole.iter().map(|key| limiter.call(key.as_bytes(), 1).at(now())).collect();
     let before = proxy.reply_bytes();
     assert!(check_each(&calls).await.iter().all(Result::is_ok));
     let length = proxy.reply_bytes() - before;
     for byte in 0..length {
         let keys = three(byte);
-        let calls: Vec<_> = keys.iter().map(|key| limiter.on(key.as_bytes(), 1).at(now())).collect();
+        let calls: Vec<_> = keys.iter().map(|key| limiter.call(key.as_bytes(), 1).at(now())).collect();
         proxy.cut_after(byte);
         let answers = check_each(&calls).await;
         until_answered(&limiter).await;

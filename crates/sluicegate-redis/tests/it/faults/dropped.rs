@@ -73,7 +73,8 @@ async fn ask(limiters: &[RedisLimiter]) {
         _ => {
             let several = [one, any(), any()];
             let names = several.map(|(_, key)| name(key));
-            let calls = [0, 1, 2].map(|place| limiters[several[place].0].on(names[place].as_bytes(), LIMIT));
+            let calls =
+                [0, 1, 2].map(|place| limiters[several[place].0].call(names[place].as_bytes(), LIMIT));
             for (asked, answer) in several.into_iter().zip(check_each(&calls).await) {
                 is_its_own(asked, answer);
             }

@@ -3,7 +3,7 @@
 use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
 use sluicegate::{BackendError, StoreFailure};
-use sluicegate_redis::{RedisLimiter, RedisTogetherError, check_all};
+use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 
 #[tokio::test]
@@ -30,9 +30,9 @@ async fn a_full_store_refuses_and_writes_nothing() {
             );
             let reserved = limiter.reserve(key, 1, Duration::ZERO).await;
             assert!(matches!(reserved, Err(BackendError::Store(failure)) if is_no_memory(&failure)));
-            let calls = [bucket.on(b"together", 1), limiter.on(key.as_bytes(), 1)];
+            let calls = [bucket.call(b"together", 1), limiter.call(key.as_bytes(), 1)];
             let together = check_all(&calls).await;
-            assert!(matches!(together, Err(RedisTogetherError::Store(failure)) if is_no_memory(&failure)));
+            assert!(matches!(together, Err(RedisCheckAllError::Store(failure)) if is_no_memory(&failure)));
         }
     }
     assert_eq!(digest(), before);
@@ -43,7 +43,7 @@ async fn a_full_store_refuses_and_writes_nothing() {
 }
 
 fn is_no_memory(failure: &StoreFailure) -> bool {
-    matches!(failure, StoreFailure::Refused(why) if why.contains("OOM") || why.contains("memory"))
+    matches!(failure, StoreFailure::Rejected(why) if why.contains("OOM") || why.contains("memory"))
         && !failure.may_have_charged()
 }
 

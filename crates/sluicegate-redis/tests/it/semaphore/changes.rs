@@ -2,7 +2,7 @@
 
 use super::{KEY, PATIENCE, calls, connect, leases, line, number, semaphore, until};
 use redis_testkit::{Options, Server};
-use sluicegate::{Grant, Refusal};
+use sluicegate::{Denial, Grant};
 use sluicegate_redis::{RedisLease, RedisSemaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -69,7 +69,7 @@ async fn who_waits_goes_on_by_fewer_places_as_soon_as_there_are() {
     let _new = semaphore(&store, "concurrency 1 ttl=1h");
     // What can never be given any more is refused at once, and leaves the line.
     let refused = ended(large).await;
-    assert_eq!((refused.refusal(), refused.decision().limit()), (Some(Refusal::Never), 1));
+    assert_eq!((refused.denial(), refused.decision().limit()), (Some(Denial::Never), 1));
     until("it has left the line", || line(&server) == 1).await;
     while let Some(lease) = held.pop() {
         assert!(lease.release().await.unwrap());

@@ -3,7 +3,7 @@
 use super::{PATIENCE, calls, connect, number, semaphore, until};
 use crate::support::alone;
 use redis_testkit::{Options, Server};
-use sluicegate_redis::ASKS_A_SECOND_MAX;
+use sluicegate_redis::POLLS_PER_SECOND_MAX;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -44,7 +44,7 @@ async fn thousands_who_wait_ask_no_more_often_than_they_may_and_all_come_to_thei
             sleep(Duration::from_secs(2)).await;
             let (asked, took) = (calls(&server) - before, began.elapsed());
             assert!(asked > 0, "they ask");
-            let most = f64::from(ASKS_A_SECOND_MAX) * took.as_secs_f64();
+            let most = f64::from(POLLS_PER_SECOND_MAX) * took.as_secs_f64();
             if f64::from(u32::try_from(asked).unwrap()) < 1.2 * most {
                 break;
             }

@@ -3,7 +3,7 @@
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{connect_with, panics, watch_for_panics};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate::{Grant, Refusal, Source, StoreFailure};
+use sluicegate::{Denial, Grant, Source, StoreFailure};
 use sluicegate_redis::{OnStoreFailure, RedisLease, RedisSemaphore, RedisStore};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -53,7 +53,10 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
     let (waits_error, waits_allow, waits_deny) = (wait(&error), wait(&allow), wait(&deny));
     until("all are in line", || line(&server) == 3).await;
     server.kill();
-    assert!(matches!(ended(waits_error).await, Err(StoreFailure::Away(_) | StoreFailure::Refused(_))));
+    assert!(matches!(
+        ended(waits_error).await,
+        Err(StoreFailure::Unavailable(_) | StoreFailure::Rejected(_))
+    ));
     let allowed = ended(waits_allow).await.unwrap();
     assert_eq!((allowed.allowed(), allowed.source()), (true, Source::Allowed));
     assert!(allowed.lease().is_none(), "there is nobody to return it to");
@@ -83,7 +86,7 @@ async fn when_the_store_is_killed_everybody_is_answered_as_the_semaphore_says() 
     assert!(local.release(KEY, &id).await.unwrap() && !local.release(KEY, &id).await.unwrap());
     assert_eq!(ended(waiting).await.unwrap().source(), Source::Local);
     let short = deny.acquire_within(KEY, 1, Duration::from_millis(50)).await.unwrap();
-    assert_eq!((short.refusal(), short.source()), (Some(Refusal::TooLong), Source::Denied));
+    assert_eq!((short.denial(), short.source()), (Some(Denial::TooLong), Source::Denied));
     assert!(!waits_deny.is_finished(), "it waits for the store too");
     server.restart();
     let grant = ended(waits_deny).await.unwrap();
@@ -146,7 +149,7 @@ async fn a_lease_whose_answer_was_cut_at_any_byte_is_given_back() {
     for byte in 0..length {
         proxy.cut_after(byte);
         let failure = jobs.try_acquire_at(KEY, 2, now).await.expect_err("no whole reply");
-        assert!(matches!(failure, StoreFailure::Lost(_)), "byte {byte}: {failure:?}");
+        assert!(matches!(failure, StoreFailure::Disconnected(_)), "byte {byte}: {failure:?}");
         until("it is given back", || leases(&server) == 0).await;
         // There is a connection again, and what was said on it before has been heard.
         until_answered(&jobs).await;
@@ -217,7 +220,7 @@ async fn work_whose_store_hangs_is_told_that_no_answer_came() {
     server.stop();
     let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();
     server.cont();
-    assert!(matches!(lost.failure, Some(StoreFailure::Late { .. })), "{lost:?}");
+    assert!(matches!(lost.failure, Some(StoreFailure::TimedOut { .. })), "{lost:?}");
     assert!(lost.to_string().contains("may have lapsed"), "{lost}");
 }
 
@@ -234,11 +237,11 @@ async fn a_store_without_memory_gives_no_lease_and_lets_holders_renew_and_return
         until("it is in line", || line(&server) == 1).await;
         assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
         let refused = ended(waiting).await.expect_err("no memory");
-        assert!(matches!(&refused, StoreFailure::Refused(_)), "{refused:?}");
+        assert!(matches!(&refused, StoreFailure::Rejected(_)), "{refused:?}");
         until("who waited has left the line", || line(&server) == 0).await;
         assert!(last.renew().await.unwrap() && last.until() > before);
         assert!(one.release().await.unwrap() && two.release().await.unwrap());
-        assert!(matches!(jobs.try_acquire(KEY, 1).await, Err(StoreFailure::Refused(_))));
+        assert!(matches!(jobs.try_acquire(KEY, 1).await, Err(StoreFailure::Rejected(_))));
         assert_eq!(leases(&server), 1);
         jobs.reset(KEY).await.unwrap();
         assert!(!last.renew().await.unwrap());

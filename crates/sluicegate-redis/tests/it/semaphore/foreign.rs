@@ -35,7 +35,7 @@ async fn ask_all(jobs: &RedisSemaphore, noticed_by: &[&str], what: &str) {
     for (verb, outcome) in outcomes {
         match outcome {
             Ok(()) => assert!(!noticed_by.contains(&verb), "{what}: {verb} did not notice"),
-            Err(StoreFailure::Refused(_) | StoreFailure::Garbled(_)) => {
+            Err(StoreFailure::Rejected(_) | StoreFailure::BadReply(_)) => {
                 assert!(noticed_by.contains(&verb), "{what}: {verb} need not have noticed");
             }
             Err(failure) => panic!("{what}: {verb}: {failure:?}"),

@@ -4,7 +4,7 @@ use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
 use redis_testkit::{Options, Server};
 use sluicegate::core::RetryAfter;
-use sluicegate::{LeaseBackend, Refusal, Source, StoreFailure};
+use sluicegate::{Denial, LeaseBackend, Source, StoreFailure};
 use sluicegate::{Span, Time};
 use sluicegate_redis::{LeaseLost, RedisBuildError, RedisLimiter, RedisSemaphore};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ async fn a_place_is_held_until_its_lease_is_released_or_dropped_and_then_nothing
     let store = connect(&server.url()).await;
     let jobs = semaphore(&store, "concurrency 3 ttl=30s");
     let first = jobs.try_acquire(KEY, 1).await.unwrap();
-    assert_eq!((first.allowed(), first.source(), first.refusal()), (true, Source::Store, None));
+    assert_eq!((first.allowed(), first.source(), first.denial()), (true, Source::Store, None));
     let second = jobs.try_acquire(KEY, 2).await.unwrap().lease().unwrap();
     let third = jobs.try_acquire(KEY, 1).await.unwrap();
-    assert_eq!((third.allowed(), third.refusal()), (false, Some(Refusal::TooLong)));
+    assert_eq!((third.allowed(), third.denial()), (false, Some(Denial::TooLong)));
     assert!(matches!(third.decision().retry_after(), Some(RetryAfter::After(_))), "{third:?}");
     assert!(third.lease().is_none());
     every_key_expires(&server);
@@ -56,7 +56,7 @@ async fn nothing_costs_no_lease_and_too_much_is_never_granted() {
         assert!(grant.allowed() && grant.lease().is_none());
     }
     for grant in [jobs.try_acquire(KEY, 3).await.unwrap(), jobs.acquire(KEY, 3).await.unwrap()] {
-        assert_eq!(grant.refusal(), Some(Refusal::Never));
+        assert_eq!(grant.denial(), Some(Denial::Never));
         assert_eq!(grant.decision().retry_after(), Some(RetryAfter::Never));
     }
     assert!(held.release().await.unwrap());
@@ -149,7 +149,10 @@ async fn work_is_dropped_when_its_lease_is_lost() {
     let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
     server.kill();
     let lost = lease.renew_while(std::future::pending::<()>()).await.unwrap_err();
-    assert!(matches!(lost.failure, Some(StoreFailure::Away(_) | StoreFailure::Lost(_))), "{lost:?}");
+    assert!(
+        matches!(lost.failure, Some(StoreFailure::Unavailable(_) | StoreFailure::Disconnected(_))),
+        "{lost:?}"
+    );
     assert!(began.elapsed() >= Duration::from_millis(250), "it was tried until the lease may have lapsed");
     assert!(lost.to_string().contains("may have lapsed"), "{lost}");
 }
@@ -205,7 +208,7 @@ async fn leases_of_a_backend_are_released_when_they_are_dropped_unless_they_are_
     assert!(backend.renew(&KEY, &kept, None).await.unwrap());
     assert!(!backend.peek(&KEY, 1, None).await.unwrap().allowed());
     let refused = backend.acquire(&KEY, 1, Some(Duration::ZERO)).await.unwrap();
-    assert_eq!(refused.refusal(), Some(Refusal::TooLong));
+    assert_eq!(refused.denial(), Some(Denial::TooLong));
     assert!(backend.release(&KEY, &kept, None).await.unwrap());
     backend.reset(&KEY).await.unwrap();
     assert_eq!(backend.limit(), jobs.limit());

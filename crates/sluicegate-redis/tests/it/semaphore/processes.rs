@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, AsyncConnectionConfig};
 use redis_testkit::{Options, Server};
 use sluicegate::{Grant, StoreFailure};
-use sluicegate_redis::{RedisSemaphore, RedisStore, TICKET_LIFE};
+use sluicegate_redis::{RedisSemaphore, RedisStore, WAITER_TTL};
 use std::cell::Cell;
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -77,7 +77,7 @@ async fn hold_until_refused(jobs: &RedisSemaphore, every: Duration) {
         match lease.renew().await {
             Ok(false) => return,
             // Or the process stood still while it asked.
-            Ok(true) | Err(StoreFailure::Late { .. }) => {}
+            Ok(true) | Err(StoreFailure::TimedOut { .. }) => {}
             Err(failure) => panic!("{failure}"),
         }
     }
@@ -396,7 +396,7 @@ async fn never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_ki
     until("they are still at work", || entered() >= before + 40).await;
     drop(processes);
     // All who held or waited are dead: what they held lapses, and what they waited with is good no more.
-    assert!(lasts(&server, 'c') <= TTL && lasts(&server, 'u') <= TICKET_LIFE);
+    assert!(lasts(&server, 'c') <= TTL && lasts(&server, 'u') <= WAITER_TTL);
     let all = timeout(PATIENCE, jobs.acquire(KEY, u32::try_from(PLACES).unwrap())).await.unwrap().unwrap();
     assert!(all.allowed());
     assert!(all.lease().unwrap().release().await.unwrap());

@@ -3,8 +3,8 @@
 use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
 use crate::support::connect_with;
 use redis_testkit::{Options, Server};
-use sluicegate::{Clock as _, Grant, Refusal, Source, SystemClock};
-use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore, TICKET_LIFE};
+use sluicegate::{Clock as _, Denial, Grant, Source, SystemClock};
+use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore, WAITER_TTL};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
@@ -83,11 +83,11 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     let held = jobs.try_acquire(KEY, 1).await.unwrap();
     let patience = Duration::from_millis(300);
     let grant = jobs.acquire_within(KEY, 1, patience).await.unwrap();
-    assert_eq!((grant.refusal(), grant.source()), (Some(Refusal::TooLong), Source::Store));
+    assert_eq!((grant.denial(), grant.source()), (Some(Denial::TooLong), Source::Store));
     assert!(grant.waited() >= patience && grant.decision().retry_after().is_some(), "{grant:?}");
     until("it has left the line", || line(&server) == 0).await;
     let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
-    assert_eq!(at_once.refusal(), Some(Refusal::TooLong));
+    assert_eq!(at_once.denial(), Some(Denial::TooLong));
     let deadline = SystemClock.now().after(patience.into());
     let grant = jobs.acquire_until(KEY, 1, deadline).await.unwrap();
     assert!(!grant.allowed() && SystemClock.now() >= deadline);
@@ -107,8 +107,8 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let builder = || RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&store, "jobs");
-    let short_line = builder().max_line(2).build().unwrap();
-    let few_waiters = builder().max_waiting(2).build().unwrap();
+    let short_line = builder().max_queue(2).build().unwrap();
+    let few_waiters = builder().max_waiters(2).build().unwrap();
     let _held = short_line.try_acquire(KEY, 1).await.unwrap();
     let first = wait(&short_line, 1);
     until("one is in line", || line(&server) == 1).await;
@@ -116,14 +116,14 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
     let second = wait(&few_waiters, 1);
     until("two are in line", || line(&server) == 2).await;
     let third = short_line.acquire(KEY, 1).await.unwrap();
-    assert_eq!((third.refusal(), third.source()), (Some(Refusal::LineFull), Source::Store));
+    assert_eq!((third.denial(), third.source()), (Some(Denial::QueueFull), Source::Store));
     // Who may not stand in line is given a place that nobody waits for, as in memory.
     let of_sally = few_waiters.acquire("Sally", 1).await.unwrap();
     assert!(of_sally.allowed());
     let fourth = few_waiters.acquire("Sally", 1).await.unwrap();
-    assert_eq!((fourth.refusal(), fourth.source()), (Some(Refusal::LineFull), Source::Store));
+    assert_eq!((fourth.denial(), fourth.source()), (Some(Denial::QueueFull), Source::Store));
     let too_much = few_waiters.acquire("Sally", 2).await.unwrap();
-    assert_eq!(too_much.refusal(), Some(Refusal::Never));
+    assert_eq!(too_much.denial(), Some(Denial::Never));
     // Both kinds of a full line are a denial by the limit, which says how long its leases are out.
     for full in [&third, &fourth] {
         assert_eq!((full.decision().denied_by(), full.decision().remaining()), (Some(0), 0), "{full:?}");
@@ -131,9 +131,9 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
     assert_eq!(line(&server), 2);
     let waits = tokio::spawn({
         let few_waiters = few_waiters.clone();
-        async move { few_waiters.acquire("Sally", 1).await.unwrap().refusal() }
+        async move { few_waiters.acquire("Sally", 1).await.unwrap().denial() }
     });
-    assert_eq!(waits.await.unwrap(), Some(Refusal::LineFull));
+    assert_eq!(waits.await.unwrap(), Some(Denial::QueueFull));
     second.abort();
     until("the second has left", || line(&server) == 1).await;
     let waits = tokio::spawn({
@@ -218,7 +218,7 @@ async fn the_ticket_of_a_waiter_that_died_holds_the_line_up_for_its_life_at_most
     };
     std::thread::scope(|scope| scope.spawn(dies).join()).unwrap();
     assert_eq!(line(&server), 1, "its ticket is still there");
-    assert!(lasts(&server, 'u') <= TICKET_LIFE);
+    assert!(lasts(&server, 'u') <= WAITER_TTL);
     drop(held);
     let next = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
     assert!(next.allowed());

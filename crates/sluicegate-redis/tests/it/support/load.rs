@@ -181,7 +181,8 @@ impl Report {
     }
 
     fn took(&self, of: usize, parts: usize) -> Duration {
-        let asked = self.calls.iter().filter(|call| !matches!(call.outcome, Err(StoreFailure::Away(_))));
+        let asked =
+            self.calls.iter().filter(|call| !matches!(call.outcome, Err(StoreFailure::Unavailable(_))));
         let mut all: Vec<Duration> = asked.map(|call| call.took).collect();
         all.sort_unstable();
         all[(all.len() - 1) * of / parts]
@@ -196,9 +197,9 @@ impl Report {
         let mut examples: BTreeMap<&str, String> = BTreeMap::new();
         for failure in self.calls.iter().filter_map(|call| call.outcome.as_ref().err()) {
             let kind = match failure {
-                StoreFailure::Away(_) => "away",
-                StoreFailure::Late { .. } => "late",
-                StoreFailure::Lost(_) => "lost",
+                StoreFailure::Unavailable(_) => "away",
+                StoreFailure::TimedOut { .. } => "late",
+                StoreFailure::Disconnected(_) => "lost",
                 _ => "refused",
             };
             *kinds.entry(kind).or_default() += 1;

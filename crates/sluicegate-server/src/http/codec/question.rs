@@ -1,6 +1,6 @@
 //! JSON into a question.
 
-use crate::engine::{Mistake, Target};
+use crate::engine::{RequestError, Target};
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -56,7 +56,7 @@ pub(in crate::http) struct Caller {
 
 impl Body {
     /// Whether it says nothing but this.
-    fn only(&self, takes: &[&str], place: &str) -> Result<(), Mistake> {
+    fn only(&self, takes: &[&str], place: &str) -> Result<(), RequestError> {
         let said = [
             ("rule", self.rule.is_some()),
             ("limit", self.limit.is_some()),
@@ -71,7 +71,7 @@ impl Body {
         match said.iter().find(|(name, is_said)| *is_said && !takes.contains(name)) {
             None => Ok(()),
             Some((name, _)) => {
-                Err(Mistake::new(format!("{place} takes no {name:?}; it takes {}", takes.join(", "))))
+                Err(RequestError::new(format!("{place} takes no {name:?}; it takes {}", takes.join(", "))))
             }
         }
     }
@@ -102,9 +102,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Named<T> {
 
 impl Asked {
     /// What a body says to a path that takes these fields.
-    pub(in crate::http) fn read(body: &[u8], path: &str, takes: &[&str]) -> Result<Asked, Mistake> {
+    pub(in crate::http) fn read(body: &[u8], path: &str, takes: &[&str]) -> Result<Asked, RequestError> {
         let Object(body): Object<Body> = serde_json::from_slice(body)
-            .map_err(|error| Mistake::new(format!("the body is not what POST {path} takes: {error}")))?;
+            .map_err(|error| RequestError::new(format!("the body is not what POST {path} takes: {error}")))?;
         body.only(takes, path)?;
         if body.checks.is_some() {
             body.only(&["checks"], "a check of several, beside its list,")?;
@@ -115,37 +115,37 @@ impl Asked {
     }
 
     /// The receipt of a reservation.
-    pub(in crate::http) fn receipt(&self) -> Result<&str, Mistake> {
-        self.receipt.as_deref().ok_or_else(|| Mistake::new("say which reservation: \"receipt\""))
+    pub(in crate::http) fn receipt(&self) -> Result<&str, RequestError> {
+        self.receipt.as_deref().ok_or_else(|| RequestError::new("say which reservation: \"receipt\""))
     }
 
     /// The lease that is to be renewed or released.
-    pub(in crate::http) fn lease(&self) -> Result<&str, Mistake> {
-        self.lease.as_deref().ok_or_else(|| Mistake::new("say which lease: \"lease\""))
+    pub(in crate::http) fn lease(&self) -> Result<&str, RequestError> {
+        self.lease.as_deref().ok_or_else(|| RequestError::new("say which lease: \"lease\""))
     }
 }
 
 impl Call {
     /// Whom it is about.
-    pub(in crate::http) fn caller(&self) -> Result<Caller, Mistake> {
+    pub(in crate::http) fn caller(&self) -> Result<Caller, RequestError> {
         let rule = match (&self.rule, &self.limit) {
             (Some(rule), None) if rule.contains(' ') => {
-                return Err(Mistake::new(format!(
+                return Err(RequestError::new(format!(
                     "the rule {} is no name; put a limit in \"limit\"",
                     quoted(rule)
                 )));
             }
             (None, Some(limit)) if !limit.contains(' ') => {
-                return Err(Mistake::new(format!(
+                return Err(RequestError::new(format!(
                     "the limit {} is not written like \"sliding-log 5/60s\"; put the name of a rule in \"rule\"",
                     quoted(limit)
                 )));
             }
             (Some(rule), None) => rule.clone(),
             (None, Some(limit)) => limit.clone(),
-            (Some(_), Some(_)) => return Err(Mistake::new("say \"rule\" or \"limit\", not both")),
+            (Some(_), Some(_)) => return Err(RequestError::new("say \"rule\" or \"limit\", not both")),
             (None, None) => {
-                return Err(Mistake::new(
+                return Err(RequestError::new(
                     "say what to ask: \"rule\", the name of a rule, or \"limit\", like \"sliding-log 5/60s\"",
                 ));
             }
@@ -153,11 +153,11 @@ impl Call {
         let key = match (&self.key, &self.key_base64) {
             (Some(key), None) => key.clone().into_bytes(),
             (None, Some(key)) => ANY_PADDING.decode(key).map_err(|error| {
-                Mistake::new(format!("key_base64 is not base64: {error}; use A-Z a-z 0-9 + / and ="))
+                RequestError::new(format!("key_base64 is not base64: {error}; use A-Z a-z 0-9 + / and ="))
             })?,
-            (Some(_), Some(_)) => return Err(Mistake::new("say \"key\" or \"key_base64\", not both")),
+            (Some(_), Some(_)) => return Err(RequestError::new("say \"key\" or \"key_base64\", not both")),
             (None, None) => {
-                return Err(Mistake::new(
+                return Err(RequestError::new(
                     "say who asks: \"key\", or \"key_base64\" for bytes that are not text",
                 ));
             }

@@ -1,7 +1,7 @@
 //! A request's body, within bounds.
 
 use super::super::connection::is_too_slow;
-use super::problem::Refusal;
+use super::problem::Rejection;
 use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
 use std::future::poll_fn;
@@ -11,10 +11,10 @@ use std::pin::Pin;
 const ROOM_AT_FIRST: usize = 4 * 1024;
 
 /// All of the body, of at most `most` bytes. What is announced as longer is not read at all.
-pub(super) async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Rejection> {
     let too_large = || {
         let message = format!("the body has more than {most} bytes; send less at once");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+        Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     };
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > most {
@@ -32,9 +32,12 @@ pub(super) async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Refusal
     Ok(bytes)
 }
 
-fn broken(error: &axum::Error) -> Refusal {
+fn broken(error: &axum::Error) -> Rejection {
     if is_too_slow(error) {
-        return Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to come; send it at once");
+        return Rejection::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body took too long to come; send it at once",
+        );
     }
-    Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))
+    Rejection::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))
 }

@@ -3,7 +3,7 @@
 //! A web page can make its visitor's browser post to loopback. It cannot choose the `Host` that the browser sends, it
 //! cannot hide its `Origin`, and it cannot send JSON elsewhere without asking first, which is never granted here.
 
-use super::problem::Refusal;
+use super::problem::Rejection;
 use crate::service::Service;
 use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
@@ -16,10 +16,10 @@ use std::net::IpAddr;
 const WITHOUT_PASSWORD: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Lets a request pass, or says why not.
-pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Result<(), Refusal> {
+pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Result<(), Rejection> {
     let host = host(request)?;
     if !is_served(&host, &service.hosts) {
-        return Err(Refusal::new(
+        return Err(Rejection::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!(
                 "the host {} is not served here; use an address or localhost, or add it to hosts",
@@ -30,7 +30,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
     if let Some(origin) = single(request.headers(), &ORIGIN)?
         && !is_of_host(origin, &host)
     {
-        return Err(Refusal::new(
+        return Err(Rejection::new(
             StatusCode::FORBIDDEN,
             format!("pages of the origin {} may not ask here; only those of this host may", quoted(origin)),
         ));
@@ -40,7 +40,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
     }
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
     if has_body && !single(request.headers(), &CONTENT_TYPE)?.is_some_and(is_json) {
-        return Err(Refusal::new(
+        return Err(Rejection::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "a body needs the header Content-Type: application/json",
         ));
@@ -49,8 +49,8 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
 }
 
 /// The host that is asked: of the URL if it stands there, which only proxies are sent, else of the header.
-fn host<B>(request: &Request<B>) -> Result<Authority, Refusal> {
-    let wrong = |message| Refusal::new(StatusCode::BAD_REQUEST, message);
+fn host<B>(request: &Request<B>) -> Result<Authority, Rejection> {
+    let wrong = |message| Rejection::new(StatusCode::BAD_REQUEST, message);
     let header = single(request.headers(), &HOST)?;
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.clone());
@@ -60,8 +60,8 @@ fn host<B>(request: &Request<B>) -> Result<Authority, Refusal> {
 }
 
 /// The value of a header that may come once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
-    let wrong = |what| Refusal::new(StatusCode::BAD_REQUEST, format!("the header {name} {what}"));
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Rejection> {
+    let wrong = |what| Rejection::new(StatusCode::BAD_REQUEST, format!("the header {name} {what}"));
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -95,7 +95,7 @@ fn is_json(content_type: &str) -> bool {
     kind.eq_ignore_ascii_case("application/json")
 }
 
-fn knows_password(headers: &HeaderMap, service: &Service) -> Result<(), Refusal> {
+fn knows_password(headers: &HeaderMap, service: &Service) -> Result<(), Rejection> {
     let Some(password) = &service.password else { return Ok(()) };
     let mut said = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, secret) = value.as_bytes().split_at_checked("Bearer ".len())?;
@@ -104,7 +104,7 @@ fn knows_password(headers: &HeaderMap, service: &Service) -> Result<(), Refusal>
     if said.next().is_some_and(|secret| password.is(secret)) {
         return Ok(());
     }
-    Err(Refusal::new(StatusCode::UNAUTHORIZED, "send the password as Authorization: Bearer PASSWORD"))
+    Err(Rejection::new(StatusCode::UNAUTHORIZED, "send the password as Authorization: Bearer PASSWORD"))
 }
 
 #[cfg(test)]

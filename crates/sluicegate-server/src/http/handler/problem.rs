@@ -2,7 +2,7 @@
 //! that is to be enforced and for a server that cannot decide.
 
 use super::super::codec::Fields;
-use crate::engine::Mistake;
+use crate::engine::RequestError;
 use crate::wire::error_line;
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -17,16 +17,16 @@ const PROBLEM: &str = "application/problem+json";
 const NO_TYPE: &str = "about:blank";
 
 /// Why a request gets no decision.
-pub(super) struct Refusal {
+pub(super) struct Rejection {
     pub(super) status: StatusCode,
     message: String,
     /// Whether a shared store gave no answer.
     of_store: bool,
 }
 
-impl Refusal {
-    pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Refusal {
-        Refusal { status, message: error_line(message.as_ref()), of_store: false }
+impl Rejection {
+    pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Rejection {
+        Rejection { status, message: error_line(message.as_ref()), of_store: false }
     }
 }
 
@@ -35,21 +35,21 @@ pub(super) fn is_of_protocol(status: StatusCode) -> bool {
     matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT)
 }
 
-impl From<Mistake> for Refusal {
-    fn from(mistake: Mistake) -> Refusal {
+impl From<RequestError> for Rejection {
+    fn from(mistake: RequestError) -> Rejection {
         let unavailable = mistake.is_unavailable();
         let status = if unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
-        Refusal { of_store: mistake.is_of_store(), ..Refusal::new(status, mistake.to_string()) }
+        Rejection { of_store: mistake.is_of_store(), ..Rejection::new(status, mistake.to_string()) }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         #[derive(Serialize)]
         struct Plain {
             error: String,
         }
-        let Refusal { status, message, of_store } = self;
+        let Rejection { status, message, of_store } = self;
         if of_store {
             return store_failed(&message, &Plain { error: message.clone() });
         }

@@ -2,8 +2,8 @@
 
 use super::super::Context;
 use super::super::codec::{Answer, Asked, Besides, Call as CallBody, Done, Fields, Next, RateLimit};
-use super::problem::{Refusal, denied, denied_without_store, json};
-use crate::engine::{Call, Decided, Engine, Mistake, Reason, RuleCache, decide};
+use super::problem::{Rejection, denied, denied_without_store, json};
+use crate::engine::{Call, Decided, Engine, Reason, RequestError, RuleCache, decide};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -78,7 +78,7 @@ impl Verb {
         context: &Context,
         body: &[u8],
         enforce: bool,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Response, Rejection> {
         let engine = &*context.service.engine;
         let asked = Asked::read(body, self.path(), self.takes())?;
         let now = engine.now();
@@ -86,8 +86,10 @@ impl Verb {
         match self {
             Verb::Cancel => Ok(done(engine.cancel(asked.receipt()?, now).await?)),
             Verb::Settle => {
-                let used =
-                    asked.call.cost.ok_or_else(|| Mistake::new("say how much was really used: \"cost\""))?;
+                let used = asked
+                    .call
+                    .cost
+                    .ok_or_else(|| RequestError::new("say how much was really used: \"cost\""))?;
                 Ok(done(engine.settle(asked.receipt()?, engine.cost(used)?, now).await?))
             }
             Verb::Reset => {
@@ -126,7 +128,7 @@ impl Verb {
         asked: &Asked,
         call: &'c Call<'_>,
         now: Time,
-    ) -> Result<(Decided<'c>, Besides<'static>), Mistake> {
+    ) -> Result<(Decided<'c>, Besides<'static>), RequestError> {
         Ok(match self {
             Verb::Refund => (call.refund(now).await?, Besides::Nothing {}),
             Verb::Take => {
@@ -145,11 +147,11 @@ impl Verb {
 }
 
 /// The cost of a call; 1 by default.
-fn cost(engine: &Engine, call: &CallBody) -> Result<u32, Mistake> {
+fn cost(engine: &Engine, call: &CallBody) -> Result<u32, RequestError> {
     engine.cost(call.cost.unwrap_or(1))
 }
 
-async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
+async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Rejection> {
     let caller = asked.call.caller()?;
     let max_wait = asked.max_wait_ms.map(span_of_millis);
     let cost = cost(engine, &asked.call)?;
@@ -157,11 +159,11 @@ async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Resu
     let mut decided = None;
     decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
     // One call has one answer.
-    let decided = decided.unwrap_or_else(|| Err(Mistake::unavailable("the store gave no answer")))?;
+    let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store gave no answer")))?;
     Ok(respond(&decided, Besides::Nothing {}, [(&call, decided)], enforce))
 }
 
-async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Refusal> {
+async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Rejection> {
     let service = &context.service;
     let engine = &*service.engine;
     let caller = asked.call.caller()?;
@@ -199,16 +201,16 @@ async fn all_or_nothing(
     checks: &[CallBody],
     now: Time,
     enforce: bool,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     if checks.is_empty() {
-        return Err(Mistake::new("\"checks\" is empty; ask at least one").into());
+        return Err(RequestError::new("\"checks\" is empty; ask at least one").into());
     }
     let callers = checks.iter().map(CallBody::caller).collect::<Result<Vec<_>, _>>()?;
     let calls = callers.iter().zip(checks).map(|(caller, check)| {
         let cost = cost(engine, check)?;
         engine.call(caller.target(), cost)
     });
-    let calls = calls.collect::<Result<Vec<Call<'_>>, Mistake>>()?;
+    let calls = calls.collect::<Result<Vec<Call<'_>>, RequestError>>()?;
     let (all, each) = engine.check_all(&calls, now).await?;
     let besides = Besides::Checks { checks: each.iter().map(Fields::from).collect() };
     Ok(respond(&all, besides, calls.iter().zip(each), enforce))

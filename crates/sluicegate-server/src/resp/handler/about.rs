@@ -2,14 +2,14 @@
 
 use super::super::codec::{Command, Replies, Shown};
 use super::super::commands::{self, COMMANDS, Spec};
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use crate::engine::TallyView;
 use crate::service::Service;
 
 /// The version of Redis whose commands and replies clients may expect.
 const REDIS_VERSION: &str = "7.0.0";
 
-pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(), Refusal> {
+pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(), Rejection> {
     let about = command.get(1).unwrap_or_default().to_ascii_uppercase();
     match about.as_slice() {
         b"" => many(COMMANDS.iter().map(Some), replies, info_of),
@@ -20,7 +20,7 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(),
         b"DOCS" if command.len() == 2 => docs(COMMANDS.iter(), replies),
         b"DOCS" => docs(command.from(2).filter_map(commands::find), replies),
         _ => {
-            return Err(Refusal::error(format_args!(
+            return Err(Rejection::error(format_args!(
                 "unknown subcommand '{}' of COMMAND; there are COUNT LIST INFO DOCS",
                 Shown(&about)
             )));
@@ -129,7 +129,7 @@ fn sections(service: &Service) -> [Section; 7] {
         ("Clients", vec![("maxclients", service.limits.connections_max.to_string())]),
         ("Persistence", vec![("loading", "0".into())]),
         (
-            "Stats",
+            "StoreStats",
             vec![
                 ("rules", rules.iter().count().to_string()),
                 ("allowed", all.allowed.to_string()),
@@ -157,16 +157,20 @@ fn store(service: &Service) -> Vec<(&'static str, String)> {
 }
 
 /// `CONFIG GET pattern [pattern ...]`: the settings that clients and benchmarks look at.
-pub(super) fn config(command: Command<'_>, replies: &mut Replies, service: &Service) -> Result<(), Refusal> {
+pub(super) fn config(
+    command: Command<'_>,
+    replies: &mut Replies,
+    service: &Service,
+) -> Result<(), Rejection> {
     let verb = command.get(1).unwrap_or_default();
     if !verb.eq_ignore_ascii_case(b"GET") {
-        return Err(Refusal::error(format_args!(
+        return Err(Rejection::error(format_args!(
             "CONFIG {} is not offered; settings are in the configuration file",
             Shown(verb)
         )));
     }
     if command.len() == 2 {
-        return Err(Refusal::arity("config|get"));
+        return Err(Rejection::arity("config|get"));
     }
     let limits = &service.limits;
     let settings: [(&str, String); 7] = [

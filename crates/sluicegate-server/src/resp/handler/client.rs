@@ -2,7 +2,7 @@
 
 use super::super::codec::{Command, Replies, Shown};
 use super::super::session::Session;
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 
 /// The longest name of a client or its library. It is held as long as the connection.
 const NAME_LEN_MAX: usize = 128;
@@ -11,7 +11,7 @@ pub(super) fn client(
     command: Command<'_>,
     session: &mut Session,
     replies: &mut Replies,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let about = command.get(1).unwrap_or_default().to_ascii_uppercase();
     match (about.as_slice(), command.get(2), command.get(3), command.len()) {
         (b"ID", _, _, 2) => replies.integer(session.id),
@@ -30,15 +30,15 @@ pub(super) fn client(
         (switch @ (b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" | b"TRACKING"), Some(to), ..) => {
             if !makes_no_difference(switch, to) {
                 let (switch, to) = (Shown(switch), Shown(to));
-                return Err(Refusal::error(format_args!("CLIENT {switch} {to} is not offered here")));
+                return Err(Rejection::error(format_args!("CLIENT {switch} {to} is not offered here")));
             }
             replies.simple("OK");
         }
         (known, ..) if SUBCOMMANDS.iter().any(|name| name.as_bytes() == known) => {
-            return Err(Refusal::arity(&format!("client|{}", Shown(known))));
+            return Err(Rejection::arity(&format!("client|{}", Shown(known))));
         }
         (unknown, ..) => {
-            return Err(Refusal::error(format_args!(
+            return Err(Rejection::error(format_args!(
                 "unknown subcommand '{}' of CLIENT; there are {}",
                 Shown(unknown),
                 SUBCOMMANDS.join(" ")
@@ -62,11 +62,11 @@ fn makes_no_difference(switch: &[u8], to: &[u8]) -> bool {
 }
 
 /// A name without blanks and control characters, so that `CLIENT LIST` can be read.
-pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Refusal> {
+pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Rejection> {
     let text = str::from_utf8(name).ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
     let text = text.filter(|name| name.len() <= NAME_LEN_MAX);
     text.map(Box::from).ok_or_else(|| {
-        Refusal::error(format_args!(
+        Rejection::error(format_args!(
             "Client names cannot contain spaces, newlines or special characters: \"{}\" ({} bytes); \
              use at most {NAME_LEN_MAX} visible ASCII characters",
             Shown(name),
@@ -75,13 +75,13 @@ pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Refusal> {
     })
 }
 
-fn set_info(field: &[u8], value: &[u8], session: &mut Session) -> Result<(), Refusal> {
+fn set_info(field: &[u8], value: &[u8], session: &mut Session) -> Result<(), Rejection> {
     let place = if field.eq_ignore_ascii_case(b"LIB-NAME") {
         &mut session.library_name
     } else if field.eq_ignore_ascii_case(b"LIB-VER") {
         &mut session.library_version
     } else {
-        return Err(Refusal::error(format_args!(
+        return Err(Rejection::error(format_args!(
             "Unrecognized option '{}'; use LIB-NAME or LIB-VER",
             Shown(field)
         )));

@@ -4,7 +4,7 @@ use super::super::codec::{Command, Replies, Shown, Version};
 use super::super::session::Session;
 use super::arguments::integer;
 use super::client;
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use crate::service::Service;
 
 pub(super) fn ping(command: Command<'_>, replies: &mut Replies) {
@@ -20,20 +20,20 @@ pub(super) fn hello(
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let version = match command.get(1).map(|said| integer(said, "version")) {
         None => replies.version,
         Some(Ok(2)) => Version::Resp2,
         Some(Ok(3)) => Version::Resp3,
-        Some(Ok(_)) => return Err(Refusal::line("NOPROTO unsupported protocol version; use 2 or 3")),
+        Some(Ok(_)) => return Err(Rejection::line("NOPROTO unsupported protocol version; use 2 or 3")),
         Some(Err(_)) => {
-            return Err(Refusal::line("ERR Protocol version is not an integer or out of range"));
+            return Err(Rejection::line("ERR Protocol version is not an integer or out of range"));
         }
     };
     let (mut authenticated, mut name) = (session.authenticated, None);
     let mut options = command.from(2);
     while let Some(option) = options.next() {
-        let syntax = || Refusal::error(format_args!("Syntax error in HELLO option '{}'", Shown(option)));
+        let syntax = || Rejection::error(format_args!("Syntax error in HELLO option '{}'", Shown(option)));
         if option.eq_ignore_ascii_case(b"AUTH") {
             let (user, password) = options.next().zip(options.next()).ok_or_else(syntax)?;
             say_password(user, password, session, service)?;
@@ -45,7 +45,7 @@ pub(super) fn hello(
         }
     }
     if !authenticated {
-        return Err(Refusal::line(
+        return Err(Rejection::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
              <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
@@ -79,11 +79,11 @@ pub(super) fn auth(
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let (user, password) = match (command.get(1), command.get(2)) {
         (Some(user), Some(password)) => (user, password),
         (Some(_), None) if service.password.is_none() => {
-            return Err(Refusal::line(
+            return Err(Rejection::line(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
             ));
@@ -96,14 +96,14 @@ pub(super) fn auth(
     Ok(())
 }
 
-pub(super) fn select(command: Command<'_>, replies: &mut Replies) -> Result<(), Refusal> {
+pub(super) fn select(command: Command<'_>, replies: &mut Replies) -> Result<(), Rejection> {
     match integer(command.get(1).unwrap_or_default(), "database") {
         Ok(0) => {
             replies.simple("OK");
             Ok(())
         }
-        Ok(_) => Err(Refusal::line("ERR DB index is out of range; there is one database, 0")),
-        Err(_) => Err(Refusal::line("ERR value is not an integer or out of range")),
+        Ok(_) => Err(Rejection::line("ERR DB index is out of range; there is one database, 0")),
+        Err(_) => Err(Rejection::line("ERR value is not an integer or out of range")),
     }
 }
 
@@ -131,7 +131,7 @@ fn say_password(
     password: &[u8],
     session: &mut Session,
     service: &Service,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     if user == DEFAULT_USER && service.password.as_ref().is_none_or(|real| real.is(password)) {
         session.wrong_passwords = 0;
         return Ok(());
@@ -139,5 +139,5 @@ fn say_password(
     if !session.authenticated {
         session.wrong_passwords = session.wrong_passwords.saturating_add(1);
     }
-    Err(Refusal::wrong_pass())
+    Err(Rejection::wrong_pass())
 }

@@ -4,7 +4,7 @@ use super::super::codec::{Command, Replies};
 use super::super::session::Session;
 use super::arguments::{options, target, text, whole};
 use super::limiting::{self, DECISION, cost_and_max_wait, decision};
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use crate::service::Service;
 use sluicegate::{Span, Time};
 
@@ -30,7 +30,11 @@ pub(super) fn waits(command: Command<'_>) -> bool {
     whole(max_wait, "").is_ok_and(|ms| ms > 0)
 }
 
-pub(super) async fn acquire(command: Command<'_>, turn: Turn<'_>, patience: Patience) -> Result<(), Refusal> {
+pub(super) async fn acquire(
+    command: Command<'_>,
+    turn: Turn<'_>,
+    patience: Patience,
+) -> Result<(), Rejection> {
     let Turn { now, session, replies, service } = turn;
     let target = target(command)?;
     let (cost, max_wait) = cost_and_max_wait(command, &service.engine)?;
@@ -49,20 +53,20 @@ pub(super) async fn acquire(command: Command<'_>, turn: Turn<'_>, patience: Pati
     Ok(())
 }
 
-pub(super) async fn renew(command: Command<'_>, turn: limiting::Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn renew(command: Command<'_>, turn: limiting::Turn<'_>) -> Result<(), Rejection> {
     let limiting::Turn { now, engine, replies } = turn;
     let done = engine.renew(target(command)?, lease(command)?, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) async fn release(command: Command<'_>, turn: limiting::Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn release(command: Command<'_>, turn: limiting::Turn<'_>) -> Result<(), Rejection> {
     let limiting::Turn { now, engine, replies } = turn;
     let done = engine.release(target(command)?, lease(command)?, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-fn lease(command: Command<'_>) -> Result<&str, Refusal> {
+fn lease(command: Command<'_>) -> Result<&str, Rejection> {
     text(command.get(3).unwrap_or_default(), "lease")
 }

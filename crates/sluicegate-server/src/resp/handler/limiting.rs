@@ -2,7 +2,7 @@
 
 use super::super::codec::{Command, Replies};
 use super::arguments::{integer, options, target, text, whole};
-use super::refusal::Refusal;
+use super::rejection::Rejection;
 use crate::engine::{Call, Decided, Engine, RuleCache, RuleSpec, Target, Throttle, Throttled};
 use crate::wire;
 use sluicegate::{RetryAfter, Span, Time};
@@ -21,7 +21,7 @@ pub(super) fn check<'a>(
     command: Command<'a>,
     engine: &Engine,
     cache: &mut RuleCache,
-) -> Result<Call<'a>, Refusal> {
+) -> Result<Call<'a>, Rejection> {
     let target = target(command)?;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
     Ok(engine.check(cache, target, cost, max_wait)?)
@@ -31,7 +31,7 @@ pub(super) fn throttle<'a>(
     command: Command<'a>,
     engine: &Engine,
     cache: &mut RuleCache,
-) -> Result<Call<'a>, Refusal> {
+) -> Result<Call<'a>, Rejection> {
     let number = |place, what| integer(command.get(place).unwrap_or_default(), what);
     let throttle = Throttle {
         max_burst: number(2, "max_burst")?,
@@ -53,24 +53,24 @@ pub(super) fn throttled(decided: &Decided<'_>, replies: &mut Replies) {
     replies.integer(throttled.reset_after_s);
 }
 
-pub(super) async fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let call = engine.call(target(command)?, cost(command, engine)?)?;
     decision(&call.peek(now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) async fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let call = engine.call(target(command)?, cost(command, engine)?)?;
     decision(&call.refund(now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     if command.len() % 3 != 1 {
-        return Err(Refusal::arity("RL.CHECKALL"));
+        return Err(Rejection::arity("RL.CHECKALL"));
     }
     let mut arguments = command.from(1);
     let mut calls = Vec::with_capacity(command.len() / 3);
@@ -83,7 +83,7 @@ pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<()
     Ok(())
 }
 
-pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
     let call = engine.call(target(command)?, up_to)?;
@@ -93,7 +93,7 @@ pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Ref
     Ok(())
 }
 
-pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
     let max_wait = max_wait.unwrap_or(Span::ZERO);
@@ -107,14 +107,14 @@ pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) async fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let done = engine.cancel(receipt(command)?, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) async fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
     let done = engine.settle(receipt(command)?, used, now).await?;
@@ -126,13 +126,13 @@ pub(super) async fn reset(
     command: Command<'_>,
     engine: &Engine,
     replies: &mut Replies,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     engine.call(target(command)?, 0)?.reset().await?;
     replies.simple("OK");
     Ok(())
 }
 
-pub(super) async fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Refusal> {
+pub(super) async fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
     let Turn { now, engine, replies } = turn;
     let next = engine.call(target(command)?, 0)?.next_window(now).await?;
     replies.integer(wire::unix_millis_up(next));
@@ -160,7 +160,7 @@ pub(super) fn rules(engine: &Engine, replies: &mut Replies) {
 }
 
 /// `[COST n]` after rule and key; 1 unless said.
-fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Refusal> {
+fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Rejection> {
     if command.len() == 3 {
         return Ok(1);
     }
@@ -173,7 +173,7 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Refusal> {
 pub(super) fn cost_and_max_wait(
     command: Command<'_>,
     engine: &Engine,
-) -> Result<(u32, Option<Span>), Refusal> {
+) -> Result<(u32, Option<Span>), Rejection> {
     if command.len() == 3 {
         return Ok((1, None));
     }
@@ -183,7 +183,7 @@ pub(super) fn cost_and_max_wait(
     Ok((engine.cost(cost)?, max_wait_ms.map(wire::span_of_millis)))
 }
 
-fn receipt(command: Command<'_>) -> Result<&str, Refusal> {
+fn receipt(command: Command<'_>) -> Result<&str, Rejection> {
     text(command.get(1).unwrap_or_default(), "receipt")
 }
 

@@ -2,7 +2,7 @@
 
 use super::{KEYS_MAX, NAMES, Shape, Workload, ZIPF_MAX};
 use sluicegate::core::{Span, time::YEAR};
-use sluicegate::internal::grammar::{self, Mistake, Options, quoted, span};
+use sluicegate::internal::grammar::{self, Options, SyntaxError, quoted, span};
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ pub const LASTS_MAX: Span = Span::from_micros(10 * YEAR);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadError {
     text: String,
-    mistake: Mistake,
+    mistake: SyntaxError,
 }
 
 impl fmt::Display for WorkloadError {
@@ -37,29 +37,29 @@ impl FromStr for Workload {
         let refuse = |mistake| WorkloadError { text: text.to_owned(), mistake };
         if text.len() > TEXT_MAX {
             let problem = format!("its {} bytes are above the most, {TEXT_MAX}", text.len());
-            return Err(refuse(Mistake::new(problem, "write one workload, such as poisson 20/s")));
+            return Err(refuse(SyntaxError::new(problem, "write one workload, such as poisson 20/s")));
         }
         workload(text).map_err(refuse)
     }
 }
 
-fn workload(text: &str) -> Result<Workload, Mistake> {
+fn workload(text: &str) -> Result<Workload, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
-        return Err(Mistake::new("it is empty", "write one, such as poisson 20/s"));
+        return Err(SyntaxError::new("it is empty", "write one, such as poisson 20/s"));
     };
     let name = grammar::name("workload", word, &NAMES)?;
     let measure = words.next().unwrap_or_default();
     if measure.is_empty() || measure.contains('=') {
         let problem = format!("{name} needs its rate right after it");
-        return Err(Mistake::new(problem, format!("write {name} 20/s")));
+        return Err(SyntaxError::new(problem, format!("write {name} 20/s")));
     }
     if measure
         .split('/')
         .next()
         .is_some_and(|count| !count.is_empty() && count.bytes().all(|digit| digit == b'0'))
     {
-        return Err(Mistake::new("a rate of 0 makes no calls", "use at least 1, such as 1/s"));
+        return Err(SyntaxError::new("a rate of 0 makes no calls", "use at least 1, such as 1/s"));
     }
     let rate = grammar::rate(measure)?;
     let mut options = Options::read(takes(name), words)?;
@@ -78,7 +78,7 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
             let spread = length(&mut options, "spread")?.unwrap_or(usual);
             if spread > rate.period() {
                 let problem = format!("spread={spread} is longer than the window, {}", rate.period());
-                return Err(Mistake::new(problem, "use a part of the window"));
+                return Err(SyntaxError::new(problem, "use a part of the window"));
             }
             Shape::Edge { rate, spread }
         }
@@ -94,7 +94,7 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
     };
     options.refuse_the_rest()?;
     if workload.zipf.is_some() && workload.keys == 1 {
-        return Err(Mistake::new(
+        return Err(SyntaxError::new(
             "zipf= says how busy each of several keys is",
             "add keys=1000, or leave zipf= out",
         ));
@@ -102,32 +102,32 @@ fn workload(text: &str) -> Result<Workload, Mistake> {
     Ok(workload)
 }
 
-fn length(options: &mut Options<'_>, name: &'static str) -> Result<Option<Span>, Mistake> {
+fn length(options: &mut Options<'_>, name: &'static str) -> Result<Option<Span>, SyntaxError> {
     let Some(word) = options.take(name) else { return Ok(None) };
     let length = span(word)?;
     if length == Span::ZERO || length > LASTS_MAX {
         let problem = format!("{name}={word} is not from 1us to {LASTS_MAX}");
-        return Err(Mistake::new(problem, format!("write {name}=10s")));
+        return Err(SyntaxError::new(problem, format!("write {name}=10s")));
     }
     Ok(Some(length))
 }
 
-fn keys(options: &mut Options<'_>) -> Result<u32, Mistake> {
+fn keys(options: &mut Options<'_>) -> Result<u32, SyntaxError> {
     let Some(word) = options.take("keys") else { return Ok(1) };
     match word.parse::<u32>() {
         Ok(keys @ 1..=KEYS_MAX) => Ok(keys),
-        _ => Err(Mistake::new(
+        _ => Err(SyntaxError::new(
             format!("keys={} is not a number from 1 to {KEYS_MAX}", quoted(word)),
             "write how many callers there are, such as keys=1000",
         )),
     }
 }
 
-fn zipf(options: &mut Options<'_>) -> Result<Option<f64>, Mistake> {
+fn zipf(options: &mut Options<'_>) -> Result<Option<f64>, SyntaxError> {
     let Some(word) = options.take("zipf") else { return Ok(None) };
     match word.parse::<f64>() {
         Ok(exponent) if (0.0..=ZIPF_MAX).contains(&exponent) => Ok(Some(exponent)),
-        _ => Err(Mistake::new(
+        _ => Err(SyntaxError::new(
             format!("zipf={} is not a number from 0 to {ZIPF_MAX}", quoted(word)),
             "write zipf=1.1: 0 makes all keys alike, 1 is usual on the web, more is steeper",
         )),

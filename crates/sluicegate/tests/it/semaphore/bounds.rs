@@ -2,7 +2,7 @@
 
 use super::line_up::Caller;
 use sluicegate::{
-    MAX_LEASES_DEFAULT, MAX_LEASES_MAX, ManualClock, Refusal, RetryAfter, Semaphore, SemaphoreBuilder, Span,
+    Denial, MAX_LEASES_DEFAULT, MAX_LEASES_MAX, ManualClock, RetryAfter, Semaphore, SemaphoreBuilder, Span,
 };
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ fn no_more_leases_are_held_than_max_leases_in_whichever_shards_they_are() {
                 (0..most).filter_map(|key| semaphore.try_acquire((round, key), 1).lease()).collect();
             assert_eq!((leases.len(), semaphore.stats().leases), (most, most));
             let refused = semaphore.try_acquire("one more", 1);
-            assert_eq!((refused.allowed(), refused.refusal()), (false, Some(Refusal::NoRoom)));
+            assert_eq!((refused.allowed(), refused.denial()), (false, Some(Denial::NoRoom)));
             assert_eq!(refused.decision().denied_by(), None, "no limit said no");
-            assert_eq!(semaphore.acquire("one more", 1).blocking().refusal(), Some(Refusal::NoRoom));
+            assert_eq!(semaphore.acquire("one more", 1).blocking().denial(), Some(Denial::NoRoom));
         }
         assert_eq!((semaphore.stats().leases, semaphore.stats().keys), (0, 0));
     }
@@ -40,7 +40,7 @@ fn what_has_lapsed_makes_room_before_anybody_is_refused() {
         clock.advance(Duration::from_micros(1));
     }
     let refused = semaphore.try_acquire("another", 1);
-    assert_eq!(refused.refusal(), Some(Refusal::NoRoom));
+    assert_eq!(refused.denial(), Some(Denial::NoRoom));
     let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will lapse") };
     assert_eq!(wait, Span::from_micros(30_000_000 - 100));
     clock.advance(Duration::from_micros(wait.as_micros() - 1));
@@ -102,8 +102,8 @@ fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
     let semaphore = builder.max_leases(2).build().unwrap();
     let lease = semaphore.try_acquire("k", 1).lease();
     let mut waiting = Caller::new(semaphore.acquire("k", 1));
-    assert_eq!(semaphore.try_acquire("other", 1).refusal(), Some(Refusal::NoRoom));
-    assert_eq!(Caller::new(semaphore.acquire("k", 1)).refusal(), Some(Refusal::NoRoom));
+    assert_eq!(semaphore.try_acquire("other", 1).denial(), Some(Denial::NoRoom));
+    assert_eq!(Caller::new(semaphore.acquire("k", 1)).denial(), Some(Denial::NoRoom));
     drop(lease);
     assert!(waiting.poll() && waiting.allowed());
     let other = semaphore.try_acquire("other", 1).lease();
@@ -115,15 +115,15 @@ fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
 #[test]
 fn no_more_wait_than_may() {
     let (builder, _) = builder("concurrency 1");
-    let semaphore = builder.max_line(2).max_waiting(3).build().unwrap();
+    let semaphore = builder.max_queue(2).max_waiters(3).build().unwrap();
     let _leases = [semaphore.try_acquire("a", 1).lease(), semaphore.try_acquire("b", 1).lease()];
     let in_line: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
-    assert_eq!(Caller::new(semaphore.acquire("a", 1)).refusal(), Some(Refusal::LineFull));
+    assert_eq!(Caller::new(semaphore.acquire("a", 1)).denial(), Some(Denial::QueueFull));
     let third = Caller::new(semaphore.acquire("b", 1));
-    assert_eq!(Caller::new(semaphore.acquire("b", 1)).refusal(), Some(Refusal::LineFull));
+    assert_eq!(Caller::new(semaphore.acquire("b", 1)).denial(), Some(Denial::QueueFull));
     assert_eq!(semaphore.stats().waiting, 3);
     drop(in_line);
-    assert!(Caller::new(semaphore.acquire("a", 1)).refusal().is_none());
+    assert!(Caller::new(semaphore.acquire("a", 1)).denial().is_none());
     drop(third);
     assert_eq!(semaphore.stats().waiting, 0);
 }
@@ -135,8 +135,8 @@ fn settings_out_of_bounds_are_told() {
     let concurrency = || Semaphore::builder("concurrency 1");
     assert_eq!(said(concurrency().max_leases(0)), "max_leases is 0; use 1 to 100000000");
     assert_eq!(said(concurrency().max_leases(100_000_001)), "max_leases is 100000001; use 1 to 100000000");
-    assert_eq!(said(concurrency().max_line(100_000_001)), "max_line is 100000001; use 0 to 100000000");
-    assert_eq!(said(concurrency().max_waiting(100_000_001)), "max_waiting is 100000001; use 0 to 100000000");
+    assert_eq!(said(concurrency().max_queue(100_000_001)), "max_queue is 100000001; use 0 to 100000000");
+    assert_eq!(said(concurrency().max_waiters(100_000_001)), "max_waiters is 100000001; use 0 to 100000000");
     assert_eq!(
         said(Semaphore::builder("token-bucket 5/s")),
         "token-bucket 5/s: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"

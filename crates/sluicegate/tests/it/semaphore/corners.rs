@@ -3,7 +3,7 @@
 use super::line_up::Caller;
 use super::semaphore;
 use crate::wall::Wall;
-use sluicegate::{Alarm, Clock, ManualClock, Refusal, Semaphore, Span, Time};
+use sluicegate::{Alarm, Clock, Denial, ManualClock, Semaphore, Span, Time};
 use std::future::Future as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -175,7 +175,7 @@ fn set_back_by_an_hour_a_wait_takes_its_time_again_and_not_an_hour() {
     wall.passes.advance(Duration::from_millis(1_499));
     assert!(waits.waits() && !waits.poll());
     wall.passes.advance(Duration::from_millis(1));
-    assert!(waits.poll() && waits.refusal() == Some(Refusal::TooLong));
+    assert!(waits.poll() && waits.denial() == Some(Denial::TooLong));
     assert!(patient.waits());
     drop(held);
     assert!(patient.poll() && patient.allowed());

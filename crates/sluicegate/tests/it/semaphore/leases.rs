@@ -2,7 +2,7 @@
 
 use super::semaphore;
 use sluicegate::core::concurrency::UNKNOWN;
-use sluicegate::{Decision, Event, LeaseId, ManualClock, Observer, Refusal, RetryAfter, Semaphore, Span};
+use sluicegate::{Decision, Denial, Event, LeaseId, ManualClock, Observer, RetryAfter, Semaphore, Span};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn a_lease_is_returned_when_it_is_dropped() {
     let one = semaphore.try_acquire("k", 1).lease();
     let other = semaphore.try_acquire("k", 1).lease();
     let denied = semaphore.try_acquire("k", 1);
-    assert_eq!((denied.allowed(), denied.refusal()), (false, Some(Refusal::TooLong)));
+    assert_eq!((denied.allowed(), denied.denial()), (false, Some(Denial::TooLong)));
     assert_eq!(denied.decision().retry_after(), Some(RetryAfter::After(UNKNOWN)));
     drop((one, other));
     let stats = semaphore.stats();
@@ -54,7 +54,7 @@ fn a_thousand_leases_taken_and_returned_leave_all_places_free() {
 fn a_cost_above_the_count_is_never_admitted_and_never_stored() {
     let (semaphore, _) = semaphore("concurrency 3 ttl=30s");
     for grant in [semaphore.try_acquire("k", 4), semaphore.acquire("k", u32::MAX).blocking()] {
-        assert_eq!((grant.allowed(), grant.refusal()), (false, Some(Refusal::Never)));
+        assert_eq!((grant.allowed(), grant.denial()), (false, Some(Denial::Never)));
         assert_eq!(grant.decision().retry_after(), Some(RetryAfter::Never));
     }
     assert_eq!((semaphore.stats().keys, semaphore.stats().waiting), (0, 0));

@@ -1,6 +1,6 @@
 //! Callers who wait for a lease, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate::{AcquireLease, Clock, Grant, Lease, ManualClock, Refusal, Time};
+use sluicegate::{AcquireLease, Clock, Denial, Grant, Lease, ManualClock, Time};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,8 +82,8 @@ impl Caller {
         self.grant.as_ref().is_some_and(Grant::allowed)
     }
 
-    pub(super) fn refusal(&self) -> Option<Refusal> {
-        self.grant.as_ref().and_then(Grant::refusal)
+    pub(super) fn denial(&self) -> Option<Denial> {
+        self.grant.as_ref().and_then(Grant::denial)
     }
 
     pub(super) fn grant(&self) -> &Grant {

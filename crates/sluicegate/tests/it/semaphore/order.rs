@@ -2,7 +2,7 @@
 
 use super::line_up::Caller;
 use super::semaphore;
-use sluicegate::{Priority, Refusal, RetryAfter, Span};
+use sluicegate::{Denial, Priority, RetryAfter, Span};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ fn nobody_overtakes_a_large_cost_that_waits() {
     let mut large = Caller::new(semaphore.acquire("k", 4));
     let mut small = Caller::new(semaphore.acquire("k", 1));
     let denied = semaphore.try_acquire("k", 1);
-    assert_eq!((denied.refusal(), denied.decision().remaining()), (Some(Refusal::TooLong), 0));
+    assert_eq!((denied.denial(), denied.decision().remaining()), (Some(Denial::TooLong), 0));
     assert!(!semaphore.peek("k", 1).allowed() && semaphore.peek("k", 0).allowed());
     drop(two);
     assert!(!large.poll() && !small.poll());
@@ -114,13 +114,13 @@ fn who_has_waited_for_too_long_is_refused_then_and_the_next_goes_on() {
     assert!(!large.poll());
     clock.advance(Duration::from_micros(1));
     assert_eq!((large.woken(), small.woken()), (1, 1));
-    assert!(large.poll() && large.refusal() == Some(Refusal::TooLong));
+    assert!(large.poll() && large.denial() == Some(Denial::TooLong));
     assert_eq!(large.grant().waited(), 5 * SECOND);
     assert!(small.poll() && small.allowed());
     drop(lease);
     let passed = semaphore.now().before(Span::from_micros(1));
     let late = semaphore.acquire_until("k", 1, passed).blocking();
-    assert_eq!(late.refusal(), Some(Refusal::TooLong), "its time has passed before it asked");
+    assert_eq!(late.denial(), Some(Denial::TooLong), "its time has passed before it asked");
     assert!(semaphore.acquire_until("k", 1, semaphore.now()).blocking().allowed());
 }
 

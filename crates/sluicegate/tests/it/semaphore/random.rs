@@ -1,7 +1,7 @@
 //! Random runs in virtual time: holders and waiters come, look, renew, return and are dropped at any point.
 
 use super::line_up::Caller;
-use sluicegate::{Lease, LeaseId, ManualClock, Priority, Refusal, Semaphore, Span, Time};
+use sluicegate::{Denial, Lease, LeaseId, ManualClock, Priority, Semaphore, Span, Time};
 use std::time::Duration;
 
 /// How long leases live, if they lapse.
@@ -264,6 +264,6 @@ fn no_room_is_lost_however_holders_and_waiters_come_and_go() {
         let leases: Vec<_> =
             (0..LITTLE_ROOM).filter_map(|key| semaphore.try_acquire(key, 1).lease()).collect();
         assert_eq!(leases.len(), LITTLE_ROOM, "seed {seed}");
-        assert_eq!(semaphore.try_acquire("one more", 1).refusal(), Some(Refusal::NoRoom));
+        assert_eq!(semaphore.try_acquire("one more", 1).denial(), Some(Denial::NoRoom));
     }
 }

@@ -1,15 +1,15 @@
 //! Semaphores that share one room.
 
 use super::line_up::Caller;
-use sluicegate::{ChangeError, Clock as _, ManualClock, Refusal, Semaphore, SharedLeases};
+use sluicegate::{ChangeError, Clock as _, Denial, LeasePool, ManualClock, Semaphore};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-fn room(max_leases: usize) -> (SharedLeases, ManualClock) {
+fn room(max_leases: usize) -> (LeasePool, ManualClock) {
     let clock = ManualClock::default();
-    (SharedLeases::builder().max_leases(max_leases).clock(clock.clone()).build().unwrap(), clock)
+    (LeasePool::builder().max_leases(max_leases).clock(clock.clone()).build().unwrap(), clock)
 }
 
 fn remaining(semaphore: &Semaphore) -> u32 {
@@ -41,7 +41,7 @@ fn the_room_is_bounded_for_all_scopes_and_what_lapsed_makes_room() {
     let imports = room.scope("imports").semaphore("concurrency 7 ttl=60s").unwrap();
     let held = [exports.try_acquire("acme", 1).lease(), imports.try_acquire("acme", 1).lease()];
     let full = imports.try_acquire("other", 1);
-    assert_eq!((full.refusal(), full.decision().limit()), (Some(Refusal::NoRoom), 7));
+    assert_eq!((full.denial(), full.decision().limit()), (Some(Denial::NoRoom), 7));
     clock.advance(Duration::from_secs(10));
     assert!(imports.try_acquire("other", 1).allowed());
     drop(held);
@@ -138,8 +138,8 @@ fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
         [1, 3, 1, 2].into_iter().map(|cost| Caller::new(old.acquire("acme", cost))).collect();
     let new = scope.semaphore("concurrency 1 ttl=60s").unwrap();
     assert_eq!(new.peek("acme", 0).limit(), 1);
-    let refused: Vec<_> = callers.iter_mut().map(|caller| caller.poll().then(|| caller.refusal())).collect();
-    let never = Some(Some(Refusal::Never));
+    let refused: Vec<_> = callers.iter_mut().map(|caller| caller.poll().then(|| caller.denial())).collect();
+    let never = Some(Some(Denial::Never));
     assert_eq!(refused, [None, never, None, never]);
     drop(held);
     assert!(callers[0].poll() && callers[0].allowed() && !callers[2].poll());

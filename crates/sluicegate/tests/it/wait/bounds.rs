@@ -1,7 +1,7 @@
 //! What cannot be had is told at once, and every bound is kept.
 
 use super::line_up::Caller;
-use sluicegate::{Acquired, Limiter, ManualClock, OnFull, Refusal, RetryAfter, Span, Time};
+use sluicegate::{Acquired, Denial, Limiter, ManualClock, OnFull, RetryAfter, Span, Time};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,14 +21,14 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
     let first = Caller::new(limiter.acquire("k", 1));
     let within = |micros| Caller::new(limiter.acquire_within("k", 1, Duration::from_micros(micros)));
     let refused = within(1_999_999).turn().unwrap();
-    assert_eq!(refused.refusal(), Some(Refusal::TooLong));
+    assert_eq!(refused.denial(), Some(Denial::TooLong));
     assert_eq!((retry_after(refused), refused.waited()), (Some(1), Duration::ZERO));
     assert!(within(2_000_000).waits());
     let until = |time: Time| Caller::new(limiter.acquire_until("k", 1, time));
     let second = limiter.now().after(Span::from(2 * SECOND));
     assert!(until(second).waits());
     let just_before = limiter.now().after(Span::from_micros(1_999_999));
-    assert_eq!(until(just_before).turn().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
     // It is told in the same way when it may ask again: then it is in time.
     assert!(first.waits());
     clock.advance(Duration::from_micros(1));
@@ -39,19 +39,19 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
 fn a_line_of_two_is_a_line_of_two() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1s").clock(clock.clone());
-    let limiter = builder.max_line(2).max_waiting(3).build().unwrap();
+    let limiter = builder.max_queue(2).max_waiters(3).build().unwrap();
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     let ask = |key| Caller::new(limiter.acquire(key, 1));
     let mut held = vec![ask("a"), ask("a")];
     clock.advance(Duration::from_millis(300));
     let refused = ask("a").turn().unwrap();
-    assert_eq!(refused.refusal(), Some(Refusal::LineFull));
+    assert_eq!(refused.denial(), Some(Denial::QueueFull));
     // When the head has had its turn there is a place.
     assert_eq!(retry_after(refused), Some(700_000));
     held.push(ask("b"));
     assert!(held[2].waits());
     // Three wait in all.
-    assert_eq!(ask("b").turn().unwrap().refusal(), Some(Refusal::LineFull));
+    assert_eq!(ask("b").turn().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_millis(700));
     assert!(ask("a").waits());
 }
@@ -66,7 +66,7 @@ fn a_pacers_queue_is_its_line() {
     let queue = [ask(), ask()];
     assert!(queue.iter().all(Caller::waits));
     let refused = ask().turn().unwrap();
-    assert_eq!((refused.refusal(), retry_after(refused)), (Some(Refusal::LineFull), Some(100_000)));
+    assert_eq!((refused.denial(), retry_after(refused)), (Some(Denial::QueueFull), Some(100_000)));
     clock.advance(Duration::from_millis(100));
     assert!(ask().waits());
 }
@@ -76,8 +76,8 @@ fn a_cost_above_the_limit_never_has_a_turn() {
     let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
     let turn = limiter.acquire("k", 4).blocking();
     assert_eq!(
-        (turn.refusal(), turn.decision().retry_after()),
-        (Some(Refusal::Never), Some(RetryAfter::Never))
+        (turn.denial(), turn.decision().retry_after()),
+        (Some(Denial::Never), Some(RetryAfter::Never))
     );
     assert_eq!(limiter.peek("k", 0).remaining(), 3);
     assert!(limiter.acquire("k", 0).blocking().allowed());
@@ -88,17 +88,17 @@ fn without_room_for_a_key_it_is_refused() {
     let builder = Limiter::builder("min-interval 1h").clock(ManualClock::default());
     let limiter = builder.max_keys(1).on_full(OnFull::Deny).build().unwrap();
     assert!(limiter.check("first").allowed());
-    assert_eq!(limiter.acquire("second", 1).blocking().refusal(), Some(Refusal::NoRoom));
+    assert_eq!(limiter.acquire("second", 1).blocking().denial(), Some(Denial::NoRoom));
 }
 
 #[test]
 fn a_bound_out_of_bounds_is_refused_by_name() {
-    let error = Limiter::builder("min-interval 1h").max_line(usize::MAX).build().unwrap_err().to_string();
-    assert_eq!(error, format!("max_line is {}; use 0 to 100000000", usize::MAX));
-    let error = Limiter::builder("min-interval 1h").max_waiting(100_000_001).build().unwrap_err();
-    assert_eq!(error.to_string(), "max_waiting is 100000001; use 0 to 100000000");
+    let error = Limiter::builder("min-interval 1h").max_queue(usize::MAX).build().unwrap_err().to_string();
+    assert_eq!(error, format!("max_queue is {}; use 0 to 100000000", usize::MAX));
+    let error = Limiter::builder("min-interval 1h").max_waiters(100_000_001).build().unwrap_err();
+    assert_eq!(error.to_string(), "max_waiters is 100000001; use 0 to 100000000");
     // With no line at all it is as a check.
-    let limiter = Limiter::builder("min-interval 1h").max_line(0).build().unwrap();
+    let limiter = Limiter::builder("min-interval 1h").max_queue(0).build().unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
-    assert_eq!(limiter.acquire("k", 1).blocking().refusal(), Some(Refusal::LineFull));
+    assert_eq!(limiter.acquire("k", 1).blocking().denial(), Some(Denial::QueueFull));
 }

@@ -2,8 +2,8 @@
 
 use super::line_up::Caller;
 use sluicegate::{
-    Alarm, Clock, Limiter, ManualClock, Priority, Refusal, RetryAfter, SharedStore, Span, Time,
-    TogetherError, TokioClock, check_all,
+    Alarm, CheckAllError, Clock, Denial, Limiter, ManualClock, MemoryStore, Priority, RetryAfter, Span, Time,
+    TokioClock, check_all,
 };
 use std::future::Future as _;
 use std::pin::pin;
@@ -44,7 +44,7 @@ fn an_alarm_is_set_once_for_each_turn() {
     let (clock, alarms) = (ManualClock::default(), Arc::new(AtomicUsize::new(0)));
     let counting = Counting { clock: clock.clone(), alarms: Arc::clone(&alarms) };
     let limiter = Limiter::builder("min-interval 1h").clock(counting.clone()).build().unwrap();
-    let store = SharedStore::builder().clock(counting).build().unwrap();
+    let store = MemoryStore::builder().clock(counting).build().unwrap();
     drop(limiter);
     let in_store =
         |limit: &str, scope: &'static str| Limiter::builder(limit).in_store(&store, scope).build().unwrap();
@@ -66,7 +66,7 @@ fn an_alarm_is_set_once_for_each_turn() {
 #[test]
 fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
     let clock = ManualClock::default();
-    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let old = Limiter::builder("token-bucket 1/s burst=1").in_store(&store, "api").build().unwrap();
     let limits = ["token-bucket 1/s burst=1", "fixed-window 10/m"];
     let new = Limiter::builder(limits).in_store(&store, "api").build().unwrap();
@@ -108,7 +108,7 @@ fn a_tokio_clock_works_without_a_runtime() {
 #[test]
 fn the_last_limits_of_a_scope_hold_for_all_in_line() {
     let clock = ManualClock::default();
-    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let limiter = |limit: &str| Limiter::builder(limit).in_store(&store, "a").build().unwrap();
     let (slow, fast) = (limiter("min-interval 1h"), limiter("min-interval 1s"));
     assert!(slow.check("k").allowed());
@@ -133,7 +133,7 @@ fn a_deadline_is_judged_by_what_is_now() {
     assert!(limiter.check("k").allowed());
     clock.advance(Duration::from_millis(100));
     let hasty = Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(500)));
-    assert_eq!(hasty.turn().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(hasty.turn().unwrap().denial(), Some(Denial::TooLong));
     assert!(Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(900))).waits());
 }
 
@@ -148,7 +148,7 @@ fn a_high_priority_is_told_of_lower_ones_that_were_just_called() {
     assert!(low.poll().is_some());
     let mut other = Caller::new(limiter.acquire("k", 1).priority(Priority::Low));
     let high = Caller::new(within(999).priority(Priority::High));
-    assert_eq!(high.turn().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(high.turn().unwrap().denial(), Some(Denial::TooLong));
     assert!(other.poll().is_none());
 }
 
@@ -160,10 +160,10 @@ fn a_turn_after_its_deadline_is_refused() {
     let mut waits = Caller::new(limiter.acquire_within("k", 1, SECOND));
     let start = limiter.now();
     clock.set(start.after(Span::from(3_600 * SECOND)));
-    assert_eq!(waits.poll().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(waits.poll().unwrap().denial(), Some(Denial::TooLong));
     assert!(limiter.check("k").allowed(), "it was not charged");
     let past = limiter.acquire_until("free", 1, start).blocking();
-    assert_eq!(past.refusal(), Some(Refusal::TooLong));
+    assert_eq!(past.denial(), Some(Denial::TooLong));
 }
 
 /// The limits change while one has been called and has not looked: what it gives back is not in the old numbers.
@@ -184,7 +184,7 @@ fn a_change_voids_what_those_who_were_called_could_give_back() {
 #[test]
 fn in_a_shared_store_too() {
     let clock = ManualClock::default();
-    let store = SharedStore::builder().clock(clock.clone()).build().unwrap();
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let limiter = Limiter::builder("fixed-window 5/60s start=first").in_store(&store, "a").build().unwrap();
     assert!(limiter.check_cost("k", 5).allowed());
     let called = Caller::new(limiter.acquire("k", 1));
@@ -233,17 +233,17 @@ fn a_waker_that_panics_takes_nobody_with_it() {
 fn a_full_line_says_when_it_is_worth_asking_again() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1h").clock(clock.clone());
-    let limiter = builder.max_waiting(1).build().unwrap();
+    let limiter = builder.max_waiters(1).build().unwrap();
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     clock.advance(1_800 * SECOND);
     let _waits = Caller::new(limiter.acquire("a", 1));
-    let told = |turn: sluicegate::Acquired| (turn.refusal(), turn.decision().retry_after());
+    let told = |turn: sluicegate::Acquired| (turn.denial(), turn.decision().retry_after());
     let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
-    assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Refusal::LineFull), half_an_hour));
-    let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_line(0).build().unwrap();
+    assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
+    let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_queue(0).build().unwrap();
     assert!(none.check("a").allowed());
     let an_hour = Some(RetryAfter::After(Span::from(3_600 * SECOND)));
-    assert_eq!(told(none.acquire("a", 1).blocking()), (Some(Refusal::LineFull), an_hour));
+    assert_eq!(told(none.acquire("a", 1).blocking()), (Some(Denial::QueueFull), an_hour));
     assert_eq!((none.stats().denied, limiter.stats().denied), (1, 1));
 }
 
@@ -255,8 +255,8 @@ fn what_is_a_mistake_is_one_while_others_wait_too() {
     let _waits = Caller::new(limiter.acquire("k", 1));
     assert!(limiter.take("k", 1).is_err() && limiter.reserve("k", 1, SECOND).is_err());
     assert!(!limiter.check_within("k", 1, SECOND).unwrap().allowed());
-    let together = check_all(&[other.on("k", 1), limiter.on("k", 1)]);
-    assert!(matches!(together, Err(TogetherError::Smooth(_))));
+    let together = check_all(&[other.call("k", 1), limiter.call("k", 1)]);
+    assert!(matches!(together, Err(CheckAllError::Smooth(_))));
 }
 
 /// Another limit makes callers wait for an hour: they are still only so many in the pacer's queue.
@@ -272,7 +272,7 @@ fn a_pacer_in_a_list_counts_those_who_wait() {
     clock.advance(SECOND);
     let mut callers: Vec<Caller<'_>> = (0..5).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
     assert_eq!(callers.iter().filter(|caller| caller.waits()).count(), 4);
-    assert_eq!(callers[4].turn().unwrap().refusal(), Some(Refusal::LineFull));
+    assert_eq!(callers[4].turn().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(3_600 * SECOND);
     assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
 }

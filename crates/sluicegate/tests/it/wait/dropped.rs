@@ -113,7 +113,7 @@ fn a_forgotten_future_holds_up_nobody() {
 fn however_many_were_called_and_are_gone_nothing_is_lost() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("fixed-window 5000/h start=first").clock(clock.clone());
-    let limiter = builder.max_line(5_000).build().unwrap();
+    let limiter = builder.max_queue(5_000).build().unwrap();
     assert!(limiter.check_cost("k", 5_000).allowed());
     let mut callers: Vec<Caller<'_>> = (0..5_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
     clock.advance(Duration::from_secs(3_600));

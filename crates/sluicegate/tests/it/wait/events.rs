@@ -100,7 +100,7 @@ fn ten_thousand_turns_take_as_long_as_the_rate_says() {
         ("token-bucket 7/1s burst=3", 1_428_285_715),
     ] {
         let clock = ManualClock::default();
-        let limiter = Limiter::builder(limit).clock(clock.clone()).max_line(10_001).build().unwrap();
+        let limiter = Limiter::builder(limit).clock(clock.clone()).max_queue(10_001).build().unwrap();
         let began = limiter.now();
         let mut callers: Vec<Caller<'_>> =
             (0..=10_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();

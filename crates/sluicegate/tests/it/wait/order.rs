@@ -75,6 +75,6 @@ fn who_is_overtaken_beyond_their_deadline_is_told_at_once() {
     let first = Caller::new(limiter.acquire("k", 1).priority(Priority::High));
     assert!(first.waits() && patient.poll().is_none());
     assert_eq!(second.woken(), 1);
-    assert_eq!(second.poll().unwrap().refusal(), Some(sluicegate::Refusal::TooLong));
+    assert_eq!(second.poll().unwrap().denial(), Some(sluicegate::Denial::TooLong));
     assert!(hasty.poll().is_some());
 }

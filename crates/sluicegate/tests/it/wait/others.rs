@@ -1,7 +1,7 @@
 //! Those who do not wait, while others do.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock, Refusal, RetryAfter, SharedStore, Span, check_all};
+use sluicegate::{Denial, Limiter, ManualClock, MemoryStore, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,11 +48,11 @@ fn a_call_on_several_keys_does_not_overtake_either() {
     let site = Limiter::builder("token-bucket 9/s").clock(clock.clone()).build().unwrap();
     assert!(users.check("Harry").allowed());
     let _harry = Caller::new(users.acquire("Harry", 1));
-    let denied = check_all(&[site.on((), 1), users.on("Harry", 1)]).unwrap();
+    let denied = check_all(&[site.call((), 1), users.call("Harry", 1)]).unwrap();
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
     assert_eq!(denied.denied_by(), Some(1));
     assert_eq!(site.peek((), 0).remaining(), 9, "nothing is charged");
-    assert!(check_all(&[site.on((), 1), users.on("Draco", 1)]).unwrap().allowed());
+    assert!(check_all(&[site.call((), 1), users.call("Draco", 1)]).unwrap().allowed());
 }
 
 #[test]
@@ -86,17 +86,17 @@ fn a_change_of_limits_plans_anew() {
     assert!(callers[1].poll().is_some());
     // Slower again: now the last cannot be in time, and is told so.
     limiter.change("token-bucket 1/d burst=3").unwrap();
-    assert_eq!(hasty.poll().unwrap().refusal(), Some(Refusal::TooLong));
+    assert_eq!(hasty.poll().unwrap().denial(), Some(Denial::TooLong));
     // Smaller than what somebody asks for: no wait helps any more.
     let mut large = Caller::new(limiter.acquire("k", 3));
     limiter.change("token-bucket 1/d burst=2").unwrap();
-    assert_eq!(large.poll().unwrap().refusal(), Some(Refusal::Never));
+    assert_eq!(large.poll().unwrap().denial(), Some(Denial::Never));
 }
 
 #[test]
 fn limiters_of_one_scope_have_one_line() {
     let clock = ManualClock::default();
-    let store = SharedStore::builder().clock(clock.clone()).max_line(3).build().unwrap();
+    let store = MemoryStore::builder().clock(clock.clone()).max_queue(3).build().unwrap();
     let limiter =
         |limit: &str, scope: &'static str| Limiter::builder(limit).in_store(&store, scope).build().unwrap();
     let (one, two) = (limiter("min-interval 1s", "a"), limiter("min-interval 1s", "a"));

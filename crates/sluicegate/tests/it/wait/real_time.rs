@@ -1,6 +1,6 @@
 //! In real time: threads that block, and the timer that wakes them.
 
-use sluicegate::{Gate, Limiter, Refusal};
+use sluicegate::{Denial, Gate, Limiter};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn a_thread_that_cannot_be_served_in_time_is_told_at_once() {
     let limiter = Limiter::new("min-interval 1h").unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
     let turn = limiter.acquire_within("k", 1, Duration::from_secs(60)).blocking();
-    assert_eq!(turn.refusal(), Some(Refusal::TooLong));
+    assert_eq!(turn.denial(), Some(Denial::TooLong));
 }
 
 /// Threads that join, wait and give up at random: in the end nobody waits and the count is right.

@@ -23,7 +23,7 @@ pub enum Reason {
     /// The limit is used up.
     Denied(Decision),
     /// The request has no key, and such requests are refused.
-    NoKey,
+    MissingKey,
     /// A mistake in the set-up, with what to do about it.
     SetUp(String),
     /// The backend gave no answer, as when its store is unavailable. The client is not told why.
@@ -34,7 +34,7 @@ pub enum Reason {
     /// As many requests are under way as the service takes, whoever they are of.
     Full,
     /// A guard did not let it through: see [`crate::GuardLayer`].
-    Guarded(Refused),
+    Guard(Refused),
     /// It took longer than a guard lets it.
     TimedOut,
     /// The service failed, with a response of this status or without one. Only a fallback is told:
@@ -44,16 +44,16 @@ pub enum Reason {
 
 /// A request that does not reach the service, for whoever writes the answer.
 #[derive(Debug)]
-pub struct Refusal<'a> {
+pub struct Rejection<'a> {
     reason: Reason,
     /// Of the policies that said no, quoted.
     violated: String,
     head: Head<'a>,
 }
 
-impl<'a> Refusal<'a> {
-    pub(crate) fn new(reason: Reason, violated: String, head: Head<'a>) -> Refusal<'a> {
-        Refusal { reason, violated, head }
+impl<'a> Rejection<'a> {
+    pub(crate) fn new(reason: Reason, violated: String, head: Head<'a>) -> Rejection<'a> {
+        Rejection { reason, violated, head }
     }
 
     /// Why.
@@ -66,15 +66,15 @@ impl<'a> Refusal<'a> {
         &self.head
     }
 
-    /// The status that fits: 429 for a denial, 400 without a key, 503 if there is no answer, the
+    /// The status that fits: 429 for a rejection, 400 without a key, 503 if there is no answer, the
     /// service is full or a guard refuses it, 504 if it took too long, 500 for a mistake in the
     /// set-up; its own if the service failed, or 502 if it has none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
             Reason::Denied(_) | Reason::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
-            Reason::NoKey => StatusCode::BAD_REQUEST,
+            Reason::MissingKey => StatusCode::BAD_REQUEST,
             Reason::SetUp(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::NoAnswer(_) | Reason::Guarded(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::NoAnswer(_) | Reason::Guard(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
             Reason::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Reason::Failed(status) => status.unwrap_or(StatusCode::BAD_GATEWAY),
         }
@@ -94,9 +94,9 @@ impl<'a> Refusal<'a> {
                 decision.retry_after().filter(|after| *after != RetryAfter::After(UNKNOWN))
             }
             Reason::NoAnswer(_) => Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into())),
-            Reason::Guarded(Refused::ByBreaker(denied)) => Some(denied.retry_after()),
+            Reason::Guard(Refused::ByBreaker(denied)) => Some(denied.retry_after()),
             // Nobody knows when a place comes: the least there is to tell.
-            Reason::Guarded(_) | Reason::Full => Some(RetryAfter::After(Span::from_micros(1))),
+            Reason::Guard(_) | Reason::Full => Some(RetryAfter::After(Span::from_micros(1))),
             _ => None,
         }
     }
@@ -118,10 +118,10 @@ impl<'a> Refusal<'a> {
             (Reason::Denied(_) | Reason::TooManyAtOnce(_), None) => {
                 String::from("this request is above the limit and will never be admitted")
             }
-            (Reason::NoKey, _) => String::from("the request does not say whom to charge"),
+            (Reason::MissingKey, _) => String::from("the request does not say whom to charge"),
             (Reason::SetUp(mistake), _) => mistake.clone(),
             (Reason::NoAnswer(_), _) => String::from("the limit cannot be looked up just now"),
-            (Reason::Guarded(_) | Reason::Full, _) => String::from("this is not available just now"),
+            (Reason::Guard(_) | Reason::Full, _) => String::from("this is not available just now"),
             (Reason::TimedOut, _) => String::from("this took too long"),
             (Reason::Failed(_), _) => String::from("this has failed"),
         }
@@ -147,7 +147,7 @@ impl<'a> Refusal<'a> {
 /// `RateLimit` and `RateLimit-Policy`.
 pub trait Respond<B>: Send + Sync {
     /// The answer.
-    fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
+    fn respond(&self, rejection: &Rejection<'_>) -> Response<B>;
 }
 
 /// Has a closure write the responses.
@@ -157,9 +157,9 @@ pub trait Respond<B>: Send + Sync {
 /// # use sluicegate_tower::RateLimitLayer;
 /// # use http::Response;
 /// # let limiter = Limiter::new("token-bucket 10/s")?;
-/// let layer = RateLimitLayer::new(limiter).respond_with(|refusal| {
+/// let layer = RateLimitLayer::new(limiter).respond_with(|rejection| {
 ///     let mut response = Response::new(String::from("slow down"));
-///     *response.status_mut() = refusal.status();
+///     *response.status_mut() = rejection.status();
 ///     response
 /// });
 /// # Ok::<(), sluicegate::BuildError>(())
@@ -182,9 +182,9 @@ impl<F> Clone for RespondWith<F> {
 
 impl<B, F> Respond<B> for RespondWith<F>
 where
-    F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync,
+    F: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
 {
-    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        (self.0)(refusal)
+    fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
+        (self.0)(rejection)
     }
 }

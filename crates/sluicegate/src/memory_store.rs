@@ -14,8 +14,8 @@ use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
-    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LINE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITING_DEFAULT, Stats, line_bounds, made, within,
+    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
+    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, line_bounds, made, within,
 };
 use crate::seal::Seal;
 use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, QueueStore, Rereads, Size, Store};
@@ -32,9 +32,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// while the program runs, or when what matters is the memory of all together:
 ///
 /// ```
-/// use sluicegate::{Limiter, SharedStore};
+/// use sluicegate::{Limiter, MemoryStore};
 ///
-/// let store = SharedStore::builder().max_keys(100_000).build()?;
+/// let store = MemoryStore::builder().max_keys(100_000).build()?;
 /// let reply = Limiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;
 /// let login = Limiter::builder("token-bucket 1/s burst=3").in_store(&store, "login").build()?;
 /// assert!(reply.check("Harry").allowed() && login.check("Harry").allowed());
@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// What a key has used belongs to the scope that its limiter names and the key. Another limiter of the same scope goes on
 /// with it, under its own limits, as after [`Limiter::change`](crate::Limiter::change). Clones are the same store.
 #[derive(Clone)]
-pub struct SharedStore {
+pub struct MemoryStore {
     inner: Arc<Shared>,
 }
 
@@ -59,13 +59,13 @@ struct Shared {
     lines: Arc<Lines>,
 }
 
-/// Settings of a shared store. Made by [`SharedStore::builder`].
+/// Settings of a shared store. Made by [`MemoryStore::builder`].
 #[must_use]
-pub struct SharedStoreBuilder {
+pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_receipts: usize,
-    max_line: usize,
-    max_waiting: usize,
+    max_queue: usize,
+    max_waiters: usize,
     on_full: OnFull,
     clock: AnyClock,
 }
@@ -121,23 +121,23 @@ pub(crate) struct Place {
     pub(crate) lines: Arc<Lines>,
 }
 
-impl SharedStore {
+impl MemoryStore {
     /// A store with settings of your own.
-    pub fn builder() -> SharedStoreBuilder {
-        SharedStoreBuilder {
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
-            max_line: MAX_LINE_DEFAULT,
-            max_waiting: MAX_WAITING_DEFAULT,
+            max_queue: MAX_QUEUE_DEFAULT,
+            max_waiters: MAX_WAITERS_DEFAULT,
             on_full: OnFull::default(),
             clock: AnyClock::System,
         }
     }
 
     /// What all its limiters have decided, and what it holds.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> StoreStats {
         let Shared { store, lines, .. } = &*self.inner;
-        Stats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
+        StoreStats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
     }
 
     /// Has what is known of a key of any of its limiters brought from memory: see [`Limiter::touch`](crate::Limiter::touch).
@@ -265,39 +265,39 @@ impl Tags {
     }
 }
 
-impl SharedStoreBuilder {
-    /// The most keys it holds: see [`Builder::max_keys`](crate::Builder::max_keys).
-    pub fn max_keys(mut self, max_keys: usize) -> SharedStoreBuilder {
+impl MemoryStoreBuilder {
+    /// The most keys it holds: see [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys).
+    pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
         self.max_keys = max_keys;
         self
     }
 
     /// The most receipts that may be open at once.
-    pub fn max_receipts(mut self, max_receipts: usize) -> SharedStoreBuilder {
+    pub fn max_receipts(mut self, max_receipts: usize) -> MemoryStoreBuilder {
         self.max_receipts = max_receipts;
         self
     }
 
-    /// The most callers that may wait in line under one key: see [`Builder::max_line`](crate::Builder::max_line).
-    pub fn max_line(mut self, max_line: usize) -> SharedStoreBuilder {
-        self.max_line = max_line;
+    /// The most callers that may wait in line under one key: see [`LimiterBuilder::max_queue`](crate::LimiterBuilder::max_queue).
+    pub fn max_queue(mut self, max_queue: usize) -> MemoryStoreBuilder {
+        self.max_queue = max_queue;
         self
     }
 
     /// The most callers that may wait in line under all keys.
-    pub fn max_waiting(mut self, max_waiting: usize) -> SharedStoreBuilder {
-        self.max_waiting = max_waiting;
+    pub fn max_waiters(mut self, max_waiters: usize) -> MemoryStoreBuilder {
+        self.max_waiters = max_waiters;
         self
     }
 
     /// What to do with a new key when it is full of keys that have not recovered.
-    pub fn on_full(mut self, on_full: OnFull) -> SharedStoreBuilder {
+    pub fn on_full(mut self, on_full: OnFull) -> MemoryStoreBuilder {
         self.on_full = on_full;
         self
     }
 
     /// A clock of your own, for all its limiters.
-    pub fn clock(mut self, clock: impl Clock + 'static) -> SharedStoreBuilder {
+    pub fn clock(mut self, clock: impl Clock + 'static) -> MemoryStoreBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
@@ -306,12 +306,12 @@ impl SharedStoreBuilder {
     ///
     /// # Errors
     /// When a number is out of bounds, or the system has no memory for so many keys.
-    pub fn build(self) -> Result<SharedStore, BuildError> {
+    pub fn build(self) -> Result<MemoryStore, BuildError> {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let store = Store::new(Book::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
-        let bounds = line_bounds(self.max_line, self.max_waiting)?;
+        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
         let inner = |own: &Weak<Shared>| Shared {
             lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),
@@ -321,12 +321,12 @@ impl SharedStoreBuilder {
             clock: self.clock,
             tags: Mutex::default(),
         };
-        Ok(SharedStore { inner: Arc::new_cyclic(inner) })
+        Ok(MemoryStore { inner: Arc::new_cyclic(inner) })
     }
 }
 
-impl fmt::Debug for SharedStore {
+impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedStore").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

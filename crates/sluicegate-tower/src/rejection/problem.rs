@@ -1,6 +1,6 @@
 //! Problem details (RFC 9457).
 
-use super::{Reason, Refusal, Respond, grpc};
+use super::{Reason, Rejection, Respond, grpc};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
@@ -18,32 +18,32 @@ use std::fmt::Write as _;
 pub struct Problem;
 
 impl<B: From<Bytes>> Respond<B> for Problem {
-    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        if let Some(content_type) = refusal.grpc() {
-            return grpc::trailers_only(refusal, content_type.clone(), B::from(Bytes::new()));
+    fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
+        if let Some(content_type) = rejection.grpc() {
+            return grpc::trailers_only(rejection, content_type.clone(), B::from(Bytes::new()));
         }
-        let mut response = Response::new(B::from(Bytes::from(problem(refusal))));
-        *response.status_mut() = refusal.status();
+        let mut response = Response::new(B::from(Bytes::from(problem(rejection))));
+        *response.status_mut() = rejection.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 }
 
-fn problem(refusal: &Refusal<'_>) -> String {
-    let status = refusal.status();
-    let (kind, title) = match &refusal.reason {
+fn problem(rejection: &Rejection<'_>) -> String {
+    let status = rejection.status();
+    let (kind, title) = match &rejection.reason {
         Reason::Denied(_) => (QUOTA_EXCEEDED, "The limit is used up"),
         Reason::TooManyAtOnce(_) => (QUOTA_EXCEEDED, "Too many at once"),
         // What RFC 9457 calls a problem whose status says it all.
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
-    let detail = escaped(&refusal.detail());
+    let detail = escaped(&rejection.detail());
     let mut text =
         format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
-    if let Reason::Denied(_) | Reason::TooManyAtOnce(_) = &refusal.reason {
+    if let Reason::Denied(_) | Reason::TooManyAtOnce(_) = &rejection.reason {
         // A name in the quotes of a header field is one in the quotes of JSON as well: it has
         // nothing to escape.
-        text += &format!(r#","violated-policies":[{}]"#, refusal.violated);
+        text += &format!(r#","violated-policies":[{}]"#, rejection.violated);
     }
     text + "}"
 }

@@ -1,7 +1,7 @@
 //! gRPC's own answers: the status is in the header fields of a response without a body, which gRPC
 //! calls "trailers only".
 
-use super::{Reason, Refusal, Respond};
+use super::{Reason, Rejection, Respond};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response};
 use sluicegate::RetryAfter;
@@ -12,28 +12,32 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Answers every refusal with a gRPC status, `RESOURCE_EXHAUSTED` for a denial. For tonic, whose
+/// Answers every rejection with a gRPC status, `RESOURCE_EXHAUSTED` for a rejection. For tonic, whose
 /// body can be made empty but not out of bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct GrpcStatus;
 
 impl<B: Default> Respond<B> for GrpcStatus {
-    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let content_type = refusal.grpc().cloned();
+    fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
+        let content_type = rejection.grpc().cloned();
         let plain = HeaderValue::from_static("application/grpc");
-        trailers_only(refusal, content_type.unwrap_or(plain), B::default())
+        trailers_only(rejection, content_type.unwrap_or(plain), B::default())
     }
 }
 
-pub(super) fn trailers_only<B>(refusal: &Refusal<'_>, content_type: HeaderValue, empty: B) -> Response<B> {
+pub(super) fn trailers_only<B>(
+    rejection: &Rejection<'_>,
+    content_type: HeaderValue,
+    empty: B,
+) -> Response<B> {
     let mut response = Response::new(empty);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(GRPC_STATUS, status(&refusal.reason));
-    if let Ok(message) = HeaderValue::try_from(percent_encoded(&refusal.detail())) {
+    headers.insert(GRPC_STATUS, status(&rejection.reason));
+    if let Ok(message) = HeaderValue::try_from(percent_encoded(&rejection.detail())) {
         headers.insert(GRPC_MESSAGE, message);
     }
-    match refusal.retry_after() {
+    match rejection.retry_after() {
         Some(RetryAfter::After(wait)) => headers.insert(PUSHBACK, wait.as_millis_up().max(1).into()),
         Some(RetryAfter::Never) => headers.insert(PUSHBACK, HeaderValue::from_static("-1")),
         None => None,
@@ -45,9 +49,9 @@ pub(super) fn trailers_only<B>(refusal: &Refusal<'_>, content_type: HeaderValue,
 fn status(reason: &Reason) -> HeaderValue {
     HeaderValue::from_static(match reason {
         Reason::Denied(_) | Reason::TooManyAtOnce(_) => "8", // RESOURCE_EXHAUSTED
-        Reason::NoKey => "3",                                // INVALID_ARGUMENT
+        Reason::MissingKey => "3",                           // INVALID_ARGUMENT
         Reason::SetUp(_) | Reason::Failed(_) => "13",        // INTERNAL
-        Reason::NoAnswer(_) | Reason::Guarded(_) | Reason::Full => "14", // UNAVAILABLE
+        Reason::NoAnswer(_) | Reason::Guard(_) | Reason::Full => "14", // UNAVAILABLE
         Reason::TimedOut => "4",                             // DEADLINE_EXCEEDED
     })
 }
