@@ -5,7 +5,8 @@
 
 use crate::input::{Random, read};
 use crate::measure::{each, head, median, memory, nanos_each, row, verdict};
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use crate::measure::{head, median};
 use sluicegate::Limit;
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::Traffic;
 use sluicegate_sim::simulate::Simulation;
 use sluicegate_sim::traffic::workload::{Workload, generate};

@@ -6,7 +6,9 @@
 
 use crate::measure::{Contender, Rounds, each, head, interleaved, memory, nanos_each, row, verdict};
 use leaky_bucket::RateLimiter;
-use sluicegate::{Acquire, Gate, Limiter, TokioClock};
+use sluicegate::{Gate, Limiter};
+use sluicegate::clock::TokioClock;
+use sluicegate::wait::Acquire;
 use std::future::Future as _;
 use std::hint::black_box;
 use std::pin::Pin;
@@ -208,7 +210,7 @@ fn grows() {
         "leave, ns each",
     ]);
     for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {
-        let clock = sluicegate::ManualClock::default();
+        let clock = sluicegate::clock::ManualClock::default();
         let builder = Limiter::builder("token-bucket 1/ms burst=1").clock(clock.clone());
         let builder = builder.max_queue(waiters as usize).max_waiters(waiters as usize);
         let limiter = builder.build().expect("a limit");

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
 use sluicegate::Limit;
-use sluicegate::core::concurrency::Leases;
-use sluicegate::core::{Account, Algorithm as _, Time};
+use sluicegate_core::concurrency::Leases;
+use sluicegate_core::{Account, Algorithm as _, Time};
 use sluicegate_guard::AdaptiveLimit;
 use sluicegate_guard::breaker::BreakerRules;
 use sluicegate_guard::bulkhead::BulkheadSpec;

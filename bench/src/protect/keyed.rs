@@ -7,7 +7,7 @@
 use super::{cpu_nanos, table};
 use crate::input::Random;
 use crate::measure::{Contender, interleaved};
-use sluicegate::Semaphore;
+use sluicegate::semaphore::Semaphore;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

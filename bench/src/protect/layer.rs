@@ -10,7 +10,7 @@ use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
 use axum::body::Body;
 use axum::http::{Request, Response};
-use sluicegate::Semaphore;
+use sluicegate::semaphore::Semaphore;
 use sluicegate_guard::{Bulkhead, Guard};
 use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, Hold, key};
 use std::convert::Infallible;

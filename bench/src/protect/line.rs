@@ -2,7 +2,7 @@
 
 use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
-use sluicegate::Semaphore;
+use sluicegate::semaphore::Semaphore;
 use sluicegate_guard::Bulkhead;
 use std::sync::Arc;
 use std::time::Duration;

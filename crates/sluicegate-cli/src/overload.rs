@@ -8,7 +8,7 @@ use crate::args::{OverloadArgs, OverloadView as ViewName};
 use crate::simulate::TITLE_MAX;
 use crate::simulate::output::{Files, Picture, print};
 use crate::simulate::picture::{PNG_SCALE, shade, theme, warn_of_boxes};
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_plot::{OverloadFigure, OverloadView, Scene};
 use sluicegate_sim::human::many;
 use sluicegate_sim::overload::{Callers, Dependency, Protection, Report, Scenario};

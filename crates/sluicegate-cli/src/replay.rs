@@ -4,7 +4,8 @@ mod shared;
 
 use crate::Problem;
 use crate::args::ReplayArgs;
-use sluicegate::{Limit, ListError};
+use sluicegate::Limit;
+use sluicegate::limit::ListError;
 use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 

@@ -6,7 +6,7 @@ use crate::subject::Subject;
 use crate::vectors;
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 use std::fmt;
 
 /// How many calls a random trace has.

@@ -2,9 +2,9 @@
 
 use crate::compare::{Mismatch, Report};
 use sluicegate::Limit;
-use sluicegate::core::pile::Times;
-use sluicegate::core::verbs::Verbs as _;
-use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Span, Time};
+use sluicegate_core::pile::Times;
+use sluicegate_core::verbs::Verbs as _;
+use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Span, Time};
 use std::io::BufRead;
 
 /// The header of a file.

@@ -2,9 +2,12 @@
 
 use crate::subject::{Answer, Subject};
 use crate::verbs::OneKey;
-use sluicegate::core::verbs::Unsupported;
-use sluicegate::core::{Decision, Span, Time};
-use sluicegate::{Backend, BackendError, Limit, Limiter, ManualClock, MemoryStore, Pending, Receipt};
+use sluicegate::MemoryStore;
+use sluicegate::backend::{Backend, BackendError, Pending};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limit, Limiter, Receipt};
+use sluicegate_core::verbs::Unsupported;
+use sluicegate_core::{Decision, Span, Time};
 
 /// A limiter, asked one call at a time and at the suite's times; as [`OneKey`], one key of it.
 ///

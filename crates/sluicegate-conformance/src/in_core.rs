@@ -3,9 +3,9 @@
 use crate::subject::{Answer, Subject};
 use crate::verbs::OneKey;
 use sluicegate::Limit;
-use sluicegate::core::receipts::Receipt;
-use sluicegate::core::verbs::Unsupported;
-use sluicegate::core::{Account, AnyLimit, Decision, Span, Time};
+use sluicegate_core::receipts::Receipt;
+use sluicegate_core::verbs::Unsupported;
+use sluicegate_core::{Account, AnyLimit, Decision, Span, Time};
 use std::collections::HashMap;
 
 /// The core, asked directly.

@@ -1,10 +1,11 @@
 //! The slow model, asked in the words of the rest: limits in, answers out.
 
 use crate::subject::{Answer, Subject};
-use sluicegate::core::fixed_window::FixedWindow;
-use sluicegate::core::smooth::WarmUp;
-use sluicegate::core::{Algorithm as _, AnyLimit, Cell, CellLimit, Rate, RetryAfter, Span, Time};
-use sluicegate::{Initial, Limit, Spec, WindowSpec};
+use sluicegate::Limit;
+use sluicegate::limit::{Initial, Spec, WindowSpec};
+use sluicegate_core::fixed_window::FixedWindow;
+use sluicegate_core::smooth::WarmUp;
+use sluicegate_core::{Algorithm as _, AnyLimit, Cell, CellLimit, Rate, RetryAfter, Span, Time};
 use sluicegate_model as model;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

@@ -1,9 +1,10 @@
 //! Limits and traces made up from a seed: ordinary ones, and the extremes of every bound.
 
 use fastrand::Rng;
-use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::core::{Span, Time};
-use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate::Limit;
+use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::{Span, Time};
 
 /// A call of a trace: time, key and cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +152,7 @@ pub fn list(rng: &mut Rng) -> Vec<Limit> {
 
 /// The lengths of time at which something happens under a limit.
 fn scales(limit: &Limit) -> Vec<u64> {
-    let of_rate = |rate: &sluicegate::core::Rate, burst: u32| {
+    let of_rate = |rate: &sluicegate_core::Rate, burst: u32| {
         let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
         let fill = u128::from(period) * u128::from(burst) / u128::from(count);
         vec![(period / count).max(1), period, u64::try_from(fill).unwrap_or(period).max(1)]

@@ -1,6 +1,6 @@
 //! What is asked, and what it answers.
 
-use sluicegate::core::{Decision, RetryAfter, Span, Time};
+use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::fmt;
 
 /// Whatever answers one check at a time. It keeps the state of every key; a new one is made for each case.

@@ -10,7 +10,7 @@ pub use generate::generate;
 use crate::compare::{Mismatch, Report};
 use crate::subject::{Answer, Subject};
 use sluicegate::Limit;
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 
 /// Between the limits of a list.
 pub const LIMITS_SEPARATOR: &str = " ; ";

@@ -6,10 +6,10 @@ use crate::random;
 use crate::subject::Answer;
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::algorithm::Verb;
-use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::core::verbs::Unsupported;
-use sluicegate::core::{Decision, Span, Time};
+use sluicegate_core::algorithm::Verb;
+use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::verbs::Unsupported;
+use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
 

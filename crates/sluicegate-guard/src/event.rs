@@ -2,7 +2,7 @@
 
 use crate::breaker::{Change, State};
 use crate::guard::GuardEvent;
-use sluicegate::Denial;
+use sluicegate::wait::Denial;
 use std::sync::Arc;
 
 /// Receives the events of a breaker, a bulkhead or a guard: a hook for metrics and logs.

@@ -46,9 +46,9 @@ pub use bulkhead::Bulkhead;
 pub use event::{Event, Observer};
 pub use guard::Guard;
 pub use retry::Retries;
-pub use sluicegate::{
-    BuildError, Clock, Denial, Key, LimitError, ManualClock, Priority, RetryAfter, Span, SystemClock, Time,
-};
+pub use sluicegate::clock::{Clock, ManualClock, SystemClock};
+pub use sluicegate::wait::{Denial, Priority};
+pub use sluicegate::{BuildError, Key, LimitError, RetryAfter, Span, Time};
 pub use text::{IntoRules, Rules};
 pub use timeout::{TimedOut, timeout, timeout_on};
 

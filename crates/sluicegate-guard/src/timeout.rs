@@ -8,7 +8,7 @@ mod due;
 pub(crate) use countdown::{Countdown, Countdowns};
 pub(crate) use due::Due;
 
-use sluicegate::Clock;
+use sluicegate::clock::Clock;
 use sluicegate::internal::AnyClock;
 use sluicegate_core::Span;
 use std::fmt;
@@ -83,7 +83,8 @@ async fn ends_with<F: Future>(mut countdown: Countdown, future: F) -> Result<F::
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use sluicegate::{Alarm, Time};
+    use sluicegate::Time;
+    use sluicegate::clock::Alarm;
     use std::sync::Mutex;
     use std::task::{Context, Waker};
 

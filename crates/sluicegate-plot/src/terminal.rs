@@ -9,7 +9,7 @@
 //! A light block is what lies under a curve, a full one what lies above the limit.
 
 use crate::figure::View;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::human::{self, TIE, cut, short};
 use sluicegate_sim::report::{Report, Tried};
 

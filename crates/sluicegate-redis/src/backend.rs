@@ -2,8 +2,11 @@
 
 use crate::limiter::RedisLimiter;
 use crate::semaphore::{RedisLease, RedisSemaphore};
+use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
-use sluicegate::{Acquired, Answer, Decision, Grant, Key, LeaseId, Limit, Receipt, Span, Time};
+use sluicegate::semaphore::{Grant, LeaseId};
+use sluicegate::wait::Acquired;
+use sluicegate::{Decision, Key, Limit, Receipt, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;

@@ -14,11 +14,13 @@ use crate::script::{Script, ScriptCall};
 use crate::scripts;
 use calendar::Bounds;
 use packed::{EXACT, Length, Packed};
-use sluicegate::core::bounds::CENTURY;
-use sluicegate::core::smooth::Numbers;
-use sluicegate::core::time::YEAR;
-use sluicegate::core::{AnyLimit, CellLimit, Rate};
-use sluicegate::{CalendarUnit, Clock as _, Initial, Limit, Span, Spec, SystemClock, Time, WindowSpec};
+use sluicegate::clock::{Clock as _, SystemClock};
+use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
+use sluicegate::{Limit, Span, Time};
+use sluicegate_core::bounds::CENTURY;
+use sluicegate_core::smooth::Numbers;
+use sluicegate_core::time::YEAR;
+use sluicegate_core::{AnyLimit, CellLimit, Rate};
 use std::sync::{LazyLock, Mutex};
 
 /// The version of what is written, and the sign after it. A script hands back what begins otherwise.

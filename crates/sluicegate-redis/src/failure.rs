@@ -1,7 +1,9 @@
 //! What can go wrong, and what to do about it. A denial is not here: it is an answer.
 
 use crate::names::SCOPE_RULE;
-use sluicegate::{CALLS_MAX, LimitError, ListError, StoreFailure};
+use sluicegate::backend::StoreFailure;
+use sluicegate::limit::ListError;
+use sluicegate::{CALLS_MAX, LimitError};
 use std::error::Error;
 use std::fmt;
 

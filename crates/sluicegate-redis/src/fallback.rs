@@ -2,8 +2,10 @@
 
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::store::RedisStore;
-use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::{Answer, Decision, Limit, Limiter, RetryAfter, Semaphore, Source, Span};
+use sluicegate::backend::{Answer, Source};
+use sluicegate::semaphore::Semaphore;
+use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
+use sluicegate_core::bounds::COUNT_MAX;
 
 /// A call that is denied because the store is unavailable is told to come back after this.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);

@@ -8,7 +8,7 @@
 //! It is not the library's `Bulkhead`: a batch takes several permits at once, and the limit follows the
 //! latency in relation to the deadline, not to what the latency used to be.
 
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::{OnStoreFailure, RedisLimiter, RedisStore, RedisStoreBuilder, check_all, check_each};
     use redis_testkit::{Options, Server};
-    use sluicegate::Source;
+    use sluicegate::backend::Source;
     use std::net::TcpListener;
     use std::sync::Barrier;
     use std::thread;

@@ -31,15 +31,13 @@ use crate::store::RedisStore;
 use ask::{Ask, Verb, ask_each};
 use queue::Queues;
 use sluicegate::backend::Reserved;
-use sluicegate::core::algorithm;
-use sluicegate::core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
-use sluicegate::core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
-use sluicegate::core::verbs::{Unsupported, Verbs as _};
-use sluicegate::core::{Algorithm as _, AnyLimit, AnyState};
-use sluicegate::{
-    Answer, BackendError, Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Source, Span,
-    StoreFailure, Time,
-};
+use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
+use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
+use sluicegate_core::algorithm;
+use sluicegate_core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
+use sluicegate_core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::verbs::{Unsupported, Verbs as _};
+use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
 use std::borrow::Cow;
 use std::fmt;
 use std::slice;

@@ -44,7 +44,7 @@ use connection::{Dialer, Part, Trouble};
 use node::{Haste, Node, NodeSettings, Route};
 use pipeline::Outgoing;
 use redis::Value;
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;

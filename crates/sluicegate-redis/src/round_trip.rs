@@ -3,7 +3,7 @@
 use crate::script::ScriptCall;
 use crate::store::Inner;
 use redis::Value;
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 

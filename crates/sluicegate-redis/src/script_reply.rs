@@ -1,7 +1,8 @@
 //! What scripts reply, read with suspicion: a server can be anything.
 
 use redis::Value;
-use sluicegate::{StoreFailure, Time};
+use sluicegate::Time;
+use sluicegate::backend::StoreFailure;
 
 /// A key's state as a script tells it: as it is written, or of a log what matters of it. `None` if the key is unseen.
 pub(crate) type RawState = Option<Vec<u8>>;

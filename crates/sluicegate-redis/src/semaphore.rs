@@ -32,10 +32,10 @@ use claim::Claim;
 use grant::{granted, without_lease};
 use id::StoreId;
 use scope::{Member, Numbers};
-use sluicegate::{
-    Answer, BackendError, Clock as _, Grant, IntoLimits, Key, LeaseId, Limit, Semaphore, Source,
-    StoreFailure, SystemClock, Time,
-};
+use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
+use sluicegate::clock::{Clock as _, SystemClock};
+use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
+use sluicegate::{IntoLimits, Key, Limit, Time};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ use tokio::time::Instant;
 /// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because numbers have changed, whoever waits and whoever
 /// holds a lease goes by the newest one; whoever neither waits nor holds one is answered by the one that it asks.
 ///
-/// It has the methods of [`sluicegate::Semaphore`] and takes the same arguments; to move to it, change the constructor and add
+/// It has the methods of [`sluicegate::semaphore::Semaphore`] and takes the same arguments; to move to it, change the constructor and add
 /// `.await?`. The time is the store's; the methods that end in `_at` take another one, for tests and replays. Clones are the same
 /// semaphore.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! What is counted of a store's calls.
 
-use sluicegate::{Source, StoreFailure};
+use sluicegate::backend::{Source, StoreFailure};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

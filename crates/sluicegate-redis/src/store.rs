@@ -6,7 +6,9 @@ use crate::in_flight::InFlight;
 use crate::link::{Link, NodeHealth, without_password};
 use crate::semaphore::Scopes;
 use crate::stats::{Counters, RedisStats};
-use sluicegate::{LeasePool, MemoryStore, Source};
+use sluicegate::MemoryStore;
+use sluicegate::backend::Source;
+use sluicegate::semaphore::LeasePool;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -196,7 +198,7 @@ impl RedisStoreBuilder {
     ///
     /// A check that costs at least as much as one that was just denied for the same key is denied again, without asking the
     /// store, until that denial's `retry_after` is over or [`DENIAL_CACHE_AGE_MAX`](crate::DENIAL_CACHE_AGE_MAX) has passed. Its answer
-    /// comes from [`Source::Remembered`](sluicegate::Source::Remembered) and has the fields of the denial, with less to wait: what
+    /// comes from [`Source::Remembered`](sluicegate::backend::Source::Remembered) and has the fields of the denial, with less to wait: what
     /// remains is what remained then, and the wait is that of the smaller cost. Whoever waits as told is asked at the store.
     ///
     /// What it changes: cost that another process gives back, or a key that it resets, is seen up to that second late; what this

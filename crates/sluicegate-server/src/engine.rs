@@ -32,7 +32,7 @@ pub(crate) use leases::{grants_leases, of_another_kind};
 pub use request_error::RequestError;
 pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
 pub use rule_cache::RuleCache;
-pub use sluicegate::Source;
+pub use sluicegate::backend::Source;
 pub use sluicegate_redis::OnStoreFailure;
 pub use storage::{Keys, SharedKeys, StoreTime, StoreView};
 pub use throttle::{Throttle, Throttled};
@@ -42,7 +42,10 @@ use call::Verb;
 use inline::Inline;
 use rule::Scope;
 use rule_cache::CachedRule;
-use sluicegate::{Backend, BadReceipt, CALLS_MAX, Clock, OnFull, Receipt, Span, StoreStats, Time};
+use sluicegate::backend::Backend;
+use sluicegate::clock::Clock;
+use sluicegate::{BadReceipt, CALLS_MAX, Receipt, Span, Time};
+use sluicegate::{OnFull, StoreStats};
 use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,10 +80,10 @@ impl Default for Settings {
         Settings {
             allow_inline: true,
             key_len_max: 64 * 1024,
-            cost_max: sluicegate::core::bounds::COUNT_MAX,
+            cost_max: sluicegate_core::bounds::COUNT_MAX,
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
-            max_leases: sluicegate::MAX_LEASES_DEFAULT,
+            max_leases: sluicegate::semaphore::MAX_LEASES_DEFAULT,
             on_full: OnFull::Evict,
             on_failure: OnStoreFailure::Error,
             local_share: 100,

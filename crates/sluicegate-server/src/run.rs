@@ -9,7 +9,7 @@ use crate::protocol::Protocol;
 use crate::safety::{self, Protection};
 use crate::server::{self, Server};
 use crate::signals::{Signal, Signals};
-use sluicegate::SystemClock;
+use sluicegate::clock::SystemClock;
 use sluicegate_redis::RedisStore;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};

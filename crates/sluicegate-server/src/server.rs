@@ -8,7 +8,7 @@ use crate::net::Listener;
 use crate::net::tls::Tls;
 use crate::protocol::Protocol;
 use crate::service::Service;
-use sluicegate::Clock;
+use sluicegate::clock::Clock;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::Replay;
 use sluicegate_sim::scenarios::{self, Call, Scenario};
 use std::fmt::Write as _;

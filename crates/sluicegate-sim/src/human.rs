@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Between a number and its unit, so that no line is broken there; turned into a plain space when printed.

@@ -13,7 +13,7 @@
 //! ```
 //! use sluicegate_sim::overload::{Scenario, Protection};
 //! use sluicegate_sim::traffic::{Reading, workload::generate};
-//! use sluicegate::core::Span;
+//! use sluicegate_core::Span;
 //!
 //! let traffic = generate(&["steady 100/s for=10s".parse()?], 1, Span::ZERO, Reading::default(), |_| {})?;
 //! let dependency = "workers=10 takes=50ms".parse()?;
@@ -37,8 +37,8 @@ pub use record::{Bin, End, Outcome, Record, Totals};
 use crate::simulate::Timeline;
 use crate::traffic::{Clock, Traffic};
 use sluicegate::BuildError;
-use sluicegate::core::{Span, Time};
 use sluicegate::internal::grammar::{SyntaxError, quoted};
+use sluicegate_core::{Span, Time};
 use std::fmt;
 
 /// How finely time is cut for curves: at most so many pieces.

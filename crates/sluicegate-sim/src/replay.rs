@@ -1,9 +1,10 @@
 //! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the trace's own.
 
 use crate::trace::{Trace, TraceError};
-use sluicegate::core::several::check_list;
-use sluicegate::core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
-use sluicegate::{Limit, ListError};
+use sluicegate::Limit;
+use sluicegate::limit::ListError;
+use sluicegate_core::several::check_list;
+use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::fmt;

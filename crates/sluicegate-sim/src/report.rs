@@ -3,9 +3,10 @@
 use crate::human;
 use crate::simulate::crowd::Crowd;
 use crate::simulate::{Outcome, Simulation, Worst};
-use sluicegate::core::time::DAY;
-use sluicegate::core::{Span, Time};
-use sluicegate::{Limit, ListError};
+use sluicegate::Limit;
+use sluicegate::limit::ListError;
+use sluicegate_core::time::DAY;
+use sluicegate_core::{Span, Time};
 
 /// A traffic as long as this tells the year.
 const YEAR_FROM: Span = Span::from_micros(300 * DAY);

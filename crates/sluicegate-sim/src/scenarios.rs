@@ -2,7 +2,7 @@
 //!
 //! Tests run them, and the example `scenarios` shows them.
 
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;

@@ -19,8 +19,9 @@ use by_key::ByKey;
 use crowd::KeyOutcome;
 use focus::Focus;
 use run::Run;
-use sluicegate::core::{Span, Time};
-use sluicegate::{Limit, ListError};
+use sluicegate::Limit;
+use sluicegate::limit::ListError;
+use sluicegate_core::{Span, Time};
 
 /// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
 const BARS_MAX: u64 = 120;

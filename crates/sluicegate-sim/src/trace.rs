@@ -4,8 +4,8 @@
 
 use crate::records::{Fault, RECORD_LEN_MAX, Record, RecordError, Records};
 use crate::values::{number, shown};
-use sluicegate::core::Time;
-use sluicegate::core::bounds::COUNT_MAX;
+use sluicegate_core::Time;
+use sluicegate_core::bounds::COUNT_MAX;
 use std::fmt;
 use std::io::{self, Read};
 

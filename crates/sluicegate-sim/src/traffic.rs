@@ -11,7 +11,7 @@ pub mod workload;
 pub use clock::Clock;
 
 use indexmap::IndexSet;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 use smallvec::SmallVec;
 use std::fmt;
 use std::io;

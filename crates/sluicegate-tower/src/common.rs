@@ -10,7 +10,7 @@ use crate::head::Head;
 use crate::key::{self, Extract, MissingKey, RequestKey};
 use crate::rejection::{Reason, Rejection, Respond};
 use http::{Request, Response};
-use sluicegate::{Answer, BackendError, Pending, Source, StoreFailure};
+use sluicegate::backend::{Answer, BackendError, Pending, Source, StoreFailure};
 use std::mem;
 use std::sync::Arc;
 use tower_service::Service;

@@ -33,7 +33,7 @@
 //! - [`ConcurrencyLayer`] lets so many requests of each key be under way at once.
 //! - [`BulkheadLayer`] lets so many calls be under way at once, of services of any kind.
 //! - [`GuardLayer`] puts a breaker, a bulkhead, a timeout and retries around a service.
-//! - What decides is any [`sluicegate::Backend`]: [`sluicegate::Limiter`] in memory, `sluicegate_redis::RedisLimiter` in a
+//! - What decides is any [`sluicegate::backend::Backend`]: [`sluicegate::Limiter`] in memory, `sluicegate_redis::RedisLimiter` in a
 //!   store that several processes share, or your own.
 //!
 //! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.

@@ -9,9 +9,9 @@ pub use problem::Problem;
 use crate::Head;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use sluicegate::core::concurrency::UNKNOWN;
 use sluicegate::http_fields::{STORE_RETRY_S, retry_after_s};
 use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate_core::concurrency::UNKNOWN;
 use sluicegate_guard::guard::Refused;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum Reason {
     /// A mistake in the set-up, with what to do about it.
     SetUp(String),
     /// The backend gave no answer, as when its store is unavailable. The client is not told why.
-    NoAnswer(sluicegate::BackendError),
+    NoAnswer(sluicegate::backend::BackendError),
     /// As many of its key's requests are under way as may be at once: see
     /// [`crate::ConcurrencyLayer`].
     TooManyAtOnce(Decision),

@@ -1,7 +1,8 @@
 //! "A player may check in once a calendar day, and the day is that of UTC+8."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock, Time};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, Time};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

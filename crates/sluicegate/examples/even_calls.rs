@@ -1,7 +1,8 @@
 //! "A client may make 50 API calls in 10 seconds, spread evenly and not all in the first second."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

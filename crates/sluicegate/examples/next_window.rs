@@ -1,7 +1,8 @@
 //! "When does my next window start?"
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Clock as _, Limiter, ManualClock, Time};
+use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::{Limiter, Time};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::default(); // 22:13:20 in UTC

@@ -1,7 +1,8 @@
 //! "A shopper may place one order in 30 minutes, however impatient the clicks."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

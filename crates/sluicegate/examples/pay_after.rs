@@ -1,7 +1,8 @@
 //! "I know what a call costs only when it is over: LLM tokens, bytes. How can I limit that?"
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock, RetryAfter};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, RetryAfter};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

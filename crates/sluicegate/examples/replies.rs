@@ -1,7 +1,8 @@
 //! "A user may reply 5 times a minute, in any minute. What becomes of 20 replies at once?"
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock, RetryAfter};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, RetryAfter};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,8 @@
 //! "A call has to fit the limits of the user, the address and the whole site, or count for none of them."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Gate, Limiter, ManualClock, check_all};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Gate, Limiter, check_all};
 use std::net::Ipv4Addr;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,8 @@
 //! "An IP address may visit 10 times a minute. The page has to tell how many visits are left."
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! "The provider takes five mails a second." Eight threads wait in line, one mail is urgent, one cannot wait.
 #![allow(clippy::print_stdout, reason = "an example talks to a person")]
 
-use sluicegate::{BuildError, Denial, Gate, Priority};
+use sluicegate::wait::{Denial, Priority};
+use sluicegate::{BuildError, Gate};
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), BuildError> {

@@ -2,7 +2,7 @@
 
 use sluicegate_core::{Decision, RetryAfter, Span};
 
-/// A decision and its source: what every [`Backend`](crate::Backend) answers.
+/// A decision and its source: what every [`Backend`](crate::backend::Backend) answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a call that is denied must not happen: ask `allowed()`"]
 pub struct Answer {

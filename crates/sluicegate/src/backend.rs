@@ -19,15 +19,15 @@
 mod memory;
 mod pending;
 
+pub use crate::answer::{Answer, Source};
+pub use crate::store_failure::StoreFailure;
 pub use pending::{Pending, PendingFuture};
 
-use crate::answer::Answer;
 use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::ReserveError;
 use crate::semaphore::{Grant, Lease};
-use crate::store_failure::StoreFailure;
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
@@ -118,7 +118,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     }
 }
 
-/// A `concurrency` limit somewhere: [`Semaphore`](crate::Semaphore) in memory, or
+/// A `concurrency` limit somewhere: [`Semaphore`](crate::semaphore::Semaphore) in memory, or
 /// `sluicegate_redis::RedisSemaphore`.
 pub trait LeaseBackend: fmt::Debug + Send + Sync {
     /// Takes a lease if there is a permit for its cost now.

@@ -3,11 +3,12 @@
 //! A clock also rings: those who wait in line are woken when their turn has come. `timer.rs` is the one timer of all limiters of a
 //! process; a [`ManualClock`] rings when it is put forward, a `TokioClock` by the timer of its runtime.
 
-mod alarm;
-mod alarms;
+pub(crate) mod alarm;
+pub(crate) mod alarms;
+pub(crate) mod any;
 mod delay;
 mod manual;
-mod stretch;
+pub(crate) mod stretch;
 mod system;
 mod timer;
 #[cfg(all(feature = "tokio", not(loom)))]
@@ -15,11 +16,9 @@ mod tokio;
 
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use self::tokio::TokioClock;
-pub use alarm::{Alarm, Rings};
-pub use alarms::Alarms;
+pub use alarm::Alarm;
 pub use delay::Delay;
 pub use manual::ManualClock;
-pub use stretch::Stretch;
 pub use system::SystemClock;
 
 use sluicegate_core::Time;
@@ -49,33 +48,5 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
         (**self).ring_at(time, alarm);
-    }
-}
-
-/// A limiter's clock. The usual one is not behind a pointer, so that reading it can be compiled in place.
-#[derive(Clone, Debug)]
-pub enum AnyClock {
-    /// [`SystemClock`].
-    System,
-    /// Any other.
-    Other(Arc<dyn Clock>),
-}
-
-impl AnyClock {
-    #[inline]
-    /// The time it is.
-    pub fn now(&self) -> Time {
-        match self {
-            AnyClock::System => SystemClock.now(),
-            AnyClock::Other(clock) => clock.now(),
-        }
-    }
-
-    /// Has the clock ring the alarm at this time.
-    pub fn ring_at(&self, time: Time, alarm: Alarm) {
-        match self {
-            AnyClock::System => SystemClock.ring_at(time, alarm),
-            AnyClock::Other(clock) => clock.ring_at(time, alarm),
-        }
     }
 }

@@ -139,7 +139,7 @@ id! {
     /// it can be handed to others and read back, and nobody can make up another's.
     ///
     /// ```
-    /// use sluicegate::{LeaseId, Semaphore};
+    /// use sluicegate::semaphore::{LeaseId, Semaphore};
     ///
     /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
     /// let lease = exports.try_acquire("Harry", 1).lease().unwrap();

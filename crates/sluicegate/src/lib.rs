@@ -34,66 +34,56 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
-pub use sluicegate_core as core;
-
 mod answer;
 pub mod backend;
 mod calendar;
 mod callbacks;
-mod clock;
+pub mod clock;
 mod event;
 mod gate;
 mod grammar;
 pub mod http_fields;
 mod ids;
 mod key;
-mod limit;
+pub mod limit;
 mod limiter;
 mod memory_store;
 mod seal;
-mod semaphore;
+pub mod semaphore;
 mod store;
 mod store_failure;
 mod sync;
-mod wait;
+pub mod wait;
 
-pub use answer::{Answer, Source};
-pub use backend::{Backend, BackendError, LeaseBackend, Pending};
-pub use calendar::{CalendarUnit, Zone};
-#[cfg(all(feature = "tokio", not(loom)))]
-pub use clock::TokioClock;
-pub use clock::{Alarm, Clock, Delay, ManualClock, SystemClock};
-pub use core::verbs::Unsupported;
-pub use core::{Decision, RetryAfter, Span, Time};
 pub use event::Event;
 pub use gate::Gate;
-pub use ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
+pub use ids::{BadReceipt, Receipt};
 pub use key::{Key, KeyWriter};
-pub use limit::{Bounds, Initial, Limit, LimitError, ListError, Spec, WindowSpec};
+pub use limit::{Limit, LimitError};
 pub use limiter::{
     BuildError, CALLS_MAX, Call, ChangeError, CheckAllError, HashedKey, IntoLimits, Limiter, LimiterBuilder,
-    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
-    MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX, Observer, Reservation, ReserveError, StoreStats, check_all,
-    check_all_at, check_all_each_at,
+    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Reservation,
+    ReserveError, StoreStats, check_all, check_all_at, check_all_each_at,
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
-pub use semaphore::{
-    AcquireLease, Grant, Lease, LeasePool, LeasePoolBuilder, LeaseScope, MAX_LEASES_DEFAULT, MAX_LEASES_MAX,
-    Semaphore, SemaphoreBuilder, SemaphoreStats,
-};
+pub use sluicegate_core::verbs::Unsupported;
+pub use sluicegate_core::{Decision, RetryAfter, Span, Time};
 pub use store::OnFull;
-pub use store_failure::StoreFailure;
-pub use wait::{Acquire, Acquired, Denial, Priority};
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::callbacks::Callbacks;
-    pub use crate::clock::{Alarms, AnyClock, Rings, Stretch};
+    pub use crate::clock::alarm::Rings;
+    pub use crate::clock::alarms::Alarms;
+    pub use crate::clock::any::AnyClock;
+    pub use crate::clock::stretch::Stretch;
     pub use crate::key::{ByFingerprint, Fingerprint, Seeds, raw as raw_key};
-    pub use crate::limit::unit;
+    pub use crate::limit::print::unit;
     pub use crate::limiter::within;
-    pub use crate::wait::{Patience, wait_here, wake_all};
+    pub use crate::wait::acquire::Patience;
+    pub use crate::wait::lines::wake_all;
+    pub use crate::wait::park::wait_here;
 
     /// How lines of text are read.
     pub mod grammar {
@@ -105,7 +95,8 @@ pub mod internal {
         pub use crate::sync::*;
     }
 
-    use crate::{Alarm, Time};
+    use crate::Time;
+    use crate::clock::Alarm;
     use std::sync::Weak;
 
     /// An alarm that was set for a time, and whom it wakes.

@@ -10,14 +10,14 @@
 mod error;
 mod list;
 mod parse;
-mod print;
+pub(crate) mod print;
 mod share;
 
+pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use list::ListError;
-pub use print::unit;
 
-use crate::calendar::{CalendarUnit, Zone, ZoneCalendar};
+use crate::calendar::ZoneCalendar;
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
 use sluicegate_core::concurrency::Concurrency;
 use sluicegate_core::fixed_window::FixedWindow;

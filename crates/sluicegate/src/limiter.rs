@@ -22,7 +22,8 @@ pub use observe::{Observer, StoreStats};
 pub use reservation::Reservation;
 pub(crate) use store_by_algorithm::made;
 
-use crate::clock::{AnyClock, Delay};
+use crate::clock::Delay;
+use crate::clock::any::AnyClock;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::memory_store::{Kind, MemoryStore, Place, Tag};

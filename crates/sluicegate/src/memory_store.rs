@@ -9,7 +9,8 @@
 //! What a key has used belongs to (scope, key). The tag says which limits are to judge it: when a scope's limits change, the
 //! key's state is read by the new ones with its next call.
 
-use crate::clock::{AnyClock, Clock};
+use crate::clock::Clock;
+use crate::clock::any::AnyClock;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
@@ -32,7 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// while the program runs, or when what matters is the memory of all together:
 ///
 /// ```
-/// use sluicegate::{Limiter, MemoryStore};
+/// use sluicegate::Limiter;
+/// use sluicegate::MemoryStore;
 ///
 /// let store = MemoryStore::builder().max_keys(100_000).build()?;
 /// let reply = Limiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;

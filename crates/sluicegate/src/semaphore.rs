@@ -17,16 +17,15 @@ mod shard;
 mod slab;
 mod stats;
 
+pub use crate::ids::{BadLeaseId, LeaseId};
 pub use acquire::AcquireLease;
 pub use builder::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, SemaphoreBuilder};
 pub use grant::Grant;
 pub use lease::Lease;
-
 pub use scope::{LeasePool, LeasePoolBuilder, LeaseScope};
 pub use stats::SemaphoreStats;
 
 use crate::callbacks::Callbacks;
-use crate::ids::LeaseId;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};
@@ -43,7 +42,7 @@ use std::time::Duration;
 /// So many at once under each of as many keys as call.
 ///
 /// ```
-/// use sluicegate::Semaphore;
+/// use sluicegate::semaphore::Semaphore;
 ///
 /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
 /// let leases: Vec<_> = (0..3).filter_map(|_| exports.try_acquire("Harry", 1).lease()).collect();

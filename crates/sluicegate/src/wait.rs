@@ -3,16 +3,16 @@
 //! `acquire.rs` is the call that waits, `lines.rs` and `desk.rs` know who waits under which key, `seats.rs` what has come of it,
 //! `park.rs` waits in a thread.
 
-mod acquire;
+pub(crate) mod acquire;
 mod desk;
-mod lines;
-mod park;
+pub(crate) mod lines;
+pub(crate) mod park;
 mod seats;
 
-pub use acquire::{Acquire, Patience};
-pub use lines::wake_all;
+pub use crate::limiter::{MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX};
+pub use acquire::Acquire;
+pub(crate) use acquire::Patience;
 pub(crate) use lines::{Host, Lines, QueueBounds};
-pub use park::wait_here;
 pub use sluicegate_core::line::Priority;
 
 use crate::answer::{Answer, Source};
@@ -23,7 +23,9 @@ use std::time::Duration;
 /// The result of waiting in a queue: the call was allowed and charged, or refused.
 ///
 /// ```
-/// use sluicegate::{Limiter, ManualClock, Denial};
+/// use sluicegate::Limiter;
+/// use sluicegate::clock::ManualClock;
+/// use sluicegate::wait::Denial;
 /// use std::time::Duration;
 ///
 /// let orders = Limiter::builder("min-interval 30m").clock(ManualClock::default()).build()?;

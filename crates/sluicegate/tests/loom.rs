@@ -12,9 +12,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use loom::thread;
-use sluicegate::{
-    Acquire, AcquireLease, Grant, Limiter, ManualClock, MemoryStore, OnFull, Semaphore, check_all,
-};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::{AcquireLease, Grant, Semaphore};
+use sluicegate::wait::Acquire;
+use sluicegate::{Limiter, check_all};
+use sluicegate::{MemoryStore, OnFull};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;

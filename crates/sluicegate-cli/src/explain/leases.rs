@@ -1,8 +1,8 @@
 //! A small timeline of leases: who takes one, who is denied, who returns it and who forgets it. The core is asked.
 
 use super::timeline::{HEADER, row};
-use sluicegate::core::concurrency::{Concurrency, Held, Leases};
-use sluicegate::core::{Decision, RetryAfter, Span, Time};
+use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{count, span};
 
 /// When nothing lapses by itself, any length shows the same.

@@ -1,8 +1,9 @@
 //! A small timeline of real decisions: the core is asked, nothing is made up.
 
 use super::leases;
-use sluicegate::core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
-use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate::Limit;
+use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate_core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
 //! What a limit does, promises and costs, in sentences with its own numbers.
 
-use sluicegate::core::smooth::WarmUp;
-use sluicegate::core::{Rate, Span, Time};
-use sluicegate::{Initial, Limit, Spec, WindowSpec};
+use sluicegate::Limit;
+use sluicegate::limit::{Initial, Spec, WindowSpec};
+use sluicegate_core::smooth::WarmUp;
+use sluicegate_core::{Rate, Span, Time};
 use sluicegate_sim::human::{count, span};
 
 /// The sentences about one limit.

@@ -1,7 +1,8 @@
 //! A replay on a shared store: the same decisions from its scripts, at the trace's times.
 
 use crate::Problem;
-use sluicegate::{Answer, Limit, StoreFailure, Time};
+use sluicegate::backend::{Answer, StoreFailure};
+use sluicegate::{Limit, Time};
 use sluicegate_redis::{RedisCall, RedisLimiter, RedisStore, check_each};
 use sluicegate_sim::replay::{Decisions, ReplayError};
 use sluicegate_sim::trace::{Trace, TraceError};

@@ -1,7 +1,8 @@
 //! The limits to try, each with what it is called.
 
 use crate::Problem;
-use sluicegate::{Limit, ListError};
+use sluicegate::Limit;
+use sluicegate::limit::ListError;
 use sluicegate_sim::report::limits_text;
 
 /// The most limits that are compared: more would not fit on a picture.

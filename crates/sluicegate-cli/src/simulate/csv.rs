@@ -1,7 +1,7 @@
 //! The outcome as CSV: the table, what happened over time, and how keys fared. Moments stand there twice: in
 //! microseconds since 1970 and as a date in UTC, for spreadsheets.
 
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 use sluicegate_sim::report::{Report, Tried};
 
 /// A row for each limit that was tried. What there is none of is empty.

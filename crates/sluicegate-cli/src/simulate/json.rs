@@ -3,7 +3,7 @@
 
 use crate::Problem;
 use serde::Serialize;
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::report::{Report, Tried};
 
 #[derive(Serialize)]

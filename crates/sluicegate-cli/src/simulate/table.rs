@@ -1,7 +1,7 @@
 //! The outcome as a table for the terminal.
 
 use super::columns::align;
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::human::{TIE, about, count, many, percent, printable, span};
 use sluicegate_sim::report::{Report, Tried};
 use sluicegate_sim::traffic::Clock;

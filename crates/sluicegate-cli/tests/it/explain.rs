@@ -197,7 +197,7 @@ fn the_worst_case_is_true() {
 
 /// The most that any period admits, to callers who perhaps take one at first and then, from some moment on, all they can.
 fn worst_of_all(limit: &str, period: u64) -> u32 {
-    use sluicegate::core::{Account, Time};
+    use sluicegate_core::{Account, Time};
     let at = |micros| Time::from_micros(micros).unwrap();
     let limits = [limit.parse::<sluicegate::Limit>().unwrap().made_at(at(0)).unwrap()];
     let mut worst = 0;

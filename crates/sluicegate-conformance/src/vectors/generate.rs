@@ -6,7 +6,7 @@ use crate::random;
 use crate::subject::Subject as _;
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 use std::fmt::Write as _;
 
 const CASES: &str = include_str!("../../vectors/cases.txt");

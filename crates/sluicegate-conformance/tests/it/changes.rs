@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 use sluicegate::Limit;
-use sluicegate::core::pile::Times;
-use sluicegate::core::verbs::Verbs as _;
-use sluicegate::core::{Account, Algorithm as _, AnyState, RetryAfter, Span, Time};
 use sluicegate_conformance::random;
+use sluicegate_core::pile::Times;
+use sluicegate_core::verbs::Verbs as _;
+use sluicegate_core::{Account, Algorithm as _, AnyState, RetryAfter, Span, Time};
 
 fn at(micros: u64) -> Time {
     Time::from_micros(micros).unwrap()

@@ -1,10 +1,12 @@
 //! Leases in the core and in the library against the model: every verb in any order, every field, time forward and back.
 
 use fastrand::Rng;
-use sluicegate::core::concurrency::{Concurrency, Held, Leases};
-use sluicegate::core::{Decision, Span, Time};
-use sluicegate::{LeaseId, Limit, ManualClock, RetryAfter, Semaphore};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::{LeaseId, Semaphore};
+use sluicegate::{Limit, RetryAfter};
 use sluicegate_conformance::random::number;
+use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model as model;
 
 /// A key in all three.
@@ -75,7 +77,7 @@ impl Key {
                 }
                 seen.denied += u64::from(!decision.allowed());
                 seen.never += u64::from(decision.retry_after() == Some(RetryAfter::Never));
-                let unknown = RetryAfter::After(sluicegate::core::concurrency::UNKNOWN);
+                let unknown = RetryAfter::After(sluicegate_core::concurrency::UNKNOWN);
                 seen.unknown += u64::from(decision.retry_after() == Some(unknown));
             }
             9..12 => {

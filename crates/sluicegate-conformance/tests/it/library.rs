@@ -1,9 +1,11 @@
 //! The library on its store in memory: the whole suite, every verb, and the same under churn and eviction.
 
 use fastrand::Rng;
-use sluicegate::core::{Account, Time};
-use sluicegate::{Limit, Limiter, ManualClock, OnFull};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limit, Limiter};
 use sluicegate_conformance::{InBackend, Report, random, random_verbs, suite};
+use sluicegate_core::{Account, Time};
 use std::collections::HashMap;
 
 #[test]

@@ -1,12 +1,13 @@
 //! The promises, each on its own, over random limits and traces: no model is asked.
 
 use fastrand::Rng;
-use sluicegate::core::algorithm::NotCharged;
-use sluicegate::core::bounds::CENTURY;
-use sluicegate::core::verbs::Verbs as _;
-use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
-use sluicegate::{Limit, Spec, WindowSpec};
+use sluicegate::Limit;
+use sluicegate::limit::{Spec, WindowSpec};
 use sluicegate_conformance::random::{self, Call};
+use sluicegate_core::algorithm::NotCharged;
+use sluicegate_core::bounds::CENTURY;
+use sluicegate_core::verbs::Verbs as _;
+use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
 
 /// Random traces for each algorithm and property.
 const TRACES: u64 = 300;

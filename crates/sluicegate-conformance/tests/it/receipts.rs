@@ -1,8 +1,8 @@
 //! Returns in the orders that have gone wrong: each ends with what would be used had the returned calls not been.
 
 use sluicegate::Limit;
-use sluicegate::core::receipts::Receipt;
-use sluicegate::core::{Account, AnyLimit, Span, Time};
+use sluicegate_core::receipts::Receipt;
+use sluicegate_core::{Account, AnyLimit, Span, Time};
 
 /// One key, and times in seconds.
 struct Key {
@@ -119,7 +119,7 @@ fn nobody_borrows_more_than_a_century() {
 /// A busy key's log holds what is within the period and no more.
 #[test]
 fn a_log_forgets_what_has_left() {
-    use sluicegate::core::{
+    use sluicegate_core::{
         Algorithm as _, Rate,
         sliding_log::{Log, SlidingLog},
     };

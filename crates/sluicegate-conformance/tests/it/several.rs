@@ -1,8 +1,8 @@
 //! Several limits, perhaps on several keys, as one; and what is not offered.
 
 use sluicegate::Limit;
-use sluicegate::core::several::{Part, check_all, check_list, peek_all};
-use sluicegate::core::{Account, AnyLimit, AnyState, RetryAfter, Span, Time};
+use sluicegate_core::several::{Part, check_all, check_list, peek_all};
+use sluicegate_core::{Account, AnyLimit, AnyState, RetryAfter, Span, Time};
 
 fn made(text: &str) -> AnyLimit {
     text.parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()

@@ -1,9 +1,11 @@
 //! Limiters in a store that they share: the whole suite and every verb, while others use the same keys; and churn.
 
 use fastrand::Rng;
-use sluicegate::core::{Account, AnyLimit, Time};
-use sluicegate::{Limit, Limiter, ManualClock, MemoryStore};
+use sluicegate::MemoryStore;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limit, Limiter};
 use sluicegate_conformance::{Answer, InBackend, Report, Subject, random, random_verbs, suite};
+use sluicegate_core::{Account, AnyLimit, Time};
 use std::collections::HashMap;
 
 fn store(start: Time, max_keys: usize) -> MemoryStore {

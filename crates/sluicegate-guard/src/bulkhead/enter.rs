@@ -3,7 +3,7 @@
 use super::queue::{Desk, Joined, Ticket, Told};
 use super::{Bulkhead, Permit};
 use sluicegate::internal::{Patience, wait_here};
-use sluicegate::{Denial, Priority};
+use sluicegate::wait::{Denial, Priority};
 use sluicegate_core::Span;
 use std::fmt;
 use std::future::Future;

@@ -8,7 +8,7 @@ use crate::timeout::Due;
 use sluicegate::internal::sync::MutexGuard;
 use sluicegate::internal::{Patience, wake_all};
 use sluicegate::internal::{Rings, Stretch, alarm};
-use sluicegate::{Denial, Priority};
+use sluicegate::wait::{Denial, Priority};
 use sluicegate_core::in_order::InOrder;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;

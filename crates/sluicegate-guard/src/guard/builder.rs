@@ -6,7 +6,7 @@ use crate::bulkhead::{Bulkhead, BulkheadBuilder, BulkheadSpec};
 use crate::event::Observer;
 use crate::retry::{Retries, RetryRules};
 use crate::timeout::Countdowns;
-use sluicegate::Clock;
+use sluicegate::clock::Clock;
 use sluicegate::internal::{AnyClock, within};
 use sluicegate::{BuildError, LimitError};
 use sluicegate_core::Span;

@@ -2,7 +2,7 @@
 
 use crate::breaker::Denied;
 use crate::timeout::TimedOut;
-use sluicegate::Denial;
+use sluicegate::wait::Denial;
 use std::error::Error;
 use std::fmt;
 

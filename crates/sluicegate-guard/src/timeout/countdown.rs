@@ -1,7 +1,7 @@
 //! Many waits for a moment on one clock, with one alarm for all of them.
 //!
 //! Most calls end long before their time is up, and then nothing of them stays: a countdown that is dropped is taken out of the book. (A
-//! [`Delay`](sluicegate::Delay) of its own would keep its alarm with the timer until it rings.)
+//! [`Delay`](sluicegate::clock::Delay) of its own would keep its alarm with the timer until it rings.)
 //!
 //! A clock may be set while somebody waits: see `clock/stretch.rs` of sluicegate. The timer counts time that passes, not what the clock shows, so an alarm
 //! that rings before its time by the clock is where a step back is noticed.

@@ -3,7 +3,7 @@
 
 mod stage;
 
-use sluicegate::TokioClock;
+use sluicegate::clock::TokioClock;
 use sluicegate_guard::guard::{Failure, Guard};
 use stage::{Bank, Ended, Stage, TIMEOUT};
 

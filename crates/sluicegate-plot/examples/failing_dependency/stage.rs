@@ -1,7 +1,7 @@
 //! What the example plays on: a bank with ten clerks and two bad times, customers with a second of patience, and a picture.
 
-use sluicegate::core::{Span, Time};
-use sluicegate::{Clock as _, TokioClock};
+use sluicegate::clock::{Clock as _, TokioClock};
+use sluicegate_core::{Span, Time};
 use sluicegate_plot::{OverloadFigure, OverloadView, Theme, svg};
 use sluicegate_sim::human::{TIE, about, percent};
 use sluicegate_sim::overload::{Dependency, End, Ran, Record, Report, Totals, Trouble};

@@ -3,8 +3,8 @@
 use crate::ink::Ink;
 use crate::path::Path;
 use crate::scene::{Scene, Text};
-use sluicegate::core::time::DAY;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::time::DAY;
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::report::Report;
 use sluicegate_sim::simulate::Timeline;
 use sluicegate_sim::traffic::Clock;

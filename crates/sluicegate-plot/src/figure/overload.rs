@@ -6,7 +6,7 @@ use super::{FOOT, GAP, HEAD, LABEL, MARGIN, NUMBERS, PANEL, SOURCE_MAX, WIDTH, W
 use crate::ink::Ink;
 use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::human::{self, about, cut, percent, span};
 use sluicegate_sim::overload::{Bin, Ran, Report, Trouble};
 

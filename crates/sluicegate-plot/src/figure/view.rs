@@ -6,7 +6,7 @@ use super::panel::{Panel, Scale, round_below};
 use crate::ink::Ink;
 use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::human::{count, cut, span};
 use sluicegate_sim::report::{Report, Tried};
 

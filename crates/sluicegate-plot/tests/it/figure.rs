@@ -1,7 +1,7 @@
 //! Figures: everything on the paper, no words over others, whatever is drawn.
 
 use sluicegate::Limit;
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_plot::terminal::{self, Colours};
 use sluicegate_plot::{Figure, Ink, Item, OverloadFigure, OverloadView, Scene, Step, Text, View};
 use sluicegate_sim::Traffic;

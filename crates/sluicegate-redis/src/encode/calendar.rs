@@ -1,9 +1,10 @@
 //! The windows of a calendar. A script does not know the time zones, so it is told the windows around a time.
 
 use super::{EncodedLimit, Kind, Windows};
-use sluicegate::core::time::YEAR;
-use sluicegate::core::{Algorithm as _, AnyState};
-use sluicegate::{CalendarUnit, Time};
+use sluicegate::Time;
+use sluicegate::limit::CalendarUnit;
+use sluicegate_core::time::YEAR;
+use sluicegate_core::{Algorithm as _, AnyState};
 use std::sync::PoisonError;
 
 /// The windows of a calendar around some time: when one began, when it ends, and when the next one ends.

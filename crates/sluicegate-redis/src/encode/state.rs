@@ -3,15 +3,15 @@
 use super::packed::{Packed, Unpacked};
 use super::{EncodedLimit, Kind, VERSION, time_for};
 use crate::script_reply::RawState;
-use sluicegate::core::leaky_bucket::LeakyBucket;
-use sluicegate::core::min_interval::MinInterval;
-use sluicegate::core::pacer::Pacer;
-use sluicegate::core::pile::Times;
-use sluicegate::core::sliding_log::Log;
-use sluicegate::core::smooth::Smooth;
-use sluicegate::core::token_bucket::TokenBucket;
-use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
 use sluicegate::{Limit, Span, Time};
+use sluicegate_core::leaky_bucket::LeakyBucket;
+use sluicegate_core::min_interval::MinInterval;
+use sluicegate_core::pacer::Pacer;
+use sluicegate_core::pile::Times;
+use sluicegate_core::sliding_log::Log;
+use sluicegate_core::smooth::Smooth;
+use sluicegate_core::token_bucket::TokenBucket;
+use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
 
 /// How long a bucket's state is without its tag.
 const BUCKET: usize = 20;

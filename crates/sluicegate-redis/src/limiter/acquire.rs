@@ -18,12 +18,12 @@ use super::queue::{NotFirst, Place};
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
 use crate::fallback::RETRY_AFTER;
-use sluicegate::core::algorithm::Waiting;
-use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{
-    Acquired, Answer, Clock as _, Decision, Denial, Key, RetryAfter, Source, Span, StoreFailure, SystemClock,
-    Time,
-};
+use sluicegate::backend::{Answer, Source, StoreFailure};
+use sluicegate::clock::{Clock as _, SystemClock};
+use sluicegate::wait::{Acquired, Denial};
+use sluicegate::{Decision, Key, RetryAfter, Span, Time};
+use sluicegate_core::algorithm::Waiting;
+use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

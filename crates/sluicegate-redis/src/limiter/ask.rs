@@ -8,8 +8,9 @@ use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::script_reply::ScriptReply;
 use crate::scripts;
-use sluicegate::core::bounds::CENTURY;
-use sluicegate::{Receipt, Span, StoreFailure, Time};
+use sluicegate::backend::StoreFailure;
+use sluicegate::{Receipt, Span, Time};
+use sluicegate_core::bounds::CENTURY;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 

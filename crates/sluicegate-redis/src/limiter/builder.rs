@@ -7,7 +7,9 @@ use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Limit, LimitError, ListError, MAX_QUEUE_DEFAULT, Time};
+use sluicegate::limit::ListError;
+use sluicegate::wait::MAX_QUEUE_DEFAULT;
+use sluicegate::{Limit, LimitError, Time};
 use std::sync::Arc;
 
 /// Settings of a limiter. Made by [`RedisLimiter::builder`].

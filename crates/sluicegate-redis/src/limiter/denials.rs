@@ -4,8 +4,9 @@ use super::Inner;
 use crate::denial_cache::{Denial, DenialCache};
 use crate::encode::EncodedLimit;
 use crate::store::RedisStore;
-use sluicegate::core::{Algorithm as _, AnyLimit};
-use sluicegate::{Answer, Decision, Limit, Source, StoreFailure, Time};
+use sluicegate::backend::{Answer, Source, StoreFailure};
+use sluicegate::{Decision, Limit, Time};
+use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use tokio::time::Instant;
 

@@ -2,7 +2,8 @@
 
 use super::RedisLimiter;
 use sluicegate::backend::Reserved;
-use sluicegate::{Answer, BackendError, Decision, Receipt, Time};
+use sluicegate::backend::{Answer, BackendError};
+use sluicegate::{Decision, Receipt, Time};
 use std::time::Duration;
 
 /// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or

@@ -26,7 +26,7 @@ use super::table::redirected;
 use crate::script::ScriptCall;
 use futures_util::future::join_all;
 use redis::Value;
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

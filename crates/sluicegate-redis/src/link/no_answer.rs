@@ -2,7 +2,7 @@
 
 use super::connection::words;
 use redis::{ServerErrorKind, Value};
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::time::Duration;
 
 /// Why a script call has no answer.
@@ -84,7 +84,7 @@ impl NoAnswer {
 mod tests {
     use super::NoAnswer;
     use redis::{Value, parse_redis_value};
-    use sluicegate::StoreFailure;
+    use sluicegate::backend::StoreFailure;
     use std::time::Duration;
 
     fn read(bytes: &str) -> Result<Value, NoAnswer> {

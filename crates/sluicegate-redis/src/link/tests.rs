@@ -13,7 +13,7 @@ use crate::store::Settings;
 use futures_util::FutureExt as _;
 use redis::Value;
 use redis_testkit::Server;
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -10,8 +10,9 @@ use crate::limiter::{not_understood, unreadable};
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::scripts;
-use sluicegate::core::concurrency::LOOKED_AT_MAX;
-use sluicegate::{Span, StoreFailure, Time};
+use sluicegate::backend::StoreFailure;
+use sluicegate::{Span, Time};
+use sluicegate_core::concurrency::LOOKED_AT_MAX;
 
 /// Every whole number below this is exact in a script.
 const EXACT: u64 = 1 << 53;

@@ -7,7 +7,8 @@ use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::{Key, Limit, LimitError, MAX_QUEUE_DEFAULT};
+use sluicegate::wait::MAX_QUEUE_DEFAULT;
+use sluicegate::{Key, Limit, LimitError};
 use std::sync::Arc;
 
 /// Settings of a semaphore. Made by [`RedisSemaphore::builder`].

@@ -4,7 +4,7 @@ use super::Inner;
 use super::id::StoreId;
 use super::lease::{Live, RedisLease};
 use super::reply::LeaseDecision;
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;

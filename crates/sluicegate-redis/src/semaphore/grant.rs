@@ -1,7 +1,9 @@
 //! How grants of a shared store are made: what a call waited includes its round trips.
 
 use super::lease::RedisLease;
-use sluicegate::{Acquired, Answer, Denial, Grant};
+use sluicegate::backend::Answer;
+use sluicegate::semaphore::Grant;
+use sluicegate::wait::{Acquired, Denial};
 use tokio::time::Instant;
 
 /// A lease, or an allowed call that needs none.

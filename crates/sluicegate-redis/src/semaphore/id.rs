@@ -3,7 +3,7 @@
 use crate::receipt::random;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use sluicegate::{BadLeaseId, LeaseId};
+use sluicegate::semaphore::{BadLeaseId, LeaseId};
 
 const LEN: usize = 16;
 
@@ -45,7 +45,7 @@ mod tests {
     fn a_lease_is_read_back_from_its_text_and_other_texts_are_none() {
         let (one, other) = (StoreId::random(), StoreId::random());
         assert!(one != other);
-        let semaphore = sluicegate::Semaphore::new("concurrency 1").unwrap();
+        let semaphore = sluicegate::semaphore::Semaphore::new("concurrency 1").unwrap();
         let local = semaphore.try_acquire("Harry", 1).lease().unwrap();
         assert_eq!(StoreId::read(&local.id()), Ok(None));
         let text = one.id().to_string();

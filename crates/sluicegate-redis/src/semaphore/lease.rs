@@ -2,8 +2,10 @@
 
 use super::Inner;
 use super::id::StoreId;
+use sluicegate::backend::StoreFailure;
 use sluicegate::backend::StoreLease;
-use sluicegate::{LeaseId, Span, StoreFailure, Time};
+use sluicegate::semaphore::LeaseId;
+use sluicegate::{Span, Time};
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -34,7 +36,7 @@ pub struct RedisLease {
 /// Where the place is.
 enum Held {
     Store(StoreId, Option<Handle>),
-    Local(sluicegate::Lease),
+    Local(sluicegate::semaphore::Lease),
     /// It was released, or is to be kept.
     NotOurs,
 }
@@ -72,7 +74,7 @@ impl RedisLease {
     pub(super) fn local(
         inner: &Arc<Inner>,
         key: &[u8],
-        lease: sluicegate::Lease,
+        lease: sluicegate::semaphore::Lease,
         asked: Instant,
     ) -> RedisLease {
         let live = Mutex::new(inner.live_here(&lease, asked));
@@ -220,7 +222,7 @@ impl Live {
 
 impl Inner {
     /// Of a lease in this process's memory.
-    fn live_here(&self, lease: &sluicegate::Lease, asked: Instant) -> Live {
+    fn live_here(&self, lease: &sluicegate::semaphore::Lease, asked: Instant) -> Live {
         let live = Live::from(Time::EPOCH, asked, self.member.numbers().ttl);
         Live { until: lease.until().unwrap_or(live.until), ..live }
     }

@@ -3,8 +3,9 @@
 use super::scope::Numbers;
 use crate::limiter::not_understood;
 use redis::Value;
-use sluicegate::core::concurrency::Leases;
-use sluicegate::{Answer, Decision, Source, Span, StoreFailure, Time};
+use sluicegate::backend::{Answer, Source, StoreFailure};
+use sluicegate::{Decision, Span, Time};
+use sluicegate_core::concurrency::Leases;
 
 /// The store's decision about a lease.
 pub(super) struct LeaseDecision {

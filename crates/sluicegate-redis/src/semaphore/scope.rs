@@ -7,7 +7,7 @@
 
 use super::waiters::{Crowd, Waiters};
 use sluicegate::Span;
-use sluicegate::core::concurrency::Concurrency;
+use sluicegate_core::concurrency::Concurrency;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

@@ -2,9 +2,10 @@
 
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
+use sluicegate::MemoryStore;
 use sluicegate::ReserveError;
-use sluicegate::core::time::SECOND;
-use sluicegate::{Limiter, MemoryStore, Span, Time};
+use sluicegate::{Limiter, Span, Time};
+use sluicegate_core::time::SECOND;
 use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 

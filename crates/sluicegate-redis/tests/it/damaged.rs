@@ -3,7 +3,7 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
-use sluicegate::{BackendError, StoreFailure};
+use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate_redis::{RedisLimiter, RedisReservation};
 use std::time::Duration;
 

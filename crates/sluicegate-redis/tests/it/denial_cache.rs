@@ -2,7 +2,7 @@
 
 use crate::support::PATIENCE;
 use redis_testkit::{Options, Server};
-use sluicegate::{Answer, Source};
+use sluicegate::backend::{Answer, Source};
 use sluicegate::{RetryAfter, Time};
 use sluicegate_redis::{DENIAL_CACHE_AGE_MAX, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
 use std::time::Duration;

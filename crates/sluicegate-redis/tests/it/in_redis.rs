@@ -1,7 +1,8 @@
 //! The library on a shared store as a subject of the suite.
 
 use crate::support::connect;
-use sluicegate::{Limit, Pending, Time};
+use sluicegate::backend::Pending;
+use sluicegate::{Limit, Time};
 use sluicegate_conformance::{InBackend, Wait};
 use sluicegate_redis::{RedisLimiter, RedisStore};
 use std::sync::Arc;

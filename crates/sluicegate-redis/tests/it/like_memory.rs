@@ -2,7 +2,8 @@
 
 use crate::support::until;
 use redis_testkit::{Options, Server};
-use sluicegate::{Key, Source};
+use sluicegate::Key;
+use sluicegate::backend::Source;
 use sluicegate_redis::{Failures, RedisLimiter, RedisStore, RedisStoreBuilder, check_each};
 use std::net::Ipv4Addr;
 use std::sync::Arc;

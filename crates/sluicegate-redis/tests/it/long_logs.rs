@@ -3,7 +3,8 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
-use sluicegate::{Limiter, ManualClock, Span, Time};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, Span, Time};
 use sluicegate_redis::RedisLimiter;
 use std::collections::VecDeque;
 

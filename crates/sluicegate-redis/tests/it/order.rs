@@ -3,7 +3,9 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
-use sluicegate::{Limiter, ManualClock, MemoryStore, Span, Time};
+use sluicegate::MemoryStore;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, Span, Time};
 use sluicegate_redis::{RedisLimiter, check_each};
 
 #[test]

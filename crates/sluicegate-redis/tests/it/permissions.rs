@@ -2,8 +2,8 @@
 
 use crate::support::connect;
 use redis_testkit::{Options, Server};
-use sluicegate::BackendError;
 use sluicegate::Limit;
+use sluicegate::backend::BackendError;
 use sluicegate_redis::{RedisLimiter, RedisReservation, RedisSemaphore, RedisStore, check_all, check_each};
 use std::time::Duration;
 

@@ -5,9 +5,10 @@ use super::decided::Decided;
 use super::rule::{Policy, PolicyId, Rule};
 use super::rule_cache::CachedRule;
 use super::storage::AnyBackend;
+use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
-use sluicegate::core::bounds::COUNT_MAX;
-use sluicegate::{Answer, Decision, HashedKey, Limit, RetryAfter, Span, Time};
+use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time};
+use sluicegate_core::bounds::COUNT_MAX;
 use std::sync::Arc;
 
 /// One rule, key and cost. Made by the engine; of a batch of calls all are made first, so that their waits for memory overlap.

@@ -13,7 +13,8 @@ use super::decided::Decided;
 use super::leases::use_acquire;
 use super::rule::Policy;
 use super::storage::AnyBackend;
-use sluicegate::{Answer, Decision, Time, check_all_each_at};
+use sluicegate::backend::Answer;
+use sluicegate::{Decision, Time, check_all_each_at};
 use sluicegate_redis::OnStoreFailure;
 
 /// Decides calls all or nothing. Returns the answer for all, and for each: how its key stands after the charge, or if all

@@ -1,7 +1,8 @@
 //! An answer under a rule: what the protocols write.
 
 use super::rule::Policy;
-use sluicegate::{Answer, RetryAfter, Source, Span, Time};
+use sluicegate::backend::{Answer, Source};
+use sluicegate::{RetryAfter, Span, Time};
 
 /// The answer to a call, and the policy that it was decided by. The protocols read its fields and write them.
 #[derive(Clone, Copy)]

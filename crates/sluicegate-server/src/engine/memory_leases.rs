@@ -9,10 +9,11 @@ use super::Settings;
 use super::rule::Scope;
 use super::storage::{Leases, StoreTime};
 use sluicegate::backend::HeldLease;
-use sluicegate::{
-    Acquired, Answer, BackendError, Clock, Decision, Denial, Grant, Key, LeaseBackend, LeaseId, LeasePool,
-    LeaseScope, Limit, Pending, RetryAfter, Semaphore, SemaphoreStats, Span, Time,
-};
+use sluicegate::backend::{Answer, BackendError, LeaseBackend, Pending};
+use sluicegate::clock::Clock;
+use sluicegate::semaphore::{Grant, LeaseId, LeasePool, LeaseScope, Semaphore, SemaphoreStats};
+use sluicegate::wait::{Acquired, Denial};
+use sluicegate::{Decision, Key, Limit, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

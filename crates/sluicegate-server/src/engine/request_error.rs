@@ -1,7 +1,9 @@
 //! What could not be asked or answered. A denial is an answer, not this.
 
-use sluicegate::core::verbs::Unsupported;
-use sluicegate::{BackendError, BadLeaseId, BadReceipt, BuildError, CheckAllError, LimitError, StoreFailure};
+use sluicegate::backend::{BackendError, StoreFailure};
+use sluicegate::semaphore::BadLeaseId;
+use sluicegate::{BadReceipt, BuildError, CheckAllError, LimitError};
+use sluicegate_core::verbs::Unsupported;
 use sluicegate_redis::{RedisBuildError, RedisCheckAllError};
 use std::fmt;
 

@@ -3,7 +3,9 @@
 use super::RequestError;
 use super::leases::{LeaseTally, LeasesView, of_another_kind, use_acquire, use_check};
 use super::storage::{AnyBackend, Fallback, Storage};
-use sluicegate::{Answer, Backend, Key, KeyWriter, Limit, Spec, Time, WindowSpec};
+use sluicegate::backend::{Answer, Backend};
+use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate::{Key, KeyWriter, Limit, Time};
 use sluicegate_redis::OnStoreFailure;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -272,7 +274,7 @@ impl Rule {
     /// What has become of its leases, if it grants any.
     pub fn leases(&self) -> Option<LeasesView> {
         let leases = self.limits[OWN].backend.leases().ok()?;
-        Some(self.leases.view(leases.stats.as_ref().map(sluicegate::LeaseScope::stats)))
+        Some(self.leases.view(leases.stats.as_ref().map(sluicegate::semaphore::LeaseScope::stats)))
     }
 
     pub(super) fn lease_tally(&self) -> &Arc<LeaseTally> {

@@ -7,10 +7,11 @@ use super::memory_leases::MemoryLeases;
 use super::rule::Scope;
 use super::{RequestError, Settings};
 use crate::metrics::{Latency, LatencyView};
-use sluicegate::{
-    Backend, Clock, LeaseBackend, LeaseScope, Limit, Limiter, MemoryStore, SemaphoreStats, Source,
-    StoreStats, Time,
-};
+use sluicegate::backend::{Backend, LeaseBackend, Source};
+use sluicegate::clock::Clock;
+use sluicegate::semaphore::{LeaseScope, SemaphoreStats};
+use sluicegate::{Limit, Limiter, Time};
+use sluicegate::{MemoryStore, StoreStats};
 use sluicegate_redis::{
     ConnectError, Failures, OnStoreFailure, RedisCall, RedisLimiter, RedisSemaphore, RedisStore,
     RedisStoreBuilder,

@@ -5,7 +5,7 @@ use crate::auth::Password;
 use crate::client_limits::ClientLimits;
 use crate::engine::{Engine, RuleSpec, Settings};
 use crate::metrics::Metrics;
-use sluicegate::SystemClock;
+use sluicegate::clock::SystemClock;
 use std::sync::Arc;
 use tokio::sync::watch;
 

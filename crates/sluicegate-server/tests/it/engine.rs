@@ -1,7 +1,9 @@
 //! The one way in: rules, exceptions, limits that callers bring, reloads.
 
 use crate::running::{Seen, at_once, rule};
-use sluicegate::{ManualClock, OnFull, RetryAfter, Span};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::{RetryAfter, Span};
 use sluicegate_server::engine::{
     Call, Engine, KeySpec, Reason, RequestError, RuleCache, RuleSpec, Settings, Target, Throttle, Throttled,
 };

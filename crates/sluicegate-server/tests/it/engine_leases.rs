@@ -1,7 +1,8 @@
 //! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and what is a mistake.
 
 use crate::running::{Seen, at_once, rule};
-use sluicegate::{ManualClock, RetryAfter, Span};
+use sluicegate::clock::ManualClock;
+use sluicegate::{RetryAfter, Span};
 use sluicegate_server::engine::{
     Engine, HeldView, KeySpec, Leased, LeasesView, Reason, RequestError, RuleCache, RuleSpec, Settings,
     Target,

@@ -4,7 +4,7 @@
 use crate::running::{self, PATIENCE};
 use redis_testkit::until;
 use serde_json::Value;
-use sluicegate::ManualClock;
+use sluicegate::clock::ManualClock;
 use sluicegate_server::engine::Keys;
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};

@@ -6,7 +6,7 @@ use crate::resp_client::{Client, Place, array};
 use crate::running::{config, rule};
 use fastrand::Rng;
 use serde_json::{Value, json};
-use sluicegate::{Clock as _, ManualClock};
+use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate_model::{Answer, Concurrency, LeaseNumber, Leases, RetryAfter};
 use sluicegate_server::engine::RuleSpec;
 use sluicegate_server::server::Config;

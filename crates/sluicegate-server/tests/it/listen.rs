@@ -2,7 +2,7 @@
 
 use crate::running::{PATIENCE, config, start};
 use redis_testkit::until;
-use sluicegate::SystemClock;
+use sluicegate::clock::SystemClock;
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};

@@ -3,7 +3,8 @@
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
 use crate::running::{PATIENCE, Seen, at_once, config, rule, start};
-use sluicegate::{ManualClock, Span, Time};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Span, Time};
 use sluicegate_server::engine::{Engine, KeySpec, RuleCache, RuleSpec, Settings, Target, Throttle};
 use sluicegate_server::metrics::Metrics;
 use sluicegate_server::protocol::Protocol;

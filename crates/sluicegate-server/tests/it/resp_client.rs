@@ -1,7 +1,7 @@
 //! A client that sends and compares bytes, for tests of RESP; and the server it speaks to.
 
 use crate::running::{self, PATIENCE};
-use sluicegate::{Clock, ManualClock};
+use sluicegate::clock::{Clock, ManualClock};
 use sluicegate_server::engine::{Engine, Keys};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};

@@ -2,7 +2,7 @@
 
 use crate::resp_client::Place;
 use crate::running::{config, rule};
-use sluicegate::ManualClock;
+use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
 use sluicegate_server::server::Config;
 use std::process::{Command, Output};

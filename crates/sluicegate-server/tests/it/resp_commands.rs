@@ -2,7 +2,8 @@
 
 use crate::resp_client::{Client, Place, array, shown};
 use crate::running::{config, rule};
-use sluicegate::{ManualClock, Time};
+use sluicegate::Time;
+use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
 use sluicegate_server::engine::KeySpec;
 use sluicegate_server::server::Config;

@@ -3,9 +3,10 @@
 use crate::redis_store::{InRedis, Redis};
 use crate::resp_client::{Client, Place, array};
 use crate::running::{config, rule};
-use sluicegate::core::{RetryAfter, Span, Time};
-use sluicegate::{Limit, ManualClock};
+use sluicegate::Limit;
+use sluicegate::clock::ManualClock;
 use sluicegate_conformance::{Answer, Subject, suite};
+use sluicegate_core::{RetryAfter, Span, Time};
 use sluicegate_server::engine::RuleSpec;
 use std::cell::{Cell, RefCell};
 

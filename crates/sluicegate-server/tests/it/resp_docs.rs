@@ -3,7 +3,7 @@
 use crate::resp_client::{Place, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
-use sluicegate::ManualClock;
+use sluicegate::clock::ManualClock;
 use sluicegate_server::resp::usages;
 use sluicegate_server::server::Config;
 

@@ -4,7 +4,7 @@ use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_line};
 use crate::resp_client::{Client, Place, array, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
-use sluicegate::ManualClock;
+use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::engine::RuleSpec;

@@ -3,7 +3,8 @@
 use crate::redis_store::Redis;
 use crate::resp_client::{Place, shown};
 use crate::running::config;
-use sluicegate::{ManualClock, Time};
+use sluicegate::Time;
+use sluicegate::clock::ManualClock;
 
 /// Where the tables' time begins.
 const START_US: u64 = 1_700_000_000_000_000;

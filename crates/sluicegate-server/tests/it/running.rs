@@ -1,6 +1,7 @@
 //! A server for a test, on free ports of loopback.
 
-use sluicegate::{Clock, Limit, ManualClock, RetryAfter, SystemClock, Time};
+use sluicegate::clock::{Clock, ManualClock, SystemClock};
+use sluicegate::{Limit, RetryAfter, Time};
 use sluicegate_server::engine::{Call, Decided, Reason, RequestError, RuleSpec, Settings, decide};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};

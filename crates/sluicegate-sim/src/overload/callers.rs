@@ -1,9 +1,9 @@
 //! How callers call: for how long they wait, and whether they try again.
 
 use super::LineError;
-use sluicegate::core::Span;
-use sluicegate::core::time::SECOND;
 use sluicegate::internal::grammar::{Options, SyntaxError, number, span};
+use sluicegate_core::Span;
+use sluicegate_core::time::SECOND;
 use std::fmt;
 use std::str::FromStr;
 

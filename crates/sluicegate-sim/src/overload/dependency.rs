@@ -2,10 +2,10 @@
 
 use super::LineError;
 use rand::{Rng, RngExt as _};
-use sluicegate::core::Span;
-use sluicegate::core::bounds::PERIOD_MAX;
-use sluicegate::core::time::SECOND;
 use sluicegate::internal::grammar::{self, Options, SyntaxError, number, quoted, span};
+use sluicegate_core::Span;
+use sluicegate_core::bounds::PERIOD_MAX;
+use sluicegate_core::time::SECOND;
 use std::fmt;
 use std::str::FromStr;
 

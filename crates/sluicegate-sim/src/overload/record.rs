@@ -1,7 +1,7 @@
 //! What becomes of calls, counted.
 
 use crate::simulate::Timeline;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,9 @@ use super::record::{End, Outcome, Record};
 use super::{Protection, Scenario};
 use rand::SeedableRng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sluicegate::core::{Span, Time};
-use sluicegate::{BuildError, ManualClock};
+use sluicegate::BuildError;
+use sluicegate::clock::ManualClock;
+use sluicegate_core::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -79,7 +80,7 @@ enum Event {
 
 impl Run<'_> {
     fn now(&self) -> Time {
-        use sluicegate::Clock as _;
+        use sluicegate::clock::Clock as _;
         self.clock.now()
     }
 

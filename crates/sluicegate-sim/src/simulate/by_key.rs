@@ -4,7 +4,7 @@
 //! processor has it, however many keys there are; in the order of time each call would wait for memory.
 
 use crate::traffic::{BYTES_A_CALL, Call};
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 
 #[derive(Debug)]
 pub(super) struct ByKey {

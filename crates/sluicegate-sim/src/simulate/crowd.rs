@@ -1,7 +1,7 @@
 //! The keys as a crowd: who was turned away, and whether the limit met those that it was meant for.
 
 use super::{Offered, Outcome, Simulation};
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 
 /// How one key fared under limits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

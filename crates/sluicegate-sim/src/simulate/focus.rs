@@ -6,8 +6,8 @@
 use super::{Simulation, Timeline};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate::core::several::{check_list, peek_list};
-use sluicegate::core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
+use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.
 const PIECES: u64 = 600;

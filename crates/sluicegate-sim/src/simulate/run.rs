@@ -6,8 +6,8 @@ use super::{Longest, Outcome, Simulation, Timeline, Worst, add};
 use crate::progress::{Progress, TELL_EACH};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate::core::several::check_list;
-use sluicegate::core::{AnyLimit, AnyState, RetryAfter, Span, Time};
+use sluicegate_core::several::check_list;
+use sluicegate_core::{AnyLimit, AnyState, RetryAfter, Span, Time};
 
 /// What is measured on the way.
 pub(super) struct Run<'a> {

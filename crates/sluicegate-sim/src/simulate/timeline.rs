@@ -1,8 +1,8 @@
 //! Time cut into equal pieces, for bars and curves.
 
 use crate::traffic::Clock;
-use sluicegate::core::time::{DAY, SECOND};
-use sluicegate::core::{Span, Time};
+use sluicegate_core::time::{DAY, SECOND};
+use sluicegate_core::{Span, Time};
 
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;

@@ -4,7 +4,7 @@
 //! the same stretch. Only stretches that end with a call need looking at, as the count grows nowhere else.
 
 use crate::traffic::Call;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::{Span, Time};
 use std::collections::VecDeque;
 
 /// The most that one key was allowed in any stretch.

@@ -2,8 +2,8 @@
 
 use crate::human;
 use crate::values::MONTHS;
-use sluicegate::core::Time;
-use sluicegate::core::time::DAY;
+use sluicegate_core::Time;
+use sluicegate_core::time::DAY;
 
 /// How the times of a traffic are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,7 +16,7 @@ use popularity::Popularity;
 use rand::SeedableRng as _;
 use rand::{Rng, RngExt as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sluicegate::core::{Rate, Span, Time};
+use sluicegate_core::{Rate, Span, Time};
 
 /// How workloads are written, for people.
 pub const HELP: &str = "\

@@ -1,8 +1,8 @@
 //! The replay engine answers as the model does.
 
 use sluicegate::Limit;
-use sluicegate::core::Time;
 use sluicegate_conformance::{Answer, Subject, suite};
+use sluicegate_core::Time;
 use sluicegate_sim::Replay;
 
 struct Replayed(Replay);

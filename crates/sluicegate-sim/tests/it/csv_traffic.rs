@@ -1,7 +1,7 @@
 //! Traces as traffic: what is read, and how it goes on after a row that is no call.
 
 use crate::logs::OneByte;
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 use sluicegate_sim::Traffic;
 use sluicegate_sim::traffic::csv::read;
 use sluicegate_sim::traffic::{Clock, Reading};

@@ -1,6 +1,6 @@
 //! Overload: what is known exactly, what must add up, and what protections are for.
 
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::Traffic;
 use sluicegate_sim::overload::{Outcome, Scenario};
 use sluicegate_sim::traffic::Reading;

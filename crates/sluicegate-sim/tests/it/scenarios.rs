@@ -1,8 +1,8 @@
 //! The classic scenarios, call by call.
 
 use sluicegate::Limit;
-use sluicegate::core::Account;
-use sluicegate::core::{Span, Time};
+use sluicegate_core::Account;
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::{Replay, scenarios};
 
 #[test]

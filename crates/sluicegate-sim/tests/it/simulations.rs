@@ -1,8 +1,8 @@
 //! Simulations: the core's decisions, measured rightly.
 
 use sluicegate::Limit;
-use sluicegate::core::{Span, Time};
 use sluicegate_conformance::random;
+use sluicegate_core::{Span, Time};
 use sluicegate_sim::simulate::crowd::Crowd;
 use sluicegate_sim::simulate::{Outcome, Simulation};
 use sluicegate_sim::traffic::workload::generate;

@@ -1,6 +1,6 @@
 //! Workloads: what they are made of, and that they are the same every time.
 
-use sluicegate::core::Span;
+use sluicegate_core::Span;
 use sluicegate_sim::Traffic;
 use sluicegate_sim::traffic::workload::{KEYS_MAX, START, Workload, generate};
 use sluicegate_sim::traffic::{Reading, TrafficError};

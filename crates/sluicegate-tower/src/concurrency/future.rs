@@ -7,7 +7,7 @@ use crate::rejection::Respond;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use sluicegate::LeaseBackend;
+use sluicegate::backend::LeaseBackend;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;

@@ -6,8 +6,10 @@ use crate::key::RequestKey;
 use crate::rejection::{Problem, Reason, Respond};
 use http::Response;
 use sluicegate::backend::HeldLease;
+use sluicegate::backend::{BackendError, LeaseBackend, Pending};
 use sluicegate::http_fields::quoted;
-use sluicegate::{BackendError, Denial, Grant, LeaseBackend, Pending};
+use sluicegate::semaphore::Grant;
+use sluicegate::wait::Denial;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use std::time::Duration;
 /// this limits how much of the service it may use at one time, however long its requests take.
 ///
 /// ```
-/// use sluicegate::Semaphore;
+/// use sluicegate::semaphore::Semaphore;
 /// use sluicegate_tower::{ConcurrencyLayer, key};
 ///
 /// // Each customer: two exports at once.
@@ -29,7 +31,7 @@ use std::time::Duration;
 /// One request too many is denied with 429, or waits: [`ConcurrencyLayer::wait`]. The cost of a
 /// request is how many permits its lease takes.
 ///
-/// The semaphore is any [`LeaseBackend`]: [`sluicegate::Semaphore`], or
+/// The semaphore is any [`LeaseBackend`]: [`sluicegate::semaphore::Semaphore`], or
 /// `sluicegate_redis::RedisSemaphore`. It is shared: clone a layer, add it to many routes, serve
 /// many connections, and there is still one limit. Being ready takes no permit. Under a limit with
 /// `ttl` a lease expires after that time even if its response goes on, as nothing renews it. In one

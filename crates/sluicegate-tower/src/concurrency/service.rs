@@ -7,7 +7,7 @@ use crate::common::Shared;
 use crate::rejection::Respond;
 use http::{Request, Response};
 use http_body::Body;
-use sluicegate::LeaseBackend;
+use sluicegate::backend::LeaseBackend;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;

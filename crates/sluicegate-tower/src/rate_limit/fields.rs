@@ -4,8 +4,9 @@
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use sluicegate::backend::Backend;
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted};
-use sluicegate::{Backend, Decision, Limit};
+use sluicegate::{Decision, Limit};
 use std::sync::Arc;
 
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);

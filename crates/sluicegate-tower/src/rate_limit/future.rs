@@ -7,7 +7,7 @@ use crate::future::{Admission, Answered, again};
 use crate::rejection::Respond;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate::Backend;
+use sluicegate::backend::Backend;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;

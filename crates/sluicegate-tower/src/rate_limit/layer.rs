@@ -7,7 +7,7 @@ use super::service::RateLimit;
 use crate::common::{Common, Shared, common_methods};
 use crate::rejection::Problem;
 use http::StatusCode;
-use sluicegate::Backend;
+use sluicegate::backend::Backend;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use crate::Head;
 use crate::key::RequestKey;
-use sluicegate::{BackendError, Decision};
+use sluicegate::Decision;
+use sluicegate::backend::BackendError;
 
 /// A request, and what became of it at the layer.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use super::layer::Settings;
 use crate::common::Shared;
 use crate::rejection::Respond;
 use http::{Request, Response};
-use sluicegate::Backend;
+use sluicegate::backend::Backend;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;

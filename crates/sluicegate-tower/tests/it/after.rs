@@ -2,7 +2,8 @@
 
 use crate::bed::{Body, admitted, answer, ask, field, from, get, limiter, with};
 use http::{Request, Response, StatusCode};
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use sluicegate_tower::{Charge, Outcome, RateLimitLayer, key};
 use std::convert::Infallible;
 use std::sync::Arc;

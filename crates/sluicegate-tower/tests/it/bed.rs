@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use sluicegate::{Backend, Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::backend::Backend;
+use sluicegate::clock::ManualClock;
 use sluicegate_tower::{RateLimitLayer, Respond};
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -3,7 +3,8 @@
 use crate::bed::{Body, ask, field, get, limiter, text};
 use crate::structured::{Item, list_of_strings};
 use http::Response;
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use sluicegate_tower::RateLimitLayer;
 use std::time::Duration;
 

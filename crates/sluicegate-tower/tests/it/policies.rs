@@ -3,8 +3,11 @@
 use crate::bed::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
 use sluicegate::backend::Reserved;
-use sluicegate::{Acquired, Answer, Backend, BackendError, Decision, Key, Limit, Limiter, Pending, Receipt};
-use sluicegate::{Span, StoreFailure, Time};
+use sluicegate::backend::StoreFailure;
+use sluicegate::backend::{Answer, Backend, BackendError, Pending};
+use sluicegate::wait::Acquired;
+use sluicegate::{Decision, Key, Limit, Limiter, Receipt};
+use sluicegate::{Span, Time};
 use sluicegate_tower::{Outcome, RateLimitLayer, Verdict};
 use std::net::IpAddr;
 use std::sync::Arc;

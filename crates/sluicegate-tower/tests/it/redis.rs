@@ -3,7 +3,8 @@
 use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
 use http::Response;
 use redis_testkit::{Options, Server};
-use sluicegate::{Backend, Span};
+use sluicegate::Span;
+use sluicegate::backend::Backend;
 use sluicegate_redis::{ConnectError, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore};
 use sluicegate_tower::{ConcurrencyLayer, HeldBody, RateLimitLayer};
 use std::convert::Infallible;

@@ -2,7 +2,8 @@
 
 use crate::bed::{Body, answer, ask, field, get, limiter, with};
 use http::{Request, Response, StatusCode};
-use sluicegate::{Clock as _, Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate_tower::RateLimitLayer;
 use std::convert::Infallible;
 use std::future::Future;

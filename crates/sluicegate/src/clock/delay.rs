@@ -1,6 +1,8 @@
 //! Waiting for a moment on a limiter's clock, by the same alarms that wake those in line.
 
-use super::{Alarm, AnyClock, Rings};
+use super::Alarm;
+use super::alarm::Rings;
+use super::any::AnyClock;
 use sluicegate_core::Time;
 use std::fmt;
 use std::pin::Pin;
@@ -97,7 +99,8 @@ impl fmt::Debug for Delay {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Limiter, ManualClock, Span};
+    use crate::clock::ManualClock;
+    use crate::{Limiter, Span};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::Wake;
     use std::time::Duration;

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A clock that stands still until it is told otherwise, for your tests. Its clones are the same clock.
 ///
 /// ```
-/// use sluicegate::{Limiter, ManualClock};
+/// use sluicegate::Limiter;
+/// use sluicegate::clock::ManualClock;
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::default();

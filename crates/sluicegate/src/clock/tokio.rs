@@ -10,7 +10,8 @@ use tokio::time::Instant;
 /// The time of the tokio runtime, so that `tokio::time::pause` and `advance` hold for limits too:
 ///
 /// ```
-/// use sluicegate::{Limiter, TokioClock};
+/// use sluicegate::Limiter;
+/// use sluicegate::clock::TokioClock;
 /// use std::time::Duration;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -4,7 +4,8 @@ use super::error::BuildError;
 use super::observe::Observer;
 use super::store_by_algorithm::{StoreByAlgorithm, made};
 use super::{Inner, Limiter};
-use crate::clock::{AnyClock, Clock};
+use crate::clock::Clock;
+use crate::clock::any::AnyClock;
 use crate::gate::Gate;
 use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
@@ -41,7 +42,8 @@ pub const MAX_WAITERS_MAX: usize = 100_000_000;
 /// What a limiter is made of. Made by [`Limiter::builder`].
 ///
 /// ```
-/// use sluicegate::{Limiter, OnFull};
+/// use sluicegate::Limiter;
+/// use sluicegate::OnFull;
 ///
 /// let api = Limiter::builder("token-bucket 10/s burst=50")
 ///     .and("fixed-window 1000/day")
@@ -130,7 +132,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> LimiterBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self

@@ -40,7 +40,8 @@ impl StoreStats {
 /// Never label a metric by key: there may be millions.
 ///
 /// ```
-/// use sluicegate::{Limiter, Observer, core::Decision};
+/// use sluicegate::{Limiter, Observer};
+/// use sluicegate::core::Decision;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 ///

@@ -5,7 +5,7 @@ use super::scope::View;
 use super::shard::{Given, Outcome, Waiter};
 use super::slab::Slab;
 use super::stats::SemaphoreStats;
-use crate::clock::Alarms;
+use crate::clock::alarms::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::wait::Priority;
 use sluicegate_core::concurrency::{Concurrency, Held, Leases};

@@ -3,7 +3,8 @@
 use super::Semaphore;
 use super::capacity::Capacity;
 use super::shard::{Common, Shard};
-use crate::clock::{AnyClock, Clock};
+use crate::clock::Clock;
+use crate::clock::any::AnyClock;
 use crate::key::Seeds;
 use crate::limit::{Limit, LimitError, ListError};
 use crate::limiter::{
@@ -26,7 +27,7 @@ const SHARDS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// What a semaphore is made of. Made by [`Semaphore::builder`].
 ///
 /// ```
-/// use sluicegate::Semaphore;
+/// use sluicegate::semaphore::Semaphore;
 ///
 /// let exports = Semaphore::builder("concurrency 2 ttl=30s").max_leases(10_000).max_queue(5).build()?;
 /// assert_eq!(exports.peek("Harry", 1).limit(), 2);
@@ -56,7 +57,7 @@ impl SemaphoreBuilder {
 
     /// The most leases that are held at once under all keys, together with those who wait for one: [`MAX_LEASES_DEFAULT`] unless said.
     /// When there is no room, leases that have lapsed make some; else a call is refused with
-    /// [`Denial::NoRoom`](crate::Denial::NoRoom). Nobody who waits is.
+    /// [`Denial::NoRoom`](crate::wait::Denial::NoRoom). Nobody who waits is.
     pub fn max_leases(mut self, max_leases: usize) -> SemaphoreBuilder {
         self.max_leases = max_leases;
         self
@@ -75,7 +76,7 @@ impl SemaphoreBuilder {
         self
     }
 
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> SemaphoreBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// and keep it while the work goes on.
 ///
 /// ```
-/// use sluicegate::{Denial, Semaphore};
+/// use sluicegate::semaphore::Semaphore;
+/// use sluicegate::wait::Denial;
 ///
 /// let exports = Semaphore::new("concurrency 1")?;
 /// let lease = exports.try_acquire("user:42", 1).lease();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A place at work. Dropping it returns it; if the limit has a ttl and nobody renews it, it lapses before.
 ///
 /// ```
-/// use sluicegate::Semaphore;
+/// use sluicegate::semaphore::Semaphore;
 ///
 /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
 /// if let Some(lease) = exports.try_acquire("Harry", 1).lease() {

@@ -4,7 +4,7 @@ use super::book::{Book, Due, KeyLeases, Seat};
 use super::desk::{Desk, peek};
 use super::scope::View;
 use super::shard::{Joined, Outcome, TICK, Taken, Waiter};
-use crate::clock::Stretch;
+use crate::clock::stretch::Stretch;
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use crate::wait::{Denial, Priority};

@@ -29,7 +29,7 @@ const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
 /// Room for the leases of many semaphores, bounded once for all of them.
 ///
 /// ```
-/// use sluicegate::LeasePool;
+/// use sluicegate::semaphore::LeasePool;
 ///
 /// let room = LeasePool::builder().max_leases(10_000).build()?;
 /// let exports = room.scope("exports");
@@ -134,7 +134,7 @@ impl LeasePoolBuilder {
         self
     }
 
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> LeasePoolBuilder {
         self.of = self.of.clock(clock);
         self

@@ -5,7 +5,7 @@
 use super::Denial;
 use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
-use crate::clock::Alarms;
+use crate::clock::alarms::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, QueueStore};
 use crate::sync::MutexGuard;

@@ -1,6 +1,8 @@
 //! Memory that cannot run away, and who makes room.
 
-use sluicegate::{Limiter, ManualClock, OnFull, RetryAfter, Span, check_all};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualClock) {

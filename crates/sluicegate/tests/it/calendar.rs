@@ -4,7 +4,7 @@
 use chrono::{DateTime, Datelike as _, NaiveDate, Offset as _, TimeZone as _, Utc};
 use chrono_tz::Tz;
 use sluicegate::Limit;
-use sluicegate::core::{Algorithm as _, AnyState, Time};
+use sluicegate_core::{Algorithm as _, AnyState, Time};
 
 const MINUTE: i64 = 60;
 

@@ -1,6 +1,7 @@
 //! Limits that change under a running limiter.
 
-use sluicegate::{ChangeError, Limiter, ManualClock, Span, Time};
+use sluicegate::clock::ManualClock;
+use sluicegate::{ChangeError, Limiter, Span, Time};
 use std::time::Duration;
 
 fn limiter(limits: &str) -> (Limiter, ManualClock) {

@@ -1,7 +1,8 @@
 //! What is read, and how it is printed.
 
-use sluicegate::core::{Algorithm as _, AnyState, Time};
-use sluicegate::{Bounds, Limit};
+use sluicegate::Limit;
+use sluicegate::limit::Bounds;
+use sluicegate_core::{Algorithm as _, AnyState, Time};
 
 fn printed(text: &str) -> String {
     text.parse::<Limit>().unwrap_or_else(|error| panic!("{error}")).to_string()

@@ -1,9 +1,8 @@
 //! What a limiter and a gate offer.
 
-use sluicegate::{
-    BuildError, Decision, Gate, Limit, Limiter, MAX_KEYS_MAX, MAX_RECEIPTS_MAX, ManualClock, Observer,
-    OnFull, RetryAfter, Span, Time, check_all,
-};
+use sluicegate::clock::ManualClock;
+use sluicegate::{BuildError, Decision, Gate, Limit, Limiter, Observer, RetryAfter, Span, Time, check_all};
+use sluicegate::{MAX_KEYS_MAX, MAX_RECEIPTS_MAX, OnFull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

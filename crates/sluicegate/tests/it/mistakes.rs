@@ -1,6 +1,7 @@
 //! Every refused limit gives one line: what was written, what is wrong with it, what to write instead.
 
-use sluicegate::{Limit, Limiter, MemoryStore};
+use sluicegate::MemoryStore;
+use sluicegate::{Limit, Limiter};
 
 const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
 

@@ -1,6 +1,8 @@
 //! Reservations and their receipts.
 
-use sluicegate::{Limiter, ManualClock, OnFull, Receipt, ReserveError};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, Receipt, ReserveError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -11,7 +11,8 @@ mod random;
 mod real_time;
 mod scopes;
 
-use sluicegate::{ManualClock, Semaphore};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::Semaphore;
 
 fn semaphore(limit: &str) -> (Semaphore, ManualClock) {
     let clock = ManualClock::default();

@@ -1,9 +1,8 @@
 //! Limiters that share a store.
 
-use sluicegate::{
-    BuildError, Clock as _, Decision, Limiter, ManualClock, MemoryStore, OnFull, RetryAfter,
-    check_all_each_at,
-};
+use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::{BuildError, Decision, Limiter, RetryAfter, check_all_each_at};
+use sluicegate::{MemoryStore, OnFull};
 use std::time::Duration;
 
 fn store() -> (MemoryStore, ManualClock) {

@@ -1,7 +1,9 @@
 //! Waiting callers in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call that waited 0.2 s for
 //! its turn, `U0.20` a caller that did something else for as long. The numbers are those of Guava 31.1.
 
-use sluicegate::{CheckAllError, Gate, Limiter, ListError, ManualClock, RetryAfter, Span, check_all};
+use sluicegate::clock::ManualClock;
+use sluicegate::limit::ListError;
+use sluicegate::{CheckAllError, Gate, Limiter, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 /// One caller of one limit.

@@ -1,6 +1,7 @@
 //! Threads: one burst, exactly `burst` allowed, whoever calls how.
 
-use sluicegate::{Limiter, ManualClock, Receipt, check_all};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limiter, Receipt, check_all};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

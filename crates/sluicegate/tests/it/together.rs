@@ -1,6 +1,8 @@
 //! Several limiters as one.
 
-use sluicegate::{CALLS_MAX, Call, CheckAllError, Gate, Limiter, ManualClock, OnFull, RetryAfter, check_all};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::{CALLS_MAX, Call, CheckAllError, Gate, Limiter, RetryAfter, check_all};
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! A clock on the wall.
 
-use sluicegate::{Alarm, Clock, ManualClock, Span, Time};
+use sluicegate::clock::{Alarm, Clock, ManualClock};
+use sluicegate::{Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

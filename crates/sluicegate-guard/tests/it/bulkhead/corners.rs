@@ -1,7 +1,7 @@
 //! One thing at a time.
 
 use super::line_up::Asker;
-use sluicegate::Alarm;
+use sluicegate::clock::Alarm;
 use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
 use sluicegate_guard::{Clock, Denial, Event, ManualClock, Observer, Outcome, Priority, Span, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};

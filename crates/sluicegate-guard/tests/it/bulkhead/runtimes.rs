@@ -1,6 +1,6 @@
 //! In tokio: paused time, tasks that are aborted, and a runtime that ends.
 
-use sluicegate::TokioClock;
+use sluicegate::clock::TokioClock;
 use sluicegate_guard::{Bulkhead, Denial};
 use std::time::Duration;
 use tokio::runtime::Builder;

@@ -1,7 +1,7 @@
 //! Timeouts, by any clock and in any runtime.
 
 use super::polled::{Polled, sleep};
-use sluicegate::TokioClock;
+use sluicegate::clock::TokioClock;
 use sluicegate_guard::guard::{Failure, Guard};
 use sluicegate_guard::{ManualClock, TimedOut, timeout, timeout_on};
 use std::sync::Arc;

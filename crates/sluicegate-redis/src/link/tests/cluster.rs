@@ -182,7 +182,7 @@ async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_agai
             // A busy machine can be late with any reply, and with sending.
             Err(StoreFailure::TimedOut { .. }) if late < 10 => late += 1,
             Err(StoreFailure::Unavailable(why)) if why.contains("no time was left") && unsent < 10 => {
-                unsent += 1
+                unsent += 1;
             }
             other => panic!("{other:?}"),
         }

@@ -4,8 +4,8 @@ use crate::support::{
     LONG, PATIENCE, by, connect, connect_by_default, limiter, panics, until_answered, watch_for_panics,
 };
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate::StoreFailure;
 use sluicegate::Time;
+use sluicegate::backend::StoreFailure;
 use sluicegate_redis::{DEADLINE_DEFAULT, RedisStore, check_each};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

@@ -2,7 +2,7 @@
 
 use crate::support::{LONG, alone, connect, panics, watch_for_panics};
 use redis_testkit::{Options, Server};
-use sluicegate::{Answer, StoreFailure};
+use sluicegate::backend::{Answer, StoreFailure};
 use sluicegate_redis::{RedisLimiter, check_each};
 use std::time::Duration;
 use tokio::time::sleep;

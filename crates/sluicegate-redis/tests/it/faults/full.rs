@@ -2,7 +2,7 @@
 
 use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
-use sluicegate::{BackendError, StoreFailure};
+use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::support::{LONG, connect, connect_by_default, until_answered};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate::Source;
+use sluicegate::backend::Source;
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Load, Report, alone, connect, connect_by_default, every_key_expires};
 use redis_testkit::{Cluster, Options, Sentinels};
-use sluicegate::StoreFailure;
+use sluicegate::backend::StoreFailure;
 use sluicegate_redis::RedisStore;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

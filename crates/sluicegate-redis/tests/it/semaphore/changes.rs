@@ -2,7 +2,8 @@
 
 use super::{KEY, PATIENCE, calls, connect, leases, line, number, semaphore, until};
 use redis_testkit::{Options, Server};
-use sluicegate::{Denial, Grant};
+use sluicegate::semaphore::Grant;
+use sluicegate::wait::Denial;
 use sluicegate_redis::{RedisLease, RedisSemaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

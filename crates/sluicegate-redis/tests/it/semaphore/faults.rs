@@ -3,7 +3,9 @@
 use super::{KEY, PATIENCE, connect, leases, line, name, semaphore, until};
 use crate::support::{connect_with, panics, watch_for_panics};
 use redis_testkit::{Options, Proxy, Server};
-use sluicegate::{Denial, Grant, Source, StoreFailure};
+use sluicegate::backend::{Source, StoreFailure};
+use sluicegate::semaphore::Grant;
+use sluicegate::wait::Denial;
 use sluicegate_redis::{OnStoreFailure, RedisLease, RedisSemaphore, RedisStore};
 use std::time::Duration;
 use tokio::task::JoinHandle;

@@ -2,7 +2,8 @@
 
 use super::{KEY, connect, name, semaphore};
 use redis_testkit::{Options, Server};
-use sluicegate::{BackendError, Grant, StoreFailure};
+use sluicegate::backend::{BackendError, StoreFailure};
+use sluicegate::semaphore::Grant;
 use sluicegate_redis::{RedisLease, RedisSemaphore};
 use std::time::Duration;
 

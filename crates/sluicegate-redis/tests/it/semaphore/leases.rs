@@ -3,9 +3,10 @@
 use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
 use redis_testkit::{Options, Server};
-use sluicegate::core::RetryAfter;
-use sluicegate::{Denial, LeaseBackend, Source, StoreFailure};
+use sluicegate::backend::{LeaseBackend, Source, StoreFailure};
+use sluicegate::wait::Denial;
 use sluicegate::{Span, Time};
+use sluicegate_core::RetryAfter;
 use sluicegate_redis::{LeaseLost, RedisBuildError, RedisLimiter, RedisSemaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -2,7 +2,7 @@
 
 use super::KEY;
 use redis_testkit::{Options, Server};
-use sluicegate::Source;
+use sluicegate::backend::Source;
 use sluicegate_redis::{OnStoreFailure, RedisBuildError, RedisSemaphore, RedisStore};
 
 async fn store_that_is_away(leases: usize) -> (RedisStore, Server) {

@@ -3,9 +3,10 @@
 use super::connect;
 use fastrand::Rng;
 use redis_testkit::{Cluster, Options, Server};
-use sluicegate::LeaseId;
-use sluicegate::core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
-use sluicegate::{Decision, LeaseBackend, Limit, RetryAfter, Span, Time};
+use sluicegate::backend::LeaseBackend;
+use sluicegate::semaphore::LeaseId;
+use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
+use sluicegate_core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
 use sluicegate_model as model;
 use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore};
 

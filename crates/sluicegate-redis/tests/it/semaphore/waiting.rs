@@ -3,7 +3,10 @@
 use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
 use crate::support::connect_with;
 use redis_testkit::{Options, Server};
-use sluicegate::{Clock as _, Denial, Grant, Source, SystemClock};
+use sluicegate::backend::Source;
+use sluicegate::clock::{Clock as _, SystemClock};
+use sluicegate::semaphore::Grant;
+use sluicegate::wait::Denial;
 use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore, WAITER_TTL};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! So at any moment some keys are not used up yet, and of each it is known afterwards how many calls were allowed, denied and failed.
 
 use super::{LONG, PATIENCE, by, panics, until_answered, watch_for_panics};
-use sluicegate::{Source, StoreFailure};
+use sluicegate::backend::{Source, StoreFailure};
 use sluicegate_redis::{DEADLINE_DEFAULT, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;

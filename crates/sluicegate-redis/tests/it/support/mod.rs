@@ -9,7 +9,7 @@ pub(crate) use load::{Load, Report};
 pub(crate) use panics::{panics, watch_for_panics};
 
 use redis_testkit::Server;
-use sluicegate::Source;
+use sluicegate::backend::Source;
 use sluicegate_redis::{ConnectError, RedisLimiter, RedisStore, RedisStoreBuilder};
 use std::pin::pin;
 use std::time::{Duration, Instant};

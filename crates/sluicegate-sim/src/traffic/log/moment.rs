@@ -11,7 +11,7 @@ use super::Problem;
 use crate::values::{MONTHS, shown};
 use jiff::civil::Date;
 use jiff::tz::Offset;
-use sluicegate::core::Time;
+use sluicegate_core::Time;
 
 /// From so much on a number is not in seconds but in a finer unit, and the power of ten that makes microseconds of it.
 const UNITS: [(u128, i32); 3] = [(10_u128.pow(17), -3), (10_u128.pow(14), 0), (10_u128.pow(11), 3)];

@@ -1,8 +1,8 @@
 //! Reads a workload. It is written as a limit is: a name, a measure, options.
 
 use super::{KEYS_MAX, NAMES, Shape, Workload, ZIPF_MAX};
-use sluicegate::core::{Span, time::YEAR};
 use sluicegate::internal::grammar::{self, Options, SyntaxError, quoted, span};
+use sluicegate_core::{Span, time::YEAR};
 use std::fmt;
 use std::str::FromStr;
 

@@ -3,7 +3,7 @@
 use super::{LASTS_MAX, Shape};
 use rand::Rng;
 use rand_distr::{Distribution as _, Exp};
-use sluicegate::core::{Rate, Span, Time};
+use sluicegate_core::{Rate, Span, Time};
 
 /// A workload that does not say how long lasts for so many of its periods.
 const PERIODS: u64 = 10;

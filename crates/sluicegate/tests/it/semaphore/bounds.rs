@@ -1,9 +1,10 @@
 //! Every bound, crossed.
 
 use super::line_up::Caller;
-use sluicegate::{
-    Denial, MAX_LEASES_DEFAULT, MAX_LEASES_MAX, ManualClock, RetryAfter, Semaphore, SemaphoreBuilder, Span,
-};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, Semaphore, SemaphoreBuilder};
+use sluicegate::wait::Denial;
+use sluicegate::{RetryAfter, Span};
 use std::time::Duration;
 
 fn builder(limit: &str) -> (SemaphoreBuilder, ManualClock) {

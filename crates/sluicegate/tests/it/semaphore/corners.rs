@@ -3,7 +3,10 @@
 use super::line_up::Caller;
 use super::semaphore;
 use crate::wall::Wall;
-use sluicegate::{Alarm, Clock, Denial, ManualClock, Semaphore, Span, Time};
+use sluicegate::clock::{Alarm, Clock, ManualClock};
+use sluicegate::semaphore::Semaphore;
+use sluicegate::wait::Denial;
+use sluicegate::{Span, Time};
 use std::future::Future as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -68,7 +71,7 @@ fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
 fn wakers_run_and_are_dropped_when_no_lock_is_held() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
-    let asks = |acquire: &mut Pin<Box<sluicegate::AcquireLease>>| {
+    let asks = |acquire: &mut Pin<Box<sluicegate::semaphore::AcquireLease>>| {
         let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
         acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
     };

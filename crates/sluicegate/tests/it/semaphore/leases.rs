@@ -1,8 +1,11 @@
 //! Leases and their names, without anybody who waits.
 
 use super::semaphore;
-use sluicegate::core::concurrency::UNKNOWN;
-use sluicegate::{Decision, Denial, Event, LeaseId, ManualClock, Observer, RetryAfter, Semaphore, Span};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::{LeaseId, Semaphore};
+use sluicegate::wait::Denial;
+use sluicegate::{Decision, Event, Observer, RetryAfter, Span};
+use sluicegate_core::concurrency::UNKNOWN;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,6 +1,9 @@
 //! Callers who wait for a lease, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate::{AcquireLease, Clock, Denial, Grant, Lease, ManualClock, Time};
+use sluicegate::Time;
+use sluicegate::clock::{Clock, ManualClock};
+use sluicegate::semaphore::{AcquireLease, Grant, Lease};
+use sluicegate::wait::Denial;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,8 @@
 
 use super::line_up::Caller;
 use super::semaphore;
-use sluicegate::{Denial, Priority, RetryAfter, Span};
+use sluicegate::wait::{Denial, Priority};
+use sluicegate::{RetryAfter, Span};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

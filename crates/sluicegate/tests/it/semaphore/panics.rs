@@ -1,9 +1,9 @@
 //! An observer that panics, at whichever point: nothing is lost, and nobody else is harmed.
 
 use super::line_up::Caller;
-use sluicegate::{
-    AcquireLease, Alarm, Clock, Decision, Event, Grant, ManualClock, Observer, Semaphore, Time,
-};
+use sluicegate::clock::{Alarm, Clock, ManualClock};
+use sluicegate::semaphore::{AcquireLease, Grant, Semaphore};
+use sluicegate::{Decision, Event, Observer, Time};
 use std::future::Future as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

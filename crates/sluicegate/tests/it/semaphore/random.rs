@@ -1,7 +1,10 @@
 //! Random runs in virtual time: holders and waiters come, look, renew, return and are dropped at any point.
 
 use super::line_up::Caller;
-use sluicegate::{Denial, Lease, LeaseId, ManualClock, Priority, Semaphore, Span, Time};
+use sluicegate::clock::ManualClock;
+use sluicegate::semaphore::{Lease, LeaseId, Semaphore};
+use sluicegate::wait::{Denial, Priority};
+use sluicegate::{Span, Time};
 use std::time::Duration;
 
 /// How long leases live, if they lapse.

@@ -1,7 +1,8 @@
 //! Threads and a runtime, on the system's clock.
 
 use super::line_up::Caller;
-use sluicegate::{Semaphore, TokioClock};
+use sluicegate::clock::TokioClock;
+use sluicegate::semaphore::Semaphore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,10 @@
 //! Semaphores that share one room.
 
 use super::line_up::Caller;
-use sluicegate::{ChangeError, Clock as _, Denial, LeasePool, ManualClock, Semaphore};
+use sluicegate::ChangeError;
+use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::semaphore::{LeasePool, Semaphore};
+use sluicegate::wait::Denial;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

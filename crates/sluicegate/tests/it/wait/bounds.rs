@@ -1,7 +1,10 @@
 //! What cannot be had is told at once, and every bound is kept.
 
 use super::line_up::Caller;
-use sluicegate::{Acquired, Denial, Limiter, ManualClock, OnFull, RetryAfter, Span, Time};
+use sluicegate::OnFull;
+use sluicegate::clock::ManualClock;
+use sluicegate::wait::{Acquired, Denial};
+use sluicegate::{Limiter, RetryAfter, Span, Time};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

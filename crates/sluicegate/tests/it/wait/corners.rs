@@ -1,10 +1,10 @@
 //! Where two things happen at once: lines and changes, resets, other limiters, clocks and wakers of all kinds.
 
 use super::line_up::Caller;
-use sluicegate::{
-    Alarm, CheckAllError, Clock, Denial, Limiter, ManualClock, MemoryStore, Priority, RetryAfter, Span, Time,
-    TokioClock, check_all,
-};
+use sluicegate::MemoryStore;
+use sluicegate::clock::{Alarm, Clock, ManualClock, TokioClock};
+use sluicegate::wait::{Denial, Priority};
+use sluicegate::{CheckAllError, Limiter, RetryAfter, Span, Time, check_all};
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::Arc;
@@ -237,7 +237,7 @@ fn a_full_line_says_when_it_is_worth_asking_again() {
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     clock.advance(1_800 * SECOND);
     let _waits = Caller::new(limiter.acquire("a", 1));
-    let told = |turn: sluicegate::Acquired| (turn.denial(), turn.decision().retry_after());
+    let told = |turn: sluicegate::wait::Acquired| (turn.denial(), turn.decision().retry_after());
     let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
     assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
     let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_queue(0).build().unwrap();

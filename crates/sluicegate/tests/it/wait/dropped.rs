@@ -1,7 +1,8 @@
 //! Whoever leaves, leaves no trace.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

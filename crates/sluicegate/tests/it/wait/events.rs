@@ -1,7 +1,8 @@
 //! What happens when, as a log: `R0.20` is a turn after 0.2 s of waiting, `U0.50` half a second in which nobody asks.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
 /// Plays calls one after another, each waiting for its turn before the next asks.

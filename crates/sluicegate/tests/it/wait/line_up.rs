@@ -1,6 +1,6 @@
 //! Callers in line, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate::{Acquire, Acquired};
+use sluicegate::wait::{Acquire, Acquired};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! First come, first served, and who may go first.
 
 use super::line_up::Caller;
-use sluicegate::{Limiter, ManualClock, Priority};
+use sluicegate::Limiter;
+use sluicegate::clock::ManualClock;
+use sluicegate::wait::Priority;
 use std::time::Duration;
 
 fn limiter(limit: &str) -> (Limiter, ManualClock) {
@@ -75,6 +77,6 @@ fn who_is_overtaken_beyond_their_deadline_is_told_at_once() {
     let first = Caller::new(limiter.acquire("k", 1).priority(Priority::High));
     assert!(first.waits() && patient.poll().is_none());
     assert_eq!(second.woken(), 1);
-    assert_eq!(second.poll().unwrap().denial(), Some(sluicegate::Denial::TooLong));
+    assert_eq!(second.poll().unwrap().denial(), Some(sluicegate::wait::Denial::TooLong));
     assert!(hasty.poll().is_some());
 }

@@ -1,7 +1,10 @@
 //! Those who do not wait, while others do.
 
 use super::line_up::Caller;
-use sluicegate::{Denial, Limiter, ManualClock, MemoryStore, RetryAfter, Span, check_all};
+use sluicegate::MemoryStore;
+use sluicegate::clock::ManualClock;
+use sluicegate::wait::Denial;
+use sluicegate::{Limiter, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

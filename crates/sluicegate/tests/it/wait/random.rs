@@ -1,7 +1,9 @@
 //! Random callers who join, are called, look, leave and are forgotten, in any order: what holds whatever happens.
 
 use super::line_up::Caller;
-use sluicegate::{Clock as _, Limiter, ManualClock, Priority, Time};
+use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::wait::Priority;
+use sluicegate::{Limiter, Time};
 use std::time::Duration;
 
 /// A small generator of numbers; the same seed gives the same run.

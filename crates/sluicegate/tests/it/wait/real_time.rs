@@ -1,6 +1,7 @@
 //! In real time: threads that block, and the timer that wakes them.
 
-use sluicegate::{Denial, Gate, Limiter};
+use sluicegate::wait::Denial;
+use sluicegate::{Gate, Limiter};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! In tokio: paused time, tasks that are aborted, and a runtime that ends.
 
-use sluicegate::{Limiter, TokioClock};
+use sluicegate::Limiter;
+use sluicegate::clock::TokioClock;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
