@@ -41,7 +41,7 @@ impl StoreStats {
 ///
 /// ```
 /// use sluicegate::{Limiter, Observer};
-/// use sluicegate::core::Decision;
+/// use sluicegate_core::Decision;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 ///
