@@ -40,8 +40,7 @@ impl StoreStats {
 /// Never label a metric by key: there may be millions.
 ///
 /// ```
-/// use sluicegate::{Limiter, Observer};
-/// use sluicegate_core::Decision;
+/// use sluicegate::{Decision, Limiter, Observer};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 ///
