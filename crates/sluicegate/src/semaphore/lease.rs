@@ -28,11 +28,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// reset, dropping it does nothing: nobody else's place is ever returned.
 #[must_use = "a lease that is dropped is returned"]
 pub struct Lease {
-    shard: Arc<Shard>,
+    /// `None` once the lease is released or kept: then dropping this value does nothing. (There is no
+    /// flag for that: a struct that ends in a byte is copied in pieces, which stalls the next load.)
+    shard: Option<Arc<Shard>>,
     name: Name,
     /// In microseconds; the last number there is without ttl.
     until: AtomicU64,
-    is_kept: bool,
 }
 
 /// Where a lease is, and which of all that have been there.
@@ -50,13 +51,13 @@ const NEVER: u64 = u64::MAX;
 impl Lease {
     #[inline]
     pub(super) fn new(shard: Arc<Shard>, name: Name, until: Option<Time>) -> Lease {
-        Lease { shard, name, until: AtomicU64::new(micros(until)), is_kept: false }
+        Lease { shard: Some(shard), name, until: AtomicU64::new(micros(until)) }
     }
 
     /// Gives it a new ttl from now on. `false` if it is not live any more: whoever works under it has to stop.
     #[must_use = "a lease that could not be renewed has lapsed, and its place may be another's"]
     pub fn renew(&self) -> bool {
-        match self.shard.renew(self.name) {
+        match self.shard.as_ref().and_then(|shard| shard.renew(self.name)) {
             Some(held) => {
                 self.until.store(micros(held.until()), Ordering::Relaxed);
                 true
@@ -67,8 +68,7 @@ impl Lease {
 
     /// Returns it now. Whether it was live until then.
     pub fn release(mut self) -> bool {
-        self.is_kept = true;
-        self.shard.release(self.name)
+        self.shard.take().is_some_and(|shard| shard.release(self.name))
     }
 
     /// The moment at which it lapses unless it is renewed, on the semaphore's clock. `None` without ttl.
@@ -81,13 +81,16 @@ impl Lease {
 
     /// Its name, for others.
     pub fn id(&self) -> LeaseId {
-        LeaseId::sealed_by(self.shard.seal(), self.shard.number(), self.name)
+        // A released or kept lease is consumed, so there is a shard.
+        let shard = self.shard.as_ref().expect("a lease that is held");
+        LeaseId::sealed_by(shard.seal(), shard.number(), self.name)
     }
 
     /// Its name, and from here on dropping it does not return it: it lapses, or is returned by that name.
     pub fn keep(mut self) -> LeaseId {
-        self.is_kept = true;
-        self.id()
+        let id = self.id();
+        self.shard = None;
+        id
     }
 }
 
@@ -98,8 +101,8 @@ fn micros(until: Option<Time>) -> u64 {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_kept {
-            self.shard.release(self.name);
+        if let Some(shard) = &self.shard {
+            shard.release(self.name);
         }
     }
 }
