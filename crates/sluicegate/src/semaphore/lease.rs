@@ -81,8 +81,7 @@ impl Lease {
 
     /// Its name, for others.
     pub fn id(&self) -> LeaseId {
-        // A released or kept lease is consumed, so there is a shard.
-        let shard = self.shard.as_ref().expect("a lease that is held");
+        let Some(shard) = &self.shard else { unreachable!("releasing or keeping a lease consumes it") };
         LeaseId::sealed_by(shard.seal(), shard.number(), self.name)
     }
 
