@@ -8,6 +8,7 @@
 //! Cost       Looking where nothing is remembered is to read one number.
 
 use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate_core::decision::store::StoreDecision as _;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;

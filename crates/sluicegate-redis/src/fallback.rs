@@ -6,6 +6,7 @@ use sluicegate::backend::{Answer, Source};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
 use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::decision::store::{no_room, unlimited};
 
 /// A call that is denied because the store is unavailable is told to come back after this.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
@@ -56,9 +57,9 @@ impl<L> Fallback<L> {
     pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
         Some(match self {
             Fallback::Error => return None,
-            Fallback::Allow { limit } => Answer::new(Decision::unlimited(*limit), Source::Allowed),
+            Fallback::Allow { limit } => Answer::new(unlimited(*limit), Source::Allowed),
             Fallback::Deny { limit } => {
-                Answer::new(Decision::no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
+                Answer::new(no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
             }
             Fallback::Local(memory) => Answer::new(local(memory)?, Source::Local),
         })

@@ -34,8 +34,8 @@ use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
 use sluicegate_core::algorithm;
-use sluicegate_core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
-use sluicegate_core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
 use std::borrow::Cow;
@@ -508,7 +508,7 @@ impl Inner {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        let reserve = Reserve { cost, max_wait, receipt: Name(0) };
+        let reserve = ReserveCall { cost, max_wait, receipt: Name(0) };
         let reserved = Receipts::default().reserve(&self.made, &mut states, now, reserve);
         let decision = reserved.unwrap_or_else(|_| unreachable_verb());
         same(yes, decision.allowed())?;

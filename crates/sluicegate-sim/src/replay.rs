@@ -3,7 +3,7 @@
 use crate::trace::{Trace, TraceError};
 use sluicegate::Limit;
 use sluicegate::limit::ListError;
-use sluicegate_core::several::check_list;
+use sluicegate_core::all_of::check_list;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
 use smallvec::SmallVec;
 use std::collections::HashMap;

@@ -31,7 +31,7 @@ use crate::seal::Seal;
 use crate::store::{NotTaken, QueueStore};
 use crate::wait::{Host, Lines};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::several::{next_window_list, peek_list};
+use sluicegate_core::all_of::{next_window_list, peek_list};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -355,7 +355,7 @@ impl Limiter {
     /// Waits until so long from now on the limiter's clock, in any runtime: for the [`Decision::delay`] of a call that was
     /// allowed for later. Nobody's turn depends on it; to wait in line use [`Limiter::acquire`].
     pub fn delay(&self, delay: Span) -> Delay {
-        Delay::new(self.inner.clock.clone(), self.now().after(delay))
+        Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay))
     }
 
     #[inline]

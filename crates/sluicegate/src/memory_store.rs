@@ -233,7 +233,7 @@ impl Tags {
     fn take(&mut self, most: u16, store: &Store<Mixed>, now: Time) -> Result<u16, BuildError> {
         let is_full = |tags: &Tags| tags.given.len() >= usize::from(most);
         // A clock that has stepped back is no reason to wait for longer.
-        let may_look = now >= self.look_again || now.after(LOOK_AGAIN_AFTER) < self.look_again;
+        let may_look = now >= self.look_again || now.saturating_add(LOOK_AGAIN_AFTER) < self.look_again;
         if is_full(self) && may_look {
             self.take_back(store, now);
         }
@@ -263,7 +263,7 @@ impl Tags {
         });
         // Where much was found, looking was worth it, and will be again when that is used up.
         let found_much = self.free.len() >= usize::from(LIMITS_MAX / 8);
-        self.look_again = if found_much { now } else { now.after(LOOK_AGAIN_AFTER) };
+        self.look_again = if found_much { now } else { now.saturating_add(LOOK_AGAIN_AFTER) };
     }
 }
 

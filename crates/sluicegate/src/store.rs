@@ -53,8 +53,9 @@ use rules::Rulings as _;
 use shape::{Kept, StateOf};
 pub(crate) use shard::Counts;
 use shard::{GuardService, Locked, Shard};
+use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_list};
+use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
-use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::sync::Arc;
@@ -443,6 +444,6 @@ impl Full {
             Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
             wait => RetryAfter::After(wait),
         };
-        Decision::no_room(limit, wait)
+        no_room(limit, wait)
     }
 }

@@ -13,7 +13,7 @@ pub use crate::limiter::{MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX
 pub use acquire::Acquire;
 pub(crate) use acquire::Patience;
 pub(crate) use lines::{Host, Lines, QueueBounds};
-pub use sluicegate_core::line::Priority;
+pub use sluicegate_core::queue::Priority;
 
 use crate::answer::{Answer, Source};
 use sluicegate_core::{Decision, RetryAfter, Span};

@@ -72,20 +72,20 @@ impl Key {
         let denied = self.call(now, 1);
         // Come back one tick too soon, then when told.
         if let Some(RetryAfter::After(wait)) = denied.retry_after() {
-            let too_soon = now.after(wait.less(Span::from_micros(1)));
-            now = now.after(wait);
+            let too_soon = now.saturating_add(wait.saturating_sub(Span::from_micros(1)));
+            now = now.saturating_add(wait);
             if too_soon > self.start {
                 // As told, which is rounded for reading, less the tick.
                 let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
                 let denied = self.call_at(&label, too_soon, 1);
                 // A denied call that counts moves the moment at which the next may pass.
                 if let Some(RetryAfter::After(wait)) = denied.retry_after() {
-                    now = too_soon.after(wait);
+                    now = too_soon.saturating_add(wait);
                 }
             }
             let _ = self.call(now, 1);
         }
-        let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
+        let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         if rested > now {
             let standing = self.account.peek(&self.limits, rested, 0);
             self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
@@ -103,9 +103,9 @@ impl Key {
         if let Ok(decision) = self.account.check_within(&self.limits, now, 1, Span::MAX) {
             let then = format!("waits, and leaves in {}", span(decision.delay()));
             self.row(&span(now.since(self.start)), "1", "yes", &decision, &then);
-            now = now.after(decision.delay());
+            now = now.saturating_add(decision.delay());
         }
-        let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
+        let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         let standing = self.account.peek(&self.limits, rested, 0);
         self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
         let _ = self.call(rested, all.saturating_add(2));

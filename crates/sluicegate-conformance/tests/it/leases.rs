@@ -5,7 +5,7 @@ use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{LeaseId, Semaphore};
 use sluicegate::{Limit, RetryAfter};
 use sluicegate_conformance::random::number;
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model as model;
 
@@ -16,7 +16,7 @@ struct Key {
     core: Leases<u32>,
     library: Semaphore,
     /// Every lease that was ever given.
-    given: Vec<(model::LeaseNumber, Held, LeaseId)>,
+    given: Vec<(model::LeaseNumber, LeaseHandle, LeaseId)>,
 }
 
 #[derive(Default, Debug)]

@@ -1,7 +1,7 @@
 //! Several limits, perhaps on several keys, as one; and what is not offered.
 
 use sluicegate::Limit;
-use sluicegate_core::several::{Part, check_all, check_list, peek_all};
+use sluicegate_core::all_of::{Part, check_all, check_list, peek_all};
 use sluicegate_core::{Account, AnyLimit, AnyState, RetryAfter, Span, Time};
 
 fn made(text: &str) -> AnyLimit {
@@ -89,9 +89,9 @@ fn a_key_is_idle_when_it_has_recovered_and_nobody_holds_a_receipt() {
     let (_, receipt) = account.reserve(&limits, at(0), 1, Span::ZERO).unwrap();
     assert!(!account.is_idle(&limits, at(59)));
     assert!(!account.is_idle(&limits, at(60)), "a receipt is open");
-    account.forget_receipts(at(0));
+    account.expire_receipts(at(0));
     assert_eq!(account.open_receipts(), 1, "made at that time, not before it");
-    account.forget_receipts(at(1));
+    account.expire_receipts(at(1));
     assert!(account.is_idle(&limits, at(60)));
     assert!(!account.settle(&limits, at(60), receipt.unwrap(), 5), "it is forgotten");
 }

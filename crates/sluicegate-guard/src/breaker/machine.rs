@@ -329,7 +329,7 @@ impl Machine {
     #[inline]
     pub fn open_until(&self) -> Option<(Time, Time)> {
         match self.phase {
-            Phase::Open { since } => Some((since, since.after(self.rules.open()))),
+            Phase::Open { since } => Some((since, since.saturating_add(self.rules.open()))),
             _ => None,
         }
     }
@@ -341,7 +341,7 @@ impl Machine {
             return (Answer::Allowed(ticket), changes);
         }
         if let Phase::Open { since } = self.phase
-            && since.after(self.rules.open()) <= now
+            && since.saturating_add(self.rules.open()) <= now
         {
             self.enter(Phase::HalfOpen);
             self.probes.clear();
@@ -601,7 +601,7 @@ impl Machine {
     }
 
     fn retry_after(&self, now: Time) -> RetryAfter {
-        let open_until = |since: Time| since.after(self.rules.open());
+        let open_until = |since: Time| since.saturating_add(self.rules.open());
         let until = match self.phase {
             Phase::Open { since } => open_until(since),
             Phase::HalfOpen => match self.probes.if_all_expire(&self.rules, now) {

@@ -9,7 +9,7 @@ use sluicegate::internal::sync::MutexGuard;
 use sluicegate::internal::{Patience, wake_all};
 use sluicegate::internal::{Rings, Stretch, alarm};
 use sluicegate::wait::{Denial, Priority};
-use sluicegate_core::in_order::InOrder;
+use sluicegate_core::append_mostly_map::AppendMostlyMap;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ type ByNumber = foldhash::fast::FixedState;
 #[derive(Default)]
 pub(super) struct Queue {
     /// In the order in which they are called.
-    waiting: InOrder<Ticket, Waiter>,
+    waiting: AppendMostlyMap<Ticket, Waiter>,
     /// What those have not seen yet who were called or refused.
     told: HashMap<u64, Told, ByNumber>,
     /// When the patience of each ends.

@@ -341,6 +341,6 @@ mod tests {
         let rule = RetryRules::new(1).unwrap();
         assert!(rule.with_budget(1_001, 0).is_err() && rule.with_budget(1_000, 1_000_000).is_ok());
         assert!(rule.with_budget(0, 1_000_001).is_err());
-        assert!(rule.with_backoff(PERIOD_MAX.and(Span::from_micros(1)), Span::ZERO).is_err());
+        assert!(rule.with_backoff(PERIOD_MAX.saturating_add(Span::from_micros(1)), Span::ZERO).is_err());
     }
 }

@@ -5,17 +5,17 @@
 
 use sluicegate::internal::Alarms;
 use sluicegate_core::Time;
-use sluicegate_core::in_order::InOrder;
+use sluicegate_core::append_mostly_map::AppendMostlyMap;
 
 /// Things by their times. `T` is what is known of each.
 pub(crate) struct Due<T> {
-    by_time: InOrder<(Time, u64), T>,
+    by_time: AppendMostlyMap<(Time, u64), T>,
     alarms: Alarms,
 }
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due { by_time: InOrder::default(), alarms: Alarms::default() }
+        Due { by_time: AppendMostlyMap::default(), alarms: Alarms::default() }
     }
 }
 

@@ -99,7 +99,7 @@ fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
     clock.advance(Duration::from_secs(3600));
     (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
     let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
-    clock.set(clock.now().before(sluicegate_guard::Span::from_micros(1_000_000)));
+    clock.set(clock.now().saturating_sub(sluicegate_guard::Span::from_micros(1_000_000)));
     for permit in permits {
         permit.finish(Outcome::Success);
     }

@@ -212,7 +212,7 @@ fn room(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
 }
 
 fn piece_at(start: Time, width: Span, place: usize) -> Time {
-    start.after(Span::from_micros(width.as_micros().saturating_mul(place as u64)))
+    start.saturating_add(Span::from_micros(width.as_micros().saturating_mul(place as u64)))
 }
 
 /// A stretch of one amount, from left to right.

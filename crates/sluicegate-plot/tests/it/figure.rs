@@ -279,7 +279,7 @@ fn bad_times_are_shaded_where_they_were() {
     };
     let mut later = report.clone();
     for episode in &mut later.episodes {
-        (episode.from, episode.to) = (episode.from.and(early), episode.to.and(early));
+        (episode.from, episode.to) = (episode.from.saturating_add(early), episode.to.saturating_add(early));
     }
     later.first = report.timeline.start();
     assert_eq!(shade(&report), shade(&later));

@@ -21,8 +21,9 @@ use crate::fallback::RETRY_AFTER;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::wait::{Acquired, Denial};
-use sluicegate::{Decision, Key, RetryAfter, Span, Time};
+use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
+use sluicegate_core::decision::store::{StoreDecision as _, no_room};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +162,7 @@ impl Inner {
         }
         let _forgets = self.forgets(key);
         // Under `smooth` the next one pays, so there is nothing to be given back.
-        if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
+        if self.made.iter().any(|limit| limit.waiting() == Waiting::NextCallerPays) {
             let asked = self.ask_within(self.call(key, cost, None), max_wait).await;
             let answer =
                 self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
@@ -203,12 +204,14 @@ impl Inner {
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
             // It has lent whatever comes in until then, and says itself what is missing.
-            Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
+            Some(Waiting::Borrow | Waiting::NextCallerPays | Waiting::Queue)
+                if denied.source() != Source::Denied =>
+            {
                 Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
                 // Who comes back then and is as patient again will do.
-                let missing = decision.denied_for(retry_after.less(left));
+                let missing = decision.denied_for(retry_after.saturating_sub(left));
                 Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }
             _ => Ok(retry_after),
@@ -223,7 +226,7 @@ impl Inner {
         let denied = denied.unwrap_or_else(|| {
             let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
             let nobody_knows = RetryAfter::After(RETRY_AFTER);
-            Decision::no_room(limit, nobody_knows)
+            no_room(limit, nobody_knows)
         });
         acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }

@@ -7,7 +7,8 @@ use crate::link::slot;
 use crate::script_reply::ScriptReply;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{CALLS_MAX, Decision, Time};
-use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, peek_all};
+use sluicegate_core::decision::store::unlimited;
 use sluicegate_core::{AnyLimit, AnyState, bounds::COUNT_MAX};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -143,7 +144,7 @@ async fn charge_all(
     }
     let merged = merged(calls, at);
     let Some(first) = merged.first() else {
-        return Ok((Answer::new(Decision::unlimited(COUNT_MAX), Source::Store), Vec::new()));
+        return Ok((Answer::new(unlimited(COUNT_MAX), Source::Store), Vec::new()));
     };
     let store = &first.inner.store.inner;
     for call in &merged {
@@ -198,7 +199,7 @@ fn decided(
         .zip(&mut states)
         .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
         .collect();
-    let decision = several::check_all(&mut parts, now);
+    let decision = all_of::check_all(&mut parts, now);
     same(yes, decision.allowed())?;
     // Of each call: it is charged, so that what is left to tell is how the key stands; or whether it would be by itself.
     let mut each = Vec::with_capacity(merged.len());

@@ -12,7 +12,7 @@ use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Span, Time};
-use sluicegate_core::concurrency::LOOKED_AT_MAX;
+use sluicegate_core::concurrency::SCAN_MAX;
 
 /// Every whole number below this is exact in a script.
 const EXACT: u64 = 1 << 53;
@@ -29,7 +29,7 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::ACQUIRE, &self.names.of_semaphore(key)).at(now);
         call.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
+        call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         if let Some(Ticket { life, max_queue }) = ticket {
             call.arg(Span::from(life).as_micros()).arg(max_queue);
         }
@@ -50,7 +50,7 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(numbers.rule.count());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
+        call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         let round_trip = self.store.inner.admit(1).await?;
         numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, false)
     }

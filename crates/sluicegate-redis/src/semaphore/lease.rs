@@ -210,7 +210,7 @@ impl RedisLease {
 impl Live {
     /// Of a lease that was given by the store at its time `now`, asked for at a moment of ours.
     pub(super) fn from(now: Time, asked: Instant, ttl: Span) -> Live {
-        let (until, ttl) = (now.after(ttl), Duration::from(ttl));
+        let (until, ttl) = (now.saturating_add(ttl), Duration::from(ttl));
         Live { until, here_until: asked + ttl, ttl }
     }
 

@@ -26,7 +26,8 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
         let shared = shared.unwrap();
         let memory = Limiter::builder(limits).clock(ManualClock::at(start)).build().unwrap();
         let costs = (0..600_u32).map(|place| if place == 550 || place > 580 { 0 } else { 1 + place % 3 });
-        let steps = std::iter::successors(Some(start), |now| Some(now.after(Span::from_micros(5_000))));
+        let steps =
+            std::iter::successors(Some(start), |now| Some(now.saturating_add(Span::from_micros(5_000))));
         let rows: Vec<(u32, Time)> = costs.zip(steps).collect();
         let mut denied = 0;
         for (batch, rows) in rows.chunks(512).enumerate() {
@@ -70,7 +71,7 @@ fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
             .collect();
         let mut now = Time::from_micros(1_763_290_000_000_000).unwrap();
         for batch in 0..60 {
-            now = now.after(Span::from_micros(rng.u64(..3_000_000)));
+            now = now.saturating_add(Span::from_micros(rng.u64(..3_000_000)));
             let rows: Vec<(usize, u32)> =
                 (0..rng.usize(2..20)).map(|_| (rng.usize(..limits.len()), rng.u32(..4))).collect();
             let calls: Vec<_> =

@@ -158,7 +158,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert_eq!(turn.denial(), Some(Denial::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
-        let deadline = SystemClock.now().after(PATIENCE.into());
+        let deadline = SystemClock.now().saturating_add(PATIENCE.into());
         let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
         assert_eq!(late.denial(), Some(Denial::TooLong), "{limit}: {late:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();

@@ -9,6 +9,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
 use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time};
 use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
 
 /// One rule, key and cost. Made by the engine; of a batch of calls all are made first, so that their waits for memory overlap.
@@ -32,9 +33,9 @@ pub(super) enum Verb {
 }
 
 /// The answer to a key without limits.
-pub(super) const UNLIMITED: Decision = Decision::unlimited(COUNT_MAX);
+pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 /// The answer to a key that is blocked.
-pub(super) const BLOCKED: Decision = Decision::no_room(0, RetryAfter::Never);
+pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
 
 impl<'a> Call<'a> {
     pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u32, verb: Verb) -> Call<'a> {

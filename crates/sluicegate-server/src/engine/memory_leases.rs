@@ -13,7 +13,8 @@ use sluicegate::backend::{Answer, BackendError, LeaseBackend, Pending};
 use sluicegate::clock::Clock;
 use sluicegate::semaphore::{Grant, LeaseId, LeasePool, LeaseScope, Semaphore, SemaphoreStats};
 use sluicegate::wait::{Acquired, Denial};
-use sluicegate::{Decision, Key, Limit, RetryAfter, Span, Time};
+use sluicegate::{Key, Limit, RetryAfter, Span, Time};
+use sluicegate_core::decision::store::no_room;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -123,7 +124,7 @@ impl InlineSemaphore {
     }
 
     fn no_room(&self) -> Grant<HeldLease> {
-        let denial = Decision::no_room(self.semaphore.limit().at_once(), RetryAfter::After(RETRY_AFTER));
+        let denial = no_room(self.semaphore.limit().at_once(), RetryAfter::After(RETRY_AFTER));
         Grant::new(Acquired::new(denial.into(), Span::ZERO, Some(Denial::NoRoom)), None)
     }
 }

@@ -6,7 +6,7 @@
 use super::{Simulation, Timeline};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::all_of::{check_list, peek_list};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.

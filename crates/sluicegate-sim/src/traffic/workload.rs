@@ -104,9 +104,9 @@ impl Workload {
         lasts: Span,
         progress: &mut Progress<impl FnMut(u64)>,
     ) -> Result<(), TrafficError> {
-        let begin = START.after(self.after);
+        let begin = START.saturating_add(self.after);
         let lasts = self.lasts.unwrap_or_else(|| lasts.max(self.shape.usual_length()));
-        collector.lasts(START, begin.after(lasts));
+        collector.lasts(START, begin.saturating_add(lasts));
         // When and who are drawn apart, so that the times stay the same when the keys become more.
         let (mut when, mut who) = (random.clone(), random);
         who.jump();
@@ -114,7 +114,7 @@ impl Workload {
         self.shape.times(begin, lasts, &mut when, &mut |offset| {
             let key = callers.next(collector, &mut who)?;
             progress.add(1);
-            collector.push(Call { at: begin.after(Span::from_micros(offset)), key, cost: self.cost })
+            collector.push(Call { at: begin.saturating_add(Span::from_micros(offset)), key, cost: self.cost })
         })
     }
 }

@@ -49,7 +49,7 @@ fn replay(traffic: &Traffic, limits: &[Limit]) -> Plain {
         if decision.allowed() {
             plain.allowed += 1;
             in_a_row[key] = 0;
-            plain.acts[key].push(Call { at: call.at.after(decision.delay()), ..*call });
+            plain.acts[key].push(Call { at: call.at.saturating_add(decision.delay()), ..*call });
         } else {
             plain.denied += 1;
             in_a_row[key] += 1;
@@ -243,8 +243,9 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             let is_in = |act: &&Call| act.at <= end && end.since(act.at) < limits[0].period();
             acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
         };
-        let begin_of =
-            |piece: usize| focus.start.after(Span::from_micros(focus.width.as_micros() * piece as u64));
+        let begin_of = |piece: usize| {
+            focus.start.saturating_add(Span::from_micros(focus.width.as_micros() * piece as u64))
+        };
         for (piece, said) in focus.window.iter().enumerate() {
             let (begin, end) = (begin_of(piece), begin_of(piece + 1));
             let within = acts.iter().map(|act| act.at).filter(|at| (begin..end).contains(at));

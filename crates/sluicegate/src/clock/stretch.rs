@@ -28,7 +28,7 @@ impl Stretch {
 
     /// When it ends, unless the clock is set.
     pub fn end(&self) -> Time {
-        self.began.after(self.length)
+        self.began.saturating_add(self.length)
     }
 
     /// Whether it seems to begin only later: the clock was set back.

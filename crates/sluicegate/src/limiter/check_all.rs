@@ -5,6 +5,7 @@ use super::error::CheckAllError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::store;
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{Decision, Time};
 
 /// The most calls that can be made together. While they are decided on, all their keys' places are locked.

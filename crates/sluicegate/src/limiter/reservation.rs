@@ -8,7 +8,7 @@ use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{Shape, Store};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::receipts::{Ask, Receipt as Name};
+use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ impl Limiter {
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = Ask { cost, max_wait, receipt: open.name };
+        let ask = ReserveCall { cost, max_wait, receipt: open.name };
         let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before anybody is told of it, so that the receipt is not lost if the observer panics.

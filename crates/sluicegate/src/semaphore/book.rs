@@ -8,15 +8,15 @@ use super::stats::SemaphoreStats;
 use crate::clock::alarms::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::wait::Priority;
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
-use sluicegate_core::in_order::InOrder;
+use sluicegate_core::append_mostly_map::AppendMostlyMap;
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
 /// Keys by a moment before which none of their leases lapses.
-pub(super) type Lapses = InOrder<(Time, Fingerprint), ()>;
+pub(super) type Lapses = AppendMostlyMap<(Time, Fingerprint), ()>;
 
 /// What the lock guards.
 pub(super) struct Book {
@@ -30,7 +30,7 @@ pub(super) struct Book {
     pub(super) next_nonce: u64,
     pub(super) lapses: Lapses,
     /// What the clock has to ring for.
-    pub(super) due: InOrder<(Time, Due), ()>,
+    pub(super) due: AppendMostlyMap<(Time, Due), ()>,
     pub(super) alarms: Alarms,
     /// Room for leases that was taken from all shards' and is not used.
     pub(super) room: usize,
@@ -61,7 +61,7 @@ pub(super) struct KeyLeases {
 #[derive(Default)]
 pub(super) struct Line {
     /// By priority, then by arrival: the seat and the cost.
-    pub(super) waiting: InOrder<(Priority, u64), (u32, u32)>,
+    pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u32)>,
     pub(super) next: u64,
     /// What all of them cost.
     pub(super) cost: u64,
@@ -74,7 +74,7 @@ pub(super) struct Line {
 pub(super) struct Out {
     pub(super) key: Fingerprint,
     pub(super) nonce: u64,
-    pub(super) held: Held,
+    pub(super) held: LeaseHandle,
 }
 
 /// Somebody who waits, and what came of it.
@@ -101,7 +101,7 @@ impl Book {
             seats: Slab::default(),
             next_nonce: 0,
             lapses: Lapses::default(),
-            due: InOrder::default(),
+            due: AppendMostlyMap::default(),
             alarms: Alarms::default(),
             room: 0,
             counts: Counts::default(),
@@ -202,7 +202,7 @@ impl KeyLeases {
 
     /// A lease lapses at that moment.
     #[inline]
-    pub(super) fn list(&mut self, lapses: &mut Lapses, key: Fingerprint, held: Held) {
+    pub(super) fn list(&mut self, lapses: &mut Lapses, key: Fingerprint, held: LeaseHandle) {
         if let Some(until) = held.until()
             && self.listed.is_none_or(|listed| until < listed)
         {
@@ -218,7 +218,7 @@ impl KeyLeases {
         if let Some(listed) = self.listed.take() {
             lapses.remove(&(listed, key));
         }
-        self.listed = self.leases.lapses_at();
+        self.listed = self.leases.next_expiry();
         if let Some(at) = self.listed {
             lapses.insert((at, key), ());
         }

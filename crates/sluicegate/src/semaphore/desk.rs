@@ -8,7 +8,7 @@ use super::scope::View;
 use super::shard::{After, Common, Taken};
 use crate::key::Fingerprint;
 use crate::sync::Guard;
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, Time};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -159,7 +159,7 @@ impl<'a> Desk<'a> {
         was_live
     }
 
-    pub(super) fn renew(&mut self, name: Name) -> Option<Held> {
+    pub(super) fn renew(&mut self, name: Name) -> Option<LeaseHandle> {
         let now = self.now();
         let key = self.find(name)?.key;
         // What has lapsed under its key, itself perhaps, goes first.
@@ -279,7 +279,7 @@ impl<'a> Desk<'a> {
         let mut drained = 0;
         while drained < most
             && let Some((place, cost)) =
-                self.book.keys.get_mut(&key).and_then(|known| known.leases.lapse(now))
+                self.book.keys.get_mut(&key).and_then(|known| known.leases.expire_next(now))
         {
             drained += 1;
             self.book.leases.remove(place);

@@ -8,6 +8,7 @@ use crate::clock::stretch::Stretch;
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use crate::wait::{Denial, Priority};
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{Decision, Time};
 use std::task::Waker;
 
@@ -183,7 +184,7 @@ impl Desk<'_> {
                 continue;
             }
             // If nobody knows, the line goes on when one is returned.
-            if let Some(turn) = rule.look_again_at(&known.leases, cost)
+            if let Some(turn) = rule.recheck_at(&known.leases, cost)
                 && let Some(line) = &mut known.line
             {
                 line.turn = Some(turn);

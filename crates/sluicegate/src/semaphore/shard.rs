@@ -28,7 +28,8 @@ use crate::seal::Seal;
 use crate::sync::{AtomicUsize, Lock};
 use crate::wait::lines::wake_all;
 use crate::wait::{Acquired, Denial, Priority, QueueBounds};
-use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, UNKNOWN};
+use sluicegate_core::decision::store::no_room;
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
@@ -258,7 +259,7 @@ impl Shard {
     }
 
     /// How it is held from now on. `None` if it is not live any more.
-    pub(super) fn renew(self: &Arc<Shard>, name: Name) -> Option<Held> {
+    pub(super) fn renew(self: &Arc<Shard>, name: Name) -> Option<LeaseHandle> {
         self.locked(None, None, |desk| desk.renew(name))
     }
 
@@ -406,7 +407,7 @@ impl Shard {
     fn no_room(&self, by: By<'_>, wait: Span) -> Decision {
         let mut book = self.book.lock();
         book.count_denied();
-        Decision::no_room(by.map_or_else(|| book.count(), |by| by.rule.count()), RetryAfter::After(wait))
+        no_room(by.map_or_else(|| book.count(), |by| by.rule.count()), RetryAfter::After(wait))
     }
 }
 

@@ -8,7 +8,7 @@ use super::rules::Rulings;
 use super::{Locked, Store, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Algorithm as _, AnyLimit, Time};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -135,7 +135,7 @@ impl Rulings<Mixed> for Book {
         for ((limit, old), state) in new.limits.iter().zip(&*old.limits).zip(state.fit(old.limits.len())) {
             match new.rereads {
                 Rereads::Used => limit.adopt(old, state, times),
-                Rereads::Time => limit.adopt_time(old, state),
+                Rereads::Time => limit.adopt_recovery_time(old, state),
             }
         }
         // A state for each limit; those of a longer list start afresh.

@@ -11,7 +11,7 @@ use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
-use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, peek_all};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 use std::{mem, slice};
@@ -75,7 +75,7 @@ pub(crate) struct Lent {
 impl Lent {
     /// Whether the limit is one that does not go with others. (Those are the kinds that offer no take.)
     fn stands_alone(&self) -> bool {
-        !self.limits.iter().all(|limit| limit.offers(Verb::Take))
+        !self.limits.iter().all(|limit| limit.supports(Verb::Take))
     }
 }
 
@@ -142,7 +142,7 @@ fn decide_all<'a>(
         None if behind.is_some() => Ok(behind.unwrap_or(peeked)),
         None if peeked.allowed() => {
             let room = make_room(calls, &mut lent, &mut places, &place_of, now);
-            Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(calls, &mut lent), now)))
+            Ok(room.map_or_else(|denial| denial, |()| all_of::check_all(&mut parts(calls, &mut lent), now)))
         }
         None => Ok(peeked),
     };

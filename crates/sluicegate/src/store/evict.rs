@@ -21,7 +21,7 @@ use super::{Full, GuardService, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
 
@@ -175,7 +175,7 @@ impl<S: Shape> Locked<'_, S> {
         self.look_at(table.held().filter(may_leave), now, &mut look);
         // Who is pinned was not looked at; and when one recovers that has yet to meet new limits depends on when it does.
         if look.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot)) {
-            self.guarded.none_recovers_before = now.after(look.soonest);
+            self.guarded.none_recovers_before = now.saturating_add(look.soonest);
         }
         self.guarded.strays = table.strays();
         look
@@ -223,7 +223,8 @@ impl<S: Shape> Locked<'_, S> {
         self.put(room.slot, key, self.guarded.rules.tag_for(key));
         S::update(self.kept(room.slot), |empty| *empty = state);
         let recovers_in = self.debt(room.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
-        self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
+        self.guarded.none_recovers_before =
+            self.guarded.none_recovers_before.min(now.saturating_add(recovers_in));
     }
 
     /// How much a slot's key owes; nothing if it has recovered.

@@ -126,7 +126,7 @@ impl Ledger {
         swept.open = swept.keys.values().map(|kept| kept.receipts.len()).sum();
         swept.sweep_at = SWEEP_AT.max(2 * swept.open);
         let oldest = swept.keys.values().filter_map(|kept| kept.receipts.oldest()).min();
-        swept.none_is_old_before = oldest.unwrap_or(now).after(remembered);
+        swept.none_is_old_before = oldest.unwrap_or(now).saturating_add(remembered);
         vacant.fetch_add(before - swept.open, Ordering::Relaxed);
         if swept.keys.is_empty() {
             *ledger = None;

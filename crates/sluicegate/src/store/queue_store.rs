@@ -7,9 +7,9 @@ use super::Store;
 use super::rules::Rulings as _;
 use super::shape::Shape;
 use crate::key::Fingerprint;
-use sluicegate_core::line::{charged_as_of, paces, turn_at};
-use sluicegate_core::pile::Charges;
-use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::all_of::{check_list, peek_list};
+use sluicegate_core::queue::{charge_time, earliest_admission, has_pacer};
+use sluicegate_core::rollback::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl<S: Shape> Store<S> {
         if let Some(mut place) = self.try_lock(self.shard_of(key))
             && let Some(slot) = place.table.find_at_once(key)
             // The short way would take the slot of a call that has to wait for it.
-            && !paces(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
+            && !has_pacer(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
             && let Some(charged) = place.try_charge(slot, key, cost, now)
         {
             return Ok(charged.into());
@@ -124,7 +124,7 @@ impl<S: Shape> QueueStore for Store<S> {
     }
 
     fn turn_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time> {
-        self.look(key, now, |limits, states| turn_at(limits, states, from, cost))
+        self.look(key, now, |limits, states| earliest_admission(limits, states, from, cost))
     }
 
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
@@ -134,10 +134,10 @@ impl<S: Shape> QueueStore for Store<S> {
     fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called {
         let mut place = self.lock(self.shard_of(key));
         let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
-            let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
+            let Some(as_of) = charge_time(limits, states, turn, cost) else { return Called::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);
             receipts.charged(as_of);
-            let next = then.and_then(|cost| turn_at(limits, states, turn, cost));
+            let next = then.and_then(|cost| earliest_admission(limits, states, turn, cost));
             Called::Charged { decision: peek_list(limits, states, turn, 0), charges, next }
         });
         let called = called.unwrap_or_else(|full| Called::NoRoom(place.denial(full, key)));

@@ -9,7 +9,7 @@ use super::shape::{Kept, Shape};
 use super::{Act, GuardService, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::receipts::{Ask, Receipt, Receipts};
+use sluicegate_core::receipts::{Receipt, Receipts, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
@@ -36,7 +36,12 @@ impl<S: Shape> Store<S> {
     ///
     /// # Errors
     /// When too many receipts are open, or the limits do not offer it.
-    pub(crate) fn reserve(&self, key: Fingerprint, now: Time, ask: Ask) -> Result<Decision, NotReserved> {
+    pub(crate) fn reserve(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        ask: ReserveCall,
+    ) -> Result<Decision, NotReserved> {
         if !self.claim_receipt(now) {
             return Err(NotReserved::TooManyReceipts);
         }
@@ -98,7 +103,7 @@ impl<S: Shape> Store<S> {
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut place = self.lock(self.shard_of(key));
         let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
-        if receipts.forget(receipt) {
+        if receipts.discard(receipt) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
         Ledger::put(&mut place.guarded.ledger, key, receipts);
@@ -131,7 +136,7 @@ impl<S: Shape> Locked<'_, S> {
             let limits = rules.limits(tag);
             let mut forget = |state: &mut S::State| {
                 let states = S::states(state, limits.len());
-                receipts.forget_worthless(limits, states, now, made_before);
+                receipts.expire_worthless(limits, states, now, made_before);
             };
             match table.find(key, strays) {
                 None => forget(&mut S::State::default()),

@@ -6,7 +6,7 @@
 
 use super::shape::Shape;
 use crate::key::Fingerprint;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Algorithm, AnyLimit};
 use std::sync::Arc;
 

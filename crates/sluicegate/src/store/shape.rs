@@ -3,11 +3,11 @@
 use super::rules::{Rules, Rulings};
 use super::table::SLOTS;
 use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
+use sluicegate_core::all_of::check_list;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
-use sluicegate_core::several::check_list;
 use sluicegate_core::sliding_log::{Log, SlidingLog};
 use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::smooth::Smooth;

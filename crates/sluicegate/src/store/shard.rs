@@ -8,7 +8,7 @@ use super::{Full, NoMemory, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::{Guard, Lock};
 use sluicegate_core::algorithm::Charged;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl Patience {
     pub fn until(self, now: Time) -> Option<Time> {
         match self {
             Patience::Endless => None,
-            Patience::For(wait) => Some(now.after(wait)),
+            Patience::For(wait) => Some(now.saturating_add(wait)),
             Patience::Until(deadline) => Some(deadline),
         }
     }

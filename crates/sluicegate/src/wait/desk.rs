@@ -9,8 +9,9 @@ use crate::clock::alarms::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{Called, NotTaken, QueueStore};
 use crate::sync::MutexGuard;
-use sluicegate_core::line::{Ask, Line, Now, paces};
-use sluicegate_core::pile::Charges;
+use sluicegate_core::decision::store::StoreDecision as _;
+use sluicegate_core::queue::{KeyView, Queue, QueuedCall, has_pacer};
+use sluicegate_core::rollback::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Span, Time};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -41,7 +42,7 @@ pub(super) struct Book {
 
 /// Those who wait under a key.
 pub(super) struct KeyLine {
-    line: Line<AnyLimit, SeatId>,
+    line: Queue<AnyLimit, SeatId>,
     /// As the store knows it, with the tag of its limits.
     key: Fingerprint,
     scope: Option<Fingerprint>,
@@ -136,7 +137,7 @@ impl<'a> Desk<'a> {
         if other_limits {
             store.meet(key, now);
         }
-        let ask = Ask { cost, until, priority };
+        let ask = QueuedCall { cost, until, priority };
         let bounds = self.lines.bounds;
         let is_full = line.line.len() >= bounds.under_a_key || self.lines.waiting() >= bounds.in_all;
         // When the head has its turn there is a place, or when that of any other line has. If none is ever let wait, when it need
@@ -150,7 +151,7 @@ impl<'a> Desk<'a> {
         }
         let seat = seats.take();
         let overtakes = line.line.has_lower(priority);
-        let ticket = line.line.join(ask, seat, &key_now, now);
+        let ticket = line.line.enqueue(ask, seat, &key_now, now);
         let is_head = line.line.head().is_some_and(|(head, _)| *head == seat);
         seats.put(seat, Seat::Waiting { key, ticket, waker });
         self.lines.one_more(key);
@@ -209,7 +210,7 @@ impl<'a> Desk<'a> {
                 self.drop = Some(waker);
                 let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
                 let was_head = line.line.head().is_some_and(|(head, _)| *head == seat);
-                let left = line.line.leave(ticket).is_some();
+                let left = line.line.remove(ticket).is_some();
                 self.lines.fewer(key, usize::from(left));
                 if was_head {
                     self.forget_turn(key);
@@ -278,11 +279,11 @@ impl<'a> Desk<'a> {
         // How often somebody who does not wait was faster. That ends, but not while the lock is held.
         let mut in_vain = 0;
         while let Some(line) = self.book.lines.get_mut(&id(key))
-            && let Some((&seat, &Ask { cost, until, .. })) = line.line.head()
+            && let Some((&seat, &QueuedCall { cost, until, .. })) = line.line.head()
         {
             let key = line.key;
             let Some(turn) = line.turn.take().or_else(|| store.turn_at(key, now, from, cost)) else {
-                line.line.call();
+                line.line.dequeue();
                 line.plan_anew();
                 self.lines.fewer(key, 1);
                 self.refuse(key, seat, Denial::Never, store.peek(key, now, cost).denied_forever());
@@ -298,10 +299,10 @@ impl<'a> Desk<'a> {
                 line.plan_anew();
                 return;
             }
-            let at = turn.max(now.before(MADE_UP_MAX));
+            let at = turn.max(now.saturating_sub(MADE_UP_MAX));
             if let Some(until) = until.filter(|until| *until < at) {
                 // The machine slept, or the clock was set.
-                line.line.call();
+                line.line.dequeue();
                 line.plan_anew();
                 self.lines.fewer(key, 1);
                 self.refuse(key, seat, Denial::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
@@ -309,7 +310,7 @@ impl<'a> Desk<'a> {
             }
             match store.call(key, at, cost, line.line.second().map(|ask| ask.cost)) {
                 Called::Charged { decision, charges, next } => {
-                    line.line.call();
+                    line.line.dequeue();
                     if at > turn {
                         line.plan_anew();
                     }
@@ -322,7 +323,7 @@ impl<'a> Desk<'a> {
                     from = at;
                 }
                 Called::NoRoom(denial) => {
-                    line.line.call();
+                    line.line.dequeue();
                     line.plan_anew();
                     self.lines.fewer(key, 1);
                     self.refuse(key, seat, Denial::NoRoom, denial);
@@ -330,7 +331,7 @@ impl<'a> Desk<'a> {
                 Called::NotYet => {
                     line.plan_anew();
                     in_vain += 1;
-                    from = if in_vain < 3 { now } else { now.after(TICK) };
+                    from = if in_vain < 3 { now } else { now.saturating_add(TICK) };
                     self.refuse_the_late(&self.key_now(key));
                 }
             }
@@ -341,7 +342,7 @@ impl<'a> Desk<'a> {
     fn refuse_the_late(&mut self, key_now: &KeyNow<'_>) {
         let (store, key, now) = (self.host.store(), key_now.key, self.now());
         let Some(line) = self.book.lines.get_mut(&id(key)) else { return };
-        let late = line.planned_with(key_now).too_late(now, key_now);
+        let late = line.planned_with(key_now).remove_late(now, key_now);
         self.lines.fewer(key, late.len());
         for (seat, by) in late {
             let standing = store.peek(key, now, 0);
@@ -425,7 +426,7 @@ impl Book {
 impl KeyLine {
     fn new(key: Fingerprint, scope: Option<Fingerprint>) -> KeyLine {
         KeyLine {
-            line: Line::default(),
+            line: Queue::default(),
             key,
             scope,
             turn: None,
@@ -436,7 +437,7 @@ impl KeyLine {
     }
 
     /// The line, planned with these limits: they may have changed a moment ago.
-    fn planned_with(&mut self, key: &KeyNow<'_>) -> &mut Line<AnyLimit, SeatId> {
+    fn planned_with(&mut self, key: &KeyNow<'_>) -> &mut Queue<AnyLimit, SeatId> {
         let limits = key.all_limits();
         if !self.limits.as_ref().is_some_and(|known| Arc::ptr_eq(known, limits)) {
             self.plan_anew();
@@ -447,7 +448,7 @@ impl KeyLine {
 
     /// What was planned no longer holds.
     fn plan_anew(&mut self) {
-        self.line.plan_anew();
+        self.line.invalidate();
         self.fits = 0;
     }
 
@@ -464,7 +465,7 @@ impl KeyLine {
     fn refuses(
         &mut self,
         key: &KeyNow<'_>,
-        ask: &Ask,
+        ask: &QueuedCall,
         is_full: bool,
         place_at: Option<Time>,
     ) -> Option<(Denial, Decision)> {
@@ -475,7 +476,7 @@ impl KeyLine {
             if by_itself.retry_after() == Some(RetryAfter::Never) {
                 return Some((Denial::Never, by_itself));
             }
-            self.fits = if paces(key.limits()) { 0 } else { cost };
+            self.fits = if has_pacer(key.limits()) { 0 } else { cost };
         }
         if is_full {
             let until_allowed = || match by_itself().retry_after() {
@@ -486,13 +487,13 @@ impl KeyLine {
             return Some((Denial::QueueFull, self.denial(key, cost).denied_for(wait)));
         }
         if cost > self.fits
-            && let Err(wait) = self.planned_with(key).room_for(now, ask, key)
+            && let Err(wait) = self.planned_with(key).check_room(now, ask, key)
         {
             let wait = wait.or(self.turn.map(|turn| turn.since(now))).unwrap_or(TICK).max(TICK);
             return Some((Denial::QueueFull, self.denial(key, cost).denied_for(wait)));
         }
         let until = ask.until?;
-        match self.planned_with(key).turn_of(now, ask, key) {
+        match self.planned_with(key).admission(now, ask, key) {
             Some(turn) if turn <= until => None,
             Some(turn) => Some((Denial::TooLong, self.denial(key, cost).denied_for(turn.since(until)))),
             None => Some((Denial::Never, by_itself().denied_forever())),
@@ -512,7 +513,7 @@ impl KeyNow<'_> {
     }
 }
 
-impl Now<AnyLimit> for KeyNow<'_> {
+impl KeyView<AnyLimit> for KeyNow<'_> {
     fn limits(&self) -> &[AnyLimit] {
         self.all_limits()
     }

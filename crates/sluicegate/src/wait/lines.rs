@@ -7,7 +7,7 @@
 //!         ──▶ the clock is asked to ring again when the next turn of any line comes
 //! ```
 //!
-//! Who is next, and when, is the pure part: `sluicegate_core::line`. Here are the lock, the wakers and the alarm; `desk.rs` is what is
+//! Who is next, and when, is the pure part: `sluicegate_core::queue`. Here are the lock, the wakers and the alarm; `desk.rs` is what is
 //! done under the lock. One lock guards all lines. A place of the store may be locked while it is held, never the other way
 //! round, and nobody is woken under it.
 
@@ -21,7 +21,7 @@ use crate::clock::any::AnyClock;
 use crate::key::Fingerprint;
 use crate::store::QueueStore;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
-use sluicegate_core::line::Priority;
+use sluicegate_core::queue::Priority;
 use sluicegate_core::{Decision, Time};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;

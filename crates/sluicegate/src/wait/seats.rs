@@ -4,7 +4,7 @@
 
 use super::Denial;
 use crate::key::Fingerprint;
-use sluicegate_core::line::Ticket;
+use sluicegate_core::queue::WaiterId;
 use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::task::Waker;
@@ -20,7 +20,7 @@ pub(crate) enum Seat {
     Free,
     Waiting {
         key: Fingerprint,
-        ticket: Ticket,
+        ticket: WaiterId,
         waker: Waker,
     },
     /// The turn has come, and is charged.

@@ -50,7 +50,7 @@ impl Probes {
 
     /// Whether one is out that may still end in time.
     pub(super) fn any_live(&self, rules: &BreakerRules, now: Time) -> bool {
-        self.out.last().is_some_and(|last| last.since.after(rules.probe_ttl()) > now)
+        self.out.last().is_some_and(|last| last.since.saturating_add(rules.probe_ttl()) > now)
     }
 
     /// Whether one more may be let through.
@@ -103,7 +103,7 @@ impl Probes {
         let mut last = now;
         let mut probes = Probes { out: Vec::new(), ended: self.ended };
         for out in &self.out {
-            last = out.since.after(rules.probe_ttl());
+            last = out.since.saturating_add(rules.probe_ttl());
             let verdict = probes.count(rules, true, false, last);
             if verdict.is_some() {
                 return (verdict, last);
@@ -113,7 +113,7 @@ impl Probes {
     }
 
     fn first_lapses(&self, rules: &BreakerRules) -> Option<Time> {
-        self.out.first().map(|out| out.since.after(rules.probe_ttl()))
+        self.out.first().map(|out| out.since.saturating_add(rules.probe_ttl()))
     }
 
     fn count(&mut self, rules: &BreakerRules, failed: bool, slow: bool, at: Time) -> Option<Verdict> {

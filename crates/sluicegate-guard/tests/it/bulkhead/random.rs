@@ -113,11 +113,11 @@ impl Run {
         let priority =
             [Priority::High, Priority::Normal, Priority::Normal, Priority::Low][self.random.below(4)];
         let mut enter = self.bulkhead.enter();
-        let mut until = self.clock.now().after(Duration::from_secs(1).into());
+        let mut until = self.clock.now().saturating_add(Duration::from_secs(1).into());
         if self.random.below(3) == 0 {
             let wait = Duration::from_millis(1 + u64::try_from(self.random.below(1_500)).unwrap());
             enter = self.bulkhead.enter_within(wait);
-            until = self.clock.now().after(wait.into());
+            until = self.clock.now().saturating_add(wait.into());
         }
         let (asker, entry) = Asker::new(enter.priority(priority));
         let (is_free, has_room) = (self.waits() == 0 && self.taken() < self.limit, self.waits() < self.queue);

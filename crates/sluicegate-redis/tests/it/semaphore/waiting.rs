@@ -91,7 +91,7 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     until("it has left the line", || line(&server) == 0).await;
     let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
     assert_eq!(at_once.denial(), Some(Denial::TooLong));
-    let deadline = SystemClock.now().after(patience.into());
+    let deadline = SystemClock.now().saturating_add(patience.into());
     let grant = jobs.acquire_until(KEY, 1, deadline).await.unwrap();
     assert!(!grant.allowed() && SystemClock.now() >= deadline);
     // A place that becomes free in time is taken.

@@ -119,7 +119,7 @@ fn who_has_waited_for_too_long_is_refused_then_and_the_next_goes_on() {
     assert_eq!(large.grant().waited(), 5 * SECOND);
     assert!(small.poll() && small.allowed());
     drop(lease);
-    let passed = semaphore.now().before(Span::from_micros(1));
+    let passed = semaphore.now().saturating_sub(Span::from_micros(1));
     let late = semaphore.acquire_until("k", 1, passed).blocking();
     assert_eq!(late.denial(), Some(Denial::TooLong), "its time has passed before it asked");
     assert!(semaphore.acquire_until("k", 1, semaphore.now()).blocking().allowed());

@@ -125,7 +125,7 @@ impl Run {
             }
             16 => {
                 if self.steps_back && self.random.below(4) == 0 {
-                    self.clock.set(self.semaphore.now().before(Span::from_micros(300)));
+                    self.clock.set(self.semaphore.now().saturating_sub(Span::from_micros(300)));
                 } else {
                     self.clock.advance(Duration::from_micros(u64::from(self.random.below(1_500))));
                 }
@@ -139,7 +139,7 @@ impl Run {
             [self.random.below(4) as usize];
         let since = self.semaphore.now();
         let deadline = (self.random.below(3) == 0)
-            .then(|| since.after(Span::from_micros(u64::from(self.random.below(800)))));
+            .then(|| since.saturating_add(Span::from_micros(u64::from(self.random.below(800)))));
         let acquire = match deadline {
             Some(deadline) => self.semaphore.acquire_within("k", cost, deadline.since(since).into()),
             None => self.semaphore.acquire("k", cost),
@@ -204,7 +204,7 @@ impl Run {
         live += self.kept.iter_mut().map(|kept| kept.live(now)).sum::<u32>();
         for waiting in &mut self.waiting {
             if let Some(given_at) = waiting.given_at() {
-                waiting.has_lapsed |= self.ttl && given_at.after(TTL) <= now;
+                waiting.has_lapsed |= self.ttl && given_at.saturating_add(TTL) <= now;
                 live += if waiting.has_lapsed { 0 } else { waiting.cost };
             }
         }

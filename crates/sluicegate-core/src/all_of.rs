@@ -12,7 +12,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::decision::{Decision, Standing};
-use crate::pile::Charge;
+use crate::rollback::Charge;
 use crate::time::{Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
@@ -39,13 +39,13 @@ pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision
     for part in parts.iter_mut().filter(|part| part.cost > 0) {
         part.limit.charge(part.state, now, part.cost);
     }
-    Decision::yes(standing_of(parts, now), peeked.delay())
+    Decision::allow(standing_of(parts, now), peeked.delay())
 }
 
 /// Would [`check_all`] allow these calls? Nothing is charged.
 pub fn peek_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Decision {
     let answers = parts.iter().map(|part| part.limit.peek(part.state, now, part.cost));
-    strictest(answers).map_or_else(|denied| denied, |delay| Decision::yes(standing_of(parts, now), delay))
+    strictest(answers).map_or_else(|denied| denied, |delay| Decision::allow(standing_of(parts, now), delay))
 }
 
 fn standing_of<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Standing {
@@ -73,7 +73,7 @@ pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time
         Standing { limit: limit.limit(), remaining, reset_after: limit.charge(state, now, cost) }
     });
     let standing = tightest(charged);
-    Decision::yes(standing, longest_delay)
+    Decision::allow(standing, longest_delay)
 }
 
 /// Would [`check_list`] allow the call? Nothing is charged.
@@ -86,7 +86,7 @@ pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cos
     let both = || limits.iter().zip(states);
     let standing = || tightest(both().map(|(limit, state)| limit.standing(state, now)));
     let answers = both().map(|(limit, state)| limit.peek(state, now, cost));
-    strictest(answers).map_or_else(|denied| denied, |delay| Decision::yes(standing(), delay))
+    strictest(answers).map_or_else(|denied| denied, |delay| Decision::allow(standing(), delay))
 }
 
 /// Takes `up_to` from a list of limits on one key, or as much of it as remains, and says how much that was. When
@@ -152,8 +152,8 @@ pub(crate) fn reserve_all<A: Algorithm>(
     let answer = |part: &Part<'_, A>| {
         let standing = part.limit.standing(part.state, now);
         match part.limit.reserve_wait(part.state, now, part.cost, max_wait) {
-            Ok(delay) => Decision::yes(standing, delay),
-            Err(retry_after) => Decision::no(standing, retry_after),
+            Ok(delay) => Decision::allow(standing, delay),
+            Err(retry_after) => Decision::deny(standing, retry_after),
         }
     };
     let answers: Vec<Decision> = parts.iter().map(answer).collect();
@@ -168,7 +168,7 @@ pub(crate) fn reserve_all<A: Algorithm>(
         }
         charges.push(part.limit.record(part.state, part.cost, answer.delay() > Span::ZERO));
     }
-    (Decision::yes(standing_of(parts, now), delay), Some(charges))
+    (Decision::allow(standing_of(parts, now), delay), Some(charges))
 }
 
 /// The longest delay if all allow, or the answer of the one that says no for longest.
@@ -180,7 +180,7 @@ fn strictest(answers: impl Iterator<Item = Decision>) -> Result<Span, Decision> 
             None => longest_delay = longest_delay.max(answer.delay()),
             // Absent is the least of all, so the first denial is taken too.
             longer if longer > denied.and_then(|denied| denied.retry_after()) => {
-                denied = Some(answer.by(place));
+                denied = Some(answer.by_limit(place));
             }
             Some(_) => {}
         }

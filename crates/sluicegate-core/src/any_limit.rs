@@ -4,7 +4,7 @@ use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
 use crate::cell_limit::CellLimit;
 use crate::decision::Decision;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_log::{Log, SlidingLog};
 use crate::time::{Span, Time};
 use alloc::boxed::Box;
@@ -148,10 +148,10 @@ impl Algorithm for AnyLimit {
         }
     }
 
-    fn offers(&self, verb: Verb) -> bool {
+    fn supports(&self, verb: Verb) -> bool {
         match self {
-            AnyLimit::Cell(limit) => limit.offers(verb),
-            AnyLimit::Log(limit) => limit.offers(verb),
+            AnyLimit::Cell(limit) => limit.supports(verb),
+            AnyLimit::Log(limit) => limit.supports(verb),
         }
     }
 
@@ -162,10 +162,10 @@ impl Algorithm for AnyLimit {
         }
     }
 
-    fn enter_denied(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {
+    fn record_denied(&self, state: &mut AnyState, now: Time, cost: u32) -> bool {
         match self {
-            AnyLimit::Cell(limit) => limit.enter_denied(state.cell_mut(), now, cost),
-            AnyLimit::Log(limit) => limit.enter_denied(state.log_mut(), now, cost),
+            AnyLimit::Cell(limit) => limit.record_denied(state.cell_mut(), now, cost),
+            AnyLimit::Log(limit) => limit.record_denied(state.log_mut(), now, cost),
         }
     }
 
@@ -176,10 +176,10 @@ impl Algorithm for AnyLimit {
         }
     }
 
-    fn charge_to_remember(&self, state: &mut AnyState, now: Time, cost: u32) -> Charge {
+    fn charge_and_record(&self, state: &mut AnyState, now: Time, cost: u32) -> Charge {
         match self {
-            AnyLimit::Cell(limit) => limit.charge_to_remember(state.cell_mut(), now, cost),
-            AnyLimit::Log(limit) => limit.charge_to_remember(state.log_mut(), now, cost),
+            AnyLimit::Cell(limit) => limit.charge_and_record(state.cell_mut(), now, cost),
+            AnyLimit::Log(limit) => limit.charge_and_record(state.log_mut(), now, cost),
         }
     }
 
@@ -190,24 +190,24 @@ impl Algorithm for AnyLimit {
         }
     }
 
-    fn give_back(&self, state: &mut AnyState, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+    fn roll_back(&self, state: &mut AnyState, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         match self {
-            AnyLimit::Cell(limit) => limit.give_back(state.cell_mut(), times, charge, most),
-            AnyLimit::Log(limit) => limit.give_back(state.log_mut(), times, charge, most),
+            AnyLimit::Cell(limit) => limit.roll_back(state.cell_mut(), times, charge, most),
+            AnyLimit::Log(limit) => limit.roll_back(state.log_mut(), times, charge, most),
         }
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         match self {
-            AnyLimit::Cell(limit) => limit.close_gap(cut, charge),
-            AnyLimit::Log(limit) => limit.close_gap(cut, charge),
+            AnyLimit::Cell(limit) => limit.shift_down(rollback, charge),
+            AnyLimit::Log(limit) => limit.shift_down(rollback, charge),
         }
     }
 
-    fn lower_to(&self, state: &AnyState, charge: &mut Charge) {
+    fn cap_height(&self, state: &AnyState, charge: &mut Charge) {
         match self {
-            AnyLimit::Cell(limit) => limit.lower_to(state.cell(), charge),
-            AnyLimit::Log(limit) => limit.lower_to(state.log(), charge),
+            AnyLimit::Cell(limit) => limit.cap_height(state.cell(), charge),
+            AnyLimit::Log(limit) => limit.cap_height(state.log(), charge),
         }
     }
 
@@ -245,9 +245,9 @@ impl Algorithm for AnyLimit {
 impl AnyLimit {
     /// Reads the state that `old` left as the time until it is as good as new, which it keeps: how redis-cell takes new
     /// numbers for a key. For buckets; under others the key starts afresh.
-    pub fn adopt_time(&self, old: &AnyLimit, state: &mut AnyState) {
+    pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) {
         match (self, old) {
-            (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_time(old, state.cell_mut()),
+            (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_recovery_time(old, state.cell_mut()),
             _ => *state = AnyState::default(),
         }
     }
