@@ -30,7 +30,7 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};
 use crate::sync::Ordering;
-use crate::wait::Patience;
+use crate::wait::MaxWait;
 use lease::Name;
 use scope::View;
 use shard::{After, By, Common, Shard};
@@ -136,25 +136,25 @@ impl Semaphore {
     /// smaller cost, and not [`Semaphore::try_acquire`].
     #[inline]
     pub fn acquire(&self, key: impl Key, cost: u32) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::Endless)
+        self.acquire_with(key, cost, MaxWait::Forever)
     }
 
     /// The same, for at most `max_wait`. Whether a lease will be returned in time nobody knows, so it is refused when the time has passed.
     #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::For(max_wait.into()))
+        self.acquire_with(key, cost, MaxWait::For(max_wait.into()))
     }
 
     /// The same, until a time on the semaphore's clock.
     #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::Until(deadline))
+        self.acquire_with(key, cost, MaxWait::Until(deadline))
     }
 
     #[inline]
-    fn acquire_with(&self, key: impl Key, cost: u32, patience: Patience) -> AcquireLease {
+    fn acquire_with(&self, key: impl Key, cost: u32, max_wait: MaxWait) -> AcquireLease {
         let key = self.fingerprint(key);
-        AcquireLease::new(Arc::clone(self.shard(key)), self.inner.view.clone(), key, cost, patience)
+        AcquireLease::new(Arc::clone(self.shard(key)), self.inner.view.clone(), key, cost, max_wait)
     }
 
     /// Gives a lease of the key a new ttl from now on. `false` if it is not live any more, or not of this key.

@@ -11,7 +11,7 @@ mod seats;
 
 pub use crate::limiter::{MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX};
 pub use acquire::Acquire;
-pub(crate) use acquire::Patience;
+pub(crate) use acquire::MaxWait;
 pub(crate) use lines::{Host, Lines, QueueBounds};
 pub use sluicegate_core::line::Priority;
 

@@ -4,8 +4,8 @@ use super::grant::Grant;
 use super::scope::View;
 use super::shard::{After, Joined, Outcome, Shard, Waiter};
 use crate::key::Fingerprint;
-use crate::wait::park::wait_here;
-use crate::wait::{Patience, Priority};
+use crate::wait::park::block_on;
+use crate::wait::{MaxWait, Priority};
 use sluicegate_core::Time;
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ pub struct AcquireLease {
     key: Fingerprint,
     cost: u32,
     priority: Priority,
-    patience: Patience,
+    max_wait: MaxWait,
     state: State,
 }
 
@@ -43,9 +43,9 @@ impl AcquireLease {
         by: Option<Arc<View>>,
         key: Fingerprint,
         cost: u32,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> AcquireLease {
-        AcquireLease { shard, by, key, cost, priority: Priority::Normal, patience, state: State::New }
+        AcquireLease { shard, by, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
     /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
@@ -58,7 +58,7 @@ impl AcquireLease {
     pub fn blocking(mut self) -> Grant {
         match self.at_once() {
             Some(grant) => grant,
-            None => wait_here(self),
+            None => block_on(self),
         }
     }
 
@@ -67,7 +67,7 @@ impl AcquireLease {
     #[inline]
     pub fn at_once(&mut self) -> Option<Grant> {
         // Whether a moment has passed is asked only of those who named one.
-        if matches!(self.state, State::New) && !matches!(self.patience, Patience::Until(_)) {
+        if matches!(self.state, State::New) && !matches!(self.max_wait, MaxWait::Until(_)) {
             let grant = self.shard.at_once(self.by.as_ref(), self.key, self.cost)?;
             self.state = State::Done;
             return Some(grant);
@@ -78,7 +78,7 @@ impl AcquireLease {
     #[cold]
     fn join(&mut self, waker: &Waker) -> Poll<Grant> {
         let now = self.shard.now();
-        let until = self.patience.until(now);
+        let until = self.max_wait.deadline(now);
         let AcquireLease { key, cost, priority, .. } = *self;
         let (waiter, mut waker) = (Waiter { key, cost, since: now, until, priority }, Some(waker.clone()));
         let (joined, after) = self.shard.join(self.by.as_ref(), &waiter, now, &mut waker);

@@ -43,7 +43,7 @@ pub(super) struct Counts {
     pub(super) denied: u64,
     pub(super) released: u64,
     pub(super) renewed: u64,
-    pub(super) lapsed: u64,
+    pub(super) expired: u64,
 }
 
 /// What is known of a key.
@@ -117,12 +117,12 @@ impl Book {
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
-        let Counts { allowed, denied, released, renewed, lapsed } = self.counts;
+        let Counts { allowed, denied, released, renewed, expired } = self.counts;
         stats.allowed += allowed;
         stats.denied += denied;
         stats.released += released;
         stats.renewed += renewed;
-        stats.lapsed += lapsed;
+        stats.expired += expired;
         stats.leases += self.leases.len();
         stats.keys += self.keys.len();
     }
@@ -137,7 +137,7 @@ impl Book {
 
     /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
-        self.alarms.is_gone(at);
+        self.alarms.disarm(at);
         let waiting = |(_, seat)| match seat {
             // When it looks it says anew how to wake it.
             &mut Seat::Waiting { ref mut waker, .. } => Some(std::mem::replace(waker, Waker::noop().clone())),

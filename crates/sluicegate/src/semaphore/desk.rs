@@ -80,10 +80,10 @@ impl<'a> Desk<'a> {
     pub(super) fn close(self) -> Option<After> {
         let Desk { mut book, mut after, .. } = self;
         let next = book.due.first().map(|((time, _), ())| *time);
-        after.ring_at = book.alarms.sets(next);
+        after.ring_at = book.alarms.arm(next);
         drop(book);
-        let After { wake, drop, lapsed, ring_at } = &after;
-        let is_nothing = wake.is_empty() && drop.is_none() && lapsed.is_empty() && ring_at.is_none();
+        let After { wake, drop, expired, ring_at } = &after;
+        let is_nothing = wake.is_empty() && drop.is_none() && expired.is_empty() && ring_at.is_none();
         (!is_nothing).then_some(after)
     }
 
@@ -285,9 +285,9 @@ impl<'a> Desk<'a> {
             self.book.leases.remove(place);
             if let Some(known) = self.book.keys.get(&key) {
                 known.tell(View::one_less_out);
-                known.tell(View::one_lapsed);
+                known.tell(View::one_expired);
             }
-            self.one_lapsed(cost);
+            self.one_expired(cost);
             self.one_back();
         }
         let Book { keys, lapses, .. } = &mut *self.book;
@@ -315,10 +315,10 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn one_lapsed(&mut self, cost: u32) {
-        self.book.counts.lapsed += 1;
+    fn one_expired(&mut self, cost: u32) {
+        self.book.counts.expired += 1;
         if self.common.observer.is_some() {
-            self.after.lapsed.push(cost);
+            self.after.expired.push(cost);
         }
     }
 

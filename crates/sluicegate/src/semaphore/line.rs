@@ -4,7 +4,7 @@ use super::book::{Book, Due, KeyLeases, Seat};
 use super::desk::{Desk, peek};
 use super::scope::View;
 use super::shard::{Joined, Outcome, TICK, Taken, Waiter};
-use crate::clock::stretch::Stretch;
+use crate::clock::interval::Interval;
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use crate::wait::{Denial, Priority};
@@ -97,7 +97,7 @@ impl Desk<'_> {
 
     /// The alarm for a time rings.
     pub(super) fn ring(&mut self, at: Time) {
-        self.book.alarms.is_gone(at);
+        self.book.alarms.disarm(at);
         if self.clock_now() < at {
             self.begin_again();
         }
@@ -115,7 +115,7 @@ impl Desk<'_> {
                 && now < waiter.since
             {
                 due.remove(&(until, Due::Deadline(number)));
-                let until = Stretch::new(waiter.since, until.since(waiter.since)).end_seen_at(now);
+                let until = Interval::new(waiter.since, until.since(waiter.since)).end_as_of(now);
                 (waiter.since, waiter.until) = (now, Some(until));
                 due.insert((until, Due::Deadline(number)), ());
             }

@@ -71,7 +71,7 @@ pub struct LeaseScope {
 struct Counts {
     leases: AtomicUsize,
     waiting: AtomicUsize,
-    lapsed: AtomicU64,
+    expired: AtomicU64,
 }
 
 /// The numbers that a key was last asked about by, and whose key it is.
@@ -109,8 +109,8 @@ impl LeasePool {
 
     /// Clears away leases that have lapsed under keys that nobody asks about any more, those of some thousands of keys at once. That
     /// happens by itself when there is no room for another; this is for who counts them by [`LeaseScope::stats`].
-    pub fn clear_lapsed(&self, now: Time) {
-        self.room.inner.shards.iter().for_each(|shard| shard.clear_lapsed(now));
+    pub fn clear_expired(&self, now: Time) {
+        self.room.inner.shards.iter().for_each(|shard| shard.clear_expired(now));
     }
 }
 
@@ -170,11 +170,11 @@ impl LeaseScope {
 
     /// The leases that are out, those that have lapsed and those who wait. Decisions are counted for the room alone.
     pub fn stats(&self) -> SemaphoreStats {
-        let Counts { leases, waiting, lapsed } = &*self.counts;
+        let Counts { leases, waiting, expired } = &*self.counts;
         SemaphoreStats {
             leases: leases.load(Ordering::Relaxed),
             waiting: waiting.load(Ordering::Relaxed),
-            lapsed: lapsed.load(std::sync::atomic::Ordering::Relaxed),
+            expired: expired.load(std::sync::atomic::Ordering::Relaxed),
             ..SemaphoreStats::default()
         }
     }
@@ -207,8 +207,8 @@ impl View {
         self.counts.leases.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn one_lapsed(&self) {
-        self.counts.lapsed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    pub(super) fn one_expired(&self) {
+        self.counts.expired.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
     pub(super) fn one_more_waits(&self) {

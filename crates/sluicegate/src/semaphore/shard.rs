@@ -19,7 +19,7 @@ use super::scope::View;
 use super::stats::SemaphoreStats;
 use crate::callbacks::Callbacks;
 use crate::clock::Alarm;
-use crate::clock::alarm::Rings;
+use crate::clock::alarm::AlarmHandler;
 use crate::clock::any::AnyClock;
 use crate::event::Event;
 use crate::key::Fingerprint;
@@ -120,7 +120,7 @@ pub(super) struct After {
     /// A waker is its maker's, and so is what dropping it does.
     pub(super) drop: Option<Waker>,
     /// The costs of leases that have lapsed, if somebody wants to know.
-    pub(super) lapsed: Vec<u32>,
+    pub(super) expired: Vec<u32>,
     pub(super) ring_at: Option<Time>,
 }
 
@@ -333,7 +333,7 @@ impl Shard {
     /// The same together with what other shards have to do.
     #[cold]
     pub(super) fn then_by(self: &Arc<Shard>, after: Option<After>, callbacks: &mut Callbacks) {
-        let Some(After { wake, drop, lapsed, ring_at }) = after else { return };
+        let Some(After { wake, drop, expired, ring_at }) = after else { return };
         if let Some(time) = ring_at {
             let shard: Weak<Shard> = Arc::downgrade(self);
             callbacks.run(|| self.common.clock.ring_at(time, Alarm::new(shard, time)));
@@ -342,8 +342,8 @@ impl Shard {
             callbacks.run(|| waker.wake());
         }
         if let Some(observer) = &self.common.observer {
-            for cost in lapsed {
-                callbacks.run(|| observer.event(&Event::LeaseLapsed { cost }));
+            for cost in expired {
+                callbacks.run(|| observer.event(&Event::LeaseExpired { cost }));
             }
         }
         callbacks.run(|| std::mem::drop(drop));
@@ -396,7 +396,7 @@ impl Shard {
 
     /// Clears away some of what has lapsed here and nobody has seen since.
     #[cold]
-    pub(super) fn clear_lapsed(self: &Arc<Shard>, now: Time) {
+    pub(super) fn clear_expired(self: &Arc<Shard>, now: Time) {
         // Whether there is room is of no interest.
         let _ = self.locked(None, Some(now), make_room);
     }
@@ -414,7 +414,7 @@ fn make_room(desk: &mut Desk<'_>) -> Result<(), Option<Time>> {
     desk.make_room()
 }
 
-impl Rings for Shard {
+impl AlarmHandler for Shard {
     fn ring(self: Arc<Self>, at: Time) {
         self.locked(None, None, |desk| desk.ring(at));
     }

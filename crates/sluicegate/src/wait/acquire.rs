@@ -1,7 +1,7 @@
 //! A call that waits for its turn: as a future, or blocking its thread.
 
 use super::lines::{Joined, Waiter};
-use super::park::wait_here;
+use super::park::block_on;
 use super::seats::{Outcome, SeatId};
 use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
@@ -24,34 +24,34 @@ pub struct Acquire<'a> {
     key: Fingerprint,
     cost: u32,
     priority: Priority,
-    patience: Patience,
+    max_wait: MaxWait,
     state: State,
 }
 
 /// How long somebody who asks waits at the most.
 #[derive(Clone, Copy)]
-pub enum Patience {
+pub enum MaxWait {
     /// For as long as it takes.
-    Endless,
+    Forever,
     /// For at most this long.
     For(Span),
     /// Until this time.
     Until(Time),
 }
 
-impl Patience {
+impl MaxWait {
     /// For at most that long, or without end.
     #[inline]
-    pub(crate) fn up_to(max_wait: Option<Duration>) -> Patience {
-        max_wait.map_or(Patience::Endless, |wait| Patience::For(wait.into()))
+    pub(crate) fn from_option(max_wait: Option<Duration>) -> MaxWait {
+        max_wait.map_or(MaxWait::Forever, |wait| MaxWait::For(wait.into()))
     }
 
     /// When it ends for who asks now, if it does.
-    pub fn until(self, now: Time) -> Option<Time> {
+    pub fn deadline(self, now: Time) -> Option<Time> {
         match self {
-            Patience::Endless => None,
-            Patience::For(wait) => Some(now.after(wait)),
-            Patience::Until(deadline) => Some(deadline),
+            MaxWait::Forever => None,
+            MaxWait::For(wait) => Some(now.after(wait)),
+            MaxWait::Until(deadline) => Some(deadline),
         }
     }
 }
@@ -80,26 +80,26 @@ impl Limiter {
     /// it is denied: nobody is overtaken.
     #[inline]
     pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::Endless)
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Forever)
     }
 
     /// The same, if the turn comes within `max_wait` of joining the line. If it cannot, that is told at once.
     #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::For(max_wait.into()))
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::For(max_wait.into()))
     }
 
     /// The same, if the turn comes by a time on the limiter's clock.
     #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::Until(deadline))
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Until(deadline))
     }
 }
 
 impl<'a> Acquire<'a> {
     #[inline]
-    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
-        Acquire { limiter, key, cost, priority: Priority::Normal, patience, state: State::New }
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, max_wait: MaxWait) -> Acquire<'a> {
+        Acquire { limiter, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
     /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
@@ -113,7 +113,7 @@ impl<'a> Acquire<'a> {
         if let Some(turn) = self.at_once(self.limiter.now()) {
             return turn;
         }
-        wait_here(self)
+        block_on(self)
     }
 
     /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
@@ -121,7 +121,7 @@ impl<'a> Acquire<'a> {
     #[inline]
     pub fn at_once(&mut self, now: Time) -> Option<Acquired> {
         let Acquire { key, cost, .. } = *self;
-        let is_late = matches!(self.patience, Patience::Until(deadline) if deadline < now);
+        let is_late = matches!(self.max_wait, MaxWait::Until(deadline) if deadline < now);
         if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
             return None;
         }
@@ -135,7 +135,7 @@ impl<'a> Acquire<'a> {
 
     #[cold]
     fn join(&mut self, now: Time, waker: &Waker) -> Poll<Acquired> {
-        let until = self.patience.until(now);
+        let until = self.max_wait.deadline(now);
         let Acquire { key, cost, priority, .. } = *self;
         let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
         match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {

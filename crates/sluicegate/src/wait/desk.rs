@@ -101,7 +101,7 @@ impl<'a> Desk<'a> {
     pub(super) fn close(self) {
         let Desk { mut book, lines, host, wake, .. } = self;
         let next = book.due.first().map(|(time, _)| *time);
-        let ring_at = book.alarms.sets(next);
+        let ring_at = book.alarms.arm(next);
         drop(book);
         if let Some(time) = ring_at {
             host.clock().ring_at(time, lines.alarm(time));
@@ -254,7 +254,7 @@ impl<'a> Desk<'a> {
 
     /// The alarm for a time rings.
     pub(super) fn ring(&mut self, at: Time) {
-        self.book.alarms.is_gone(at);
+        self.book.alarms.disarm(at);
         self.call_due();
     }
 
@@ -417,7 +417,7 @@ impl<'a> Desk<'a> {
 impl Book {
     /// The clock will not ring at a time. How to wake everybody.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
-        self.alarms.is_gone(at);
+        self.alarms.disarm(at);
         self.seats.wakers()
     }
 }

@@ -16,7 +16,7 @@ use super::desk::{Book, Desk};
 use super::seats::{Outcome, SeatId};
 use crate::callbacks::Callbacks;
 use crate::clock::Alarm;
-use crate::clock::alarm::Rings;
+use crate::clock::alarm::AlarmHandler;
 use crate::clock::any::AnyClock;
 use crate::key::Fingerprint;
 use crate::store::QueueStore;
@@ -209,7 +209,7 @@ fn group(key: Fingerprint) -> usize {
     usize::from(key.high.to_le_bytes()[0]) % GROUPS
 }
 
-impl Rings for Lines {
+impl AlarmHandler for Lines {
     /// Calls everybody whose turn has come.
     fn ring(self: Arc<Self>, at: Time) {
         if let Some(host) = self.host.upgrade() {
