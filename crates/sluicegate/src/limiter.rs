@@ -26,9 +26,9 @@ use crate::clock::Delay;
 use crate::clock::any::AnyClock;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
-use crate::memory_store::{Kind, MemoryStore, Place, Tag};
+use crate::memory_store::{LimiterKind, MemoryStore, StoreHandle, Tag};
 use crate::seal::Seal;
-use crate::store::{NotTaken, QueueStore};
+use crate::store::{NotAdmitted, QueueStore};
 use crate::wait::{Host, Lines};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::several::{next_window_list, peek_list};
@@ -93,7 +93,7 @@ struct Scope {
     /// The tag of its limits.
     tag: AtomicU16,
     store: MemoryStore,
-    kind: Kind,
+    kind: LimiterKind,
     /// All tags it ever had: a call may have read one just before it changed.
     tags: Mutex<Vec<Arc<Tag>>>,
 }
@@ -171,7 +171,7 @@ impl Limiter {
             return denial;
         }
         on_store!(&self.inner.store, store => {
-            store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
+            store.read(key, now, |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -277,14 +277,14 @@ impl Limiter {
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => {
-            store.look(key, now, |limits, states| next_window_list(limits, states, now))
+            store.read(key, now, |limits, states| next_window_list(limits, states, now))
         })
     }
 
     /// Forgets the key. Its receipts are void.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.store, store => store.forget(key));
+        on_store!(&self.inner.store, store => store.remove(key));
         self.lines().disturbed(self.host(), key);
     }
 
@@ -369,10 +369,10 @@ impl Limiter {
 
     /// A limiter in a store that others use too.
     pub(crate) fn in_place(
-        place: Place,
+        place: StoreHandle,
         store: MemoryStore,
         limits: Vec<Limit>,
-        kind: Kind,
+        kind: LimiterKind,
         observer: Option<Arc<dyn Observer>>,
     ) -> Limiter {
         let scope = Scope {
@@ -418,8 +418,8 @@ impl Limiter {
 
     /// Takes a call that is allowed without delay.
     #[inline]
-    pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        on_store!(&self.inner.store, store => store.try_turn(key, cost, now))
+    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+        on_store!(&self.inner.store, store => store.try_admit(key, cost, now))
     }
 
     #[inline]

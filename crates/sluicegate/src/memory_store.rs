@@ -19,7 +19,9 @@ use crate::limiter::{
     MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, line_bounds, made, within,
 };
 use crate::seal::Seal;
-use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, QueueStore, Rereads, Size, Store};
+use crate::store::{
+    AnySlot, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Size, Store, TaggedLimits,
+};
 use crate::wait::{Host, Lines};
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
@@ -48,11 +50,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// with it, under its own limits, as after [`Limiter::change`](crate::Limiter::change). Clones are the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
-    inner: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
-    store: Arc<Store<Mixed>>,
+struct Inner {
+    store: Arc<Store<AnySlot>>,
     seeds: Arc<Seeds>,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
@@ -76,33 +78,33 @@ pub struct MemoryStoreBuilder {
 #[derive(Default)]
 struct Tags {
     /// Who holds one. A tag that nobody but this list holds is free once no key needs it.
-    given: HashMap<Alike, Arc<Tag>>,
+    assigned: HashMap<TagKey, Arc<Tag>>,
     free: Vec<u16>,
     /// Tags from here on were never given out.
     next: u16,
     /// Before this nobody looks again whether one can be taken back: looking takes some 100 ms in a store of a million keys.
-    look_again: Time,
+    reclaim_at: Time,
 }
 
 /// Limits that callers make up leave a quarter of the tags to others.
-const BY_CALLERS_MAX: u16 = LIMITS_MAX / 4 * 3;
+const UNTRUSTED_LIMITS_MAX: u16 = LIMITS_MAX / 4 * 3;
 
 /// How long to wait before looking again for tags that nobody needs.
-const LOOK_AGAIN_AFTER: Span = Span::from_micros(1_000_000);
+const RECLAIM_INTERVAL: Span = Span::from_micros(1_000_000);
 
 /// What kind of limiter asks for a place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) struct Kind {
-    pub(crate) rereads: Rereads,
+pub(crate) struct LimiterKind {
+    pub(crate) preserve: Preserve,
     /// Whether callers make its limits up.
-    pub(crate) by_callers: bool,
+    pub(crate) untrusted: bool,
 }
 
 /// Limits that judge alike have one tag.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Alike {
+struct TagKey {
     limits: Vec<Limit>,
-    rereads: Rereads,
+    preserve: Preserve,
     /// Of limits that count from a start; the epoch for others.
     start: Time,
 }
@@ -111,8 +113,8 @@ struct Alike {
 pub(crate) struct Tag(pub(crate) u16);
 
 /// What a limiter in a shared store knows of it.
-pub(crate) struct Place {
-    pub(crate) store: Arc<Store<Mixed>>,
+pub(crate) struct StoreHandle {
+    pub(crate) store: Arc<Store<AnySlot>>,
     pub(crate) seeds: Arc<Seeds>,
     pub(crate) next_receipt: Arc<AtomicU64>,
     pub(crate) seal: Arc<Seal>,
@@ -138,7 +140,7 @@ impl MemoryStore {
 
     /// What all its limiters have decided, and what it holds.
     pub fn stats(&self) -> StoreStats {
-        let Shared { store, lines, .. } = &*self.inner;
+        let Inner { store, lines, .. } = &*self.inner;
         StoreStats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
     }
 
@@ -155,7 +157,7 @@ impl MemoryStore {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let Shared { store, seal, lines, .. } = &*self.inner;
+        let Inner { store, seal, lines, .. } = &*self.inner;
         let (cancelled, key) = receipt.cancel_in(store, seal, now);
         lines.disturbed(&*self.inner, key);
         cancelled
@@ -168,23 +170,23 @@ impl MemoryStore {
 
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
-        let Shared { store, seal, lines, .. } = &*self.inner;
+        let Inner { store, seal, lines, .. } = &*self.inner;
         let (settled, key) = receipt.settle_in(store, seal, used, now);
         lines.disturbed(&*self.inner, key);
         settled
     }
 
     /// A place for a limiter of this scope and these limits, which go together.
-    pub(crate) fn place(
+    pub(crate) fn attach(
         &self,
         scope: &dyn Key,
         limits: &[Limit],
-        kind: Kind,
+        kind: LimiterKind,
         start: Option<Time>,
-    ) -> Result<Place, BuildError> {
-        let Shared { store, seeds, next_receipt, seal, clock, lines, .. } = &*self.inner;
+    ) -> Result<StoreHandle, BuildError> {
+        let Inner { store, seeds, next_receipt, seal, clock, lines, .. } = &*self.inner;
         let start = start.unwrap_or_else(|| clock.now());
-        Ok(Place {
+        Ok(StoreHandle {
             store: Arc::clone(store),
             seeds: Arc::clone(seeds),
             next_receipt: Arc::clone(next_receipt),
@@ -198,27 +200,32 @@ impl MemoryStore {
     }
 
     /// The tag of limits: the one they have, or a free one.
-    pub(crate) fn tag(&self, limits: &[Limit], kind: Kind, start: Time) -> Result<Arc<Tag>, BuildError> {
-        let Shared { store, tags, clock, .. } = &*self.inner;
+    pub(crate) fn tag(
+        &self,
+        limits: &[Limit],
+        kind: LimiterKind,
+        start: Time,
+    ) -> Result<Arc<Tag>, BuildError> {
+        let Inner { store, tags, clock, .. } = &*self.inner;
         let start = if limits.iter().any(Limit::counts_from_start) { start } else { Time::EPOCH };
         let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
-        let rereads = kind.rereads;
-        let alike = Alike { limits: limits.to_vec(), rereads, start };
-        if let Some(tag) = tags.given.get(&alike) {
+        let preserve = kind.preserve;
+        let tag_key = TagKey { limits: limits.to_vec(), preserve, start };
+        if let Some(tag) = tags.assigned.get(&tag_key) {
             return Ok(Arc::clone(tag));
         }
         let limits = made(limits, start)?;
-        let most = if kind.by_callers { BY_CALLERS_MAX } else { LIMITS_MAX };
+        let most = if kind.untrusted { UNTRUSTED_LIMITS_MAX } else { LIMITS_MAX };
         let tag = tags.take(most, store, clock.now())?;
         // The tag is free, so its entry is.
-        store.enter(tag, Entry { limits, rereads });
+        store.insert_limits(tag, TaggedLimits { limits, preserve });
         let tag = Arc::new(Tag(tag));
-        tags.given.insert(alike, Arc::clone(&tag));
+        tags.assigned.insert(tag_key, Arc::clone(&tag));
         Ok(tag)
     }
 }
 
-impl Host for Shared {
+impl Host for Inner {
     fn store(&self) -> &dyn QueueStore {
         self.store.as_queue_store()
     }
@@ -230,12 +237,12 @@ impl Host for Shared {
 
 impl Tags {
     /// A tag that is free, unless so many are given out.
-    fn take(&mut self, most: u16, store: &Store<Mixed>, now: Time) -> Result<u16, BuildError> {
-        let is_full = |tags: &Tags| tags.given.len() >= usize::from(most);
+    fn take(&mut self, most: u16, store: &Store<AnySlot>, now: Time) -> Result<u16, BuildError> {
+        let is_full = |tags: &Tags| tags.assigned.len() >= usize::from(most);
         // A clock that has stepped back is no reason to wait for longer.
-        let may_look = now >= self.look_again || now.after(LOOK_AGAIN_AFTER) < self.look_again;
-        if is_full(self) && may_look {
-            self.take_back(store, now);
+        let may_reclaim = now >= self.reclaim_at || now.after(RECLAIM_INTERVAL) < self.reclaim_at;
+        if is_full(self) && may_reclaim {
+            self.reclaim(store, now);
         }
         if is_full(self) {
             return Err(BuildError::TooManyLimits { most: most.into() });
@@ -249,13 +256,13 @@ impl Tags {
 
     /// Takes back the tags that no limiter holds and no key or receipt needs. All of the store is looked at, so this is done
     /// only when there is no tag left.
-    fn take_back(&mut self, store: &Store<Mixed>, now: Time) {
+    fn reclaim(&mut self, store: &Store<AnySlot>, now: Time) {
         let held: Vec<u16> =
-            self.given.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
-        let stays = store.keep_limits(&held, now);
+            self.assigned.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
+        let retained = store.retain_limits(&held, now);
         let free = &mut self.free;
-        self.given.retain(|_, tag| {
-            let kept = stays.contains(&tag.0);
+        self.assigned.retain(|_, tag| {
+            let kept = retained.contains(&tag.0);
             if !kept {
                 free.push(tag.0);
             }
@@ -263,7 +270,7 @@ impl Tags {
         });
         // Where much was found, looking was worth it, and will be again when that is used up.
         let found_much = self.free.len() >= usize::from(LIMITS_MAX / 8);
-        self.look_again = if found_much { now } else { now.after(LOOK_AGAIN_AFTER) };
+        self.reclaim_at = if found_much { now } else { now.after(RECLAIM_INTERVAL) };
     }
 }
 
@@ -312,9 +319,10 @@ impl MemoryStoreBuilder {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let store = Store::new(Book::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+        let store =
+            Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let bounds = line_bounds(self.max_queue, self.max_waiters)?;
-        let inner = |own: &Weak<Shared>| Shared {
+        let inner = |own: &Weak<Inner>| Inner {
             lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),
             seeds: Arc::new(Seeds::random()),

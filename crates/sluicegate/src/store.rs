@@ -25,51 +25,51 @@
 //! stay in the caches. The tables, which cannot, are one piece: where to look follows from the fingerprint, with no
 //! pointer to wait for.
 
-mod book;
+mod any_slot;
 mod check_all;
 mod evict;
-mod ledger;
-mod mixed;
+mod limit_table;
+mod limit_versions;
 mod queue_store;
+mod receipt_table;
 mod reserve;
-mod rules;
-mod shape;
 mod shard;
+mod slot_kind;
 mod table;
 
-pub(crate) use book::{Book, Entry, LIMITS_MAX, Rereads};
+pub(crate) use any_slot::AnySlot;
 pub(crate) use check_all::{AnyStore, Call, check_all, check_all_each};
 pub use evict::OnFull;
-pub(crate) use mixed::Mixed;
-pub(crate) use queue_store::{Called, NotTaken, QueueStore};
-pub(crate) use reserve::{NotReserved, RECEIPTS_A_KEY_MAX};
-pub(crate) use rules::Rules;
-pub(crate) use shape::{Lists, Logs, One, Shape};
+pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TaggedLimits};
+pub(crate) use limit_versions::LimitVersion;
+pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
+pub(crate) use reserve::{NotReserved, RECEIPTS_PER_KEY_MAX};
+pub(crate) use slot_kind::{CellSlot, ListSlot, LogSlot, SlotKind};
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Lock, Ordering};
-use ledger::Ledger;
-use rules::Rulings as _;
-use shape::{Kept, StateOf};
+use limit_versions::LimitsByTag as _;
+use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
-use shard::{GuardService, Locked, Shard};
+use shard::{Guarded, Locked, Shard};
+use slot_kind::{SlotState, StateOf};
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use table::{KEYS_A_SHARD, Tables};
+use table::{KEYS_PER_SHARD, Tables};
 
 /// Keys of one limiter, or of several that share it.
-pub(crate) struct Store<S: Shape> {
+pub(crate) struct Store<S: SlotKind> {
     /// Where this store stands in the order in which locks are taken.
     id: u64,
     /// A lock for each 192 keys.
     shards: Box<[Shard<S>]>,
     /// Their slots: a third more than `max_keys`, and 256 at the least.
     tables: Tables<S>,
-    current: Lock<Arc<S::Rules>>,
+    current: Lock<Arc<S::Limits>>,
     vacant: Vacant,
     max_keys: usize,
     on_full: OnFull,
@@ -106,18 +106,18 @@ pub(crate) struct Size {
     pub(crate) on_full: OnFull,
 }
 
-impl<S: Shape> Store<S> {
+impl<S: SlotKind> Store<S> {
     /// # Errors
     /// When there is not so much memory.
-    pub(crate) fn new(rules: S::Rules, size: Size) -> Result<Store<S>, NoMemory> {
+    pub(crate) fn new(limits_by_tag: S::Limits, size: Size) -> Result<Store<S>, NoMemory> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let rules = Arc::new(rules);
-        let shards = size.max_keys.div_ceil(KEYS_A_SHARD);
+        let limits_by_tag = Arc::new(limits_by_tag);
+        let shards = size.max_keys.div_ceil(KEYS_PER_SHARD);
         Ok(Store {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             tables: Tables::new(shards)?,
-            shards: Shard::several(shards, &rules)?,
-            current: Lock::new(rules),
+            shards: Shard::many(shards, &limits_by_tag)?,
+            current: Lock::new(limits_by_tag),
             vacant: Vacant {
                 keys: AtomicUsize::new(size.max_keys),
                 receipts: AtomicUsize::new(size.max_receipts),
@@ -136,7 +136,7 @@ impl<S: Shape> Store<S> {
         let Some(mut shard) = self.try_lock(self.shard_of(key)) else {
             return self.lock_and_check(key, cost, now);
         };
-        let Some(slot) = shard.table.find_at_once(key) else {
+        let Some(slot) = shard.table.find_fast(key) else {
             return self.find_and_check(shard, key, cost, now);
         };
         match shard.try_charge(slot, key, cost, now) {
@@ -170,27 +170,27 @@ impl<S: Shape> Store<S> {
     ) -> Decision {
         if cost == 0 {
             // It changes nothing, not even the numbers that a state is written in.
-            let decision = Self::look_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+            let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
             shard.guarded.counts.decided(&decision);
             return decision;
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let GuardService { rules, ledger, counts, aside, .. } = &mut *shard.guarded;
+        let Guarded { limits_by_tag, receipt_table, counts, side_table, .. } = &mut *shard.guarded;
         let found = shard.table.slot(slot);
-        let kept = Kept { words: found.state, aside, slot };
-        let decision = S::check_in_full(kept, rules.limits(found.tag()), now, cost);
+        let slot_state = SlotState { words: found.state, side_table, slot };
+        let decision = S::check_in_full(slot_state, limits_by_tag.limits(found.tag()), now, cost);
         counts.decided(&decision);
-        if let Some(ledger) = ledger
+        if let Some(receipt_table) = receipt_table
             && decision.allowed()
         {
-            ledger.charged(key, now);
+            receipt_table.charged(key, now);
         }
         decision
     }
 
     #[cold]
     fn check_new(&self, shard: &mut Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let checked = self.on_new(shard, key, now, |limits, states, receipts| {
+        let checked = self.with_new_key(shard, key, now, |limits, states, receipts| {
             let decision = check_list(limits, states, now, cost);
             if decision.allowed() && cost > 0 {
                 receipts.charged(now);
@@ -213,7 +213,7 @@ impl<S: Shape> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let taken = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let taken = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
                 receipts.charged(now);
@@ -237,7 +237,7 @@ impl<S: Shape> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let decided = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let decided = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
                 receipts.charged(now);
@@ -250,30 +250,30 @@ impl<S: Shape> Store<S> {
     }
 
     /// Looks at a key without changing it, so that a new one needs no room.
-    pub(crate) fn look<R>(
+    pub(crate) fn read<R>(
         &self,
         key: Fingerprint,
         now: Time,
-        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+        read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        Self::look_in(&mut self.lock(self.shard_of(key)), key, now, look)
+        Self::read_in(&mut self.lock(self.shard_of(key)), key, now, read)
     }
 
-    fn look_in<R>(
+    fn read_in<R>(
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+        read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        let rules = Arc::clone(&shard.guarded.rules);
-        let tag = rules.tag_for(key);
+        let limits_by_tag = Arc::clone(&shard.guarded.limits_by_tag);
+        let tag = limits_by_tag.tag_for(key);
         if let Some(slot) = shard.find(key)
             && shard.table.slot(slot).tag() == tag
         {
-            return shard.on_slot(slot, look);
+            return shard.with_slot(slot, read);
         }
-        let limits = rules.limits(tag);
-        look(limits, S::states(&mut shard.copy(key, now), limits.len()))
+        let limits = limits_by_tag.limits(tag);
+        read(limits, S::states_mut(&mut shard.copy(key, now), limits.len()))
     }
 
     /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
@@ -283,9 +283,9 @@ impl<S: Shape> Store<S> {
     /// When the limits do not offer this.
     pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
         let refunded =
-            self.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
+            self.with_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
         refunded.unwrap_or_else(|_full| {
-            Ok(self.look(key, now, |limits, states| peek_list(limits, states, now, 0)))
+            Ok(self.read(key, now, |limits, states| peek_list(limits, states, now, 0)))
         })
     }
 
@@ -294,63 +294,63 @@ impl<S: Shape> Store<S> {
     ///
     /// # Errors
     /// When the key is not held, has to be, and there is no room for another; then nothing was done.
-    pub(crate) fn on_key<R>(&self, key: Fingerprint, now: Time, act: impl Act<S, R>) -> Result<R, Full> {
-        self.on_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
+    pub(crate) fn with_key<R>(&self, key: Fingerprint, now: Time, act: impl KeyOp<S, R>) -> Result<R, Full> {
+        self.with_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
     }
 
-    fn on_key_in<R>(
+    fn with_key_in<R>(
         &self,
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        act: impl Act<S, R>,
+        act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
-        let Some(slot) = shard.find(key) else { return self.on_new(shard, key, now, act) };
+        let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = Ledger::take(&mut shard.guarded.ledger, key, &self.vacant.receipts);
-        let done = shard.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        Ledger::put(&mut shard.guarded.ledger, key, receipts);
+        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
+        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
         // What was given back may have made it recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;
         Ok(done)
     }
 
     /// The same for a key that is not held.
-    fn on_new<R>(
+    fn with_new_key<R>(
         &self,
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        act: impl Act<S, R>,
+        act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = Ledger::take(&mut shard.guarded.ledger, key, &self.vacant.receipts);
+        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
         // Nearly always there are none: then there is nothing to copy.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
-        let rules = &shard.guarded.rules;
-        let limits = rules.limits(rules.tag_for(key));
-        let done = act(limits, S::states(&mut state, limits.len()), &mut receipts);
-        let room = if S::is_unseen(&state) { None } else { Some(shard.find_room(key, now, self, &[])) };
-        if let Some(Err(full)) = room {
-            Ledger::put(&mut shard.guarded.ledger, key, before.unwrap_or_default());
+        let limits_by_tag = &shard.guarded.limits_by_tag;
+        let limits = limits_by_tag.limits(limits_by_tag.tag_for(key));
+        let done = act(limits, S::states_mut(&mut state, limits.len()), &mut receipts);
+        let vacancy = if S::is_unseen(&state) { None } else { Some(shard.find_slot(key, now, self, &[])) };
+        if let Some(Err(full)) = vacancy {
+            ReceiptTable::put(&mut shard.guarded.receipt_table, key, before.unwrap_or_default());
             return Err(full);
         }
-        if let Some(Ok(room)) = room {
-            shard.settle_in(&room, key, now, state, &self.vacant);
+        if let Some(Ok(vacancy)) = vacancy {
+            shard.insert(&vacancy, key, now, state, &self.vacant);
         }
-        Ledger::put(&mut shard.guarded.ledger, key, receipts);
+        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
         Ok(done)
     }
 
     /// Forgets a key. Its receipts are void.
-    pub(crate) fn forget(&self, key: Fingerprint) {
+    pub(crate) fn remove(&self, key: Fingerprint) {
         let mut shard = self.lock(self.shard_of(key));
         if let Some(slot) = shard.find(key) {
             shard.clear(slot);
             self.vacant.keys.fetch_add(1, Ordering::Relaxed);
         }
-        Ledger::void(&mut shard.guarded.ledger, key, &self.vacant.receipts);
+        ReceiptTable::void(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
     }
 
     pub(crate) fn contains(&self, key: Fingerprint) -> bool {
@@ -406,30 +406,33 @@ impl<S: Shape> Store<S> {
 }
 
 /// A store of one limiter.
-impl<S: Shape<Rules = Rules<<S as Shape>::Limit>>> Store<S> {
+impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
     /// Changes the limits: every key keeps what it has used, and meets them with its next call.
-    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
+    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
-        let rules = Arc::new(current.changed(limits, any));
+        let limits_by_tag = Arc::new(current.changed(limits, any_limits));
         for shard in 0..self.shards.len() {
             let mut shard = self.lock(shard);
             if current.is_last() {
-                shard.start_versions_again(current.version());
+                shard.restart_versions(current.version());
             }
             let guarded = &mut shard.guarded;
-            guarded.rules = Arc::clone(&rules);
+            guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
             // What receipts hold is written in the old numbers.
-            Ledger::void_all(&mut guarded.ledger, &self.vacant.receipts);
+            ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
-        *current = rules;
+        *current = limits_by_tag;
     }
 }
 
 /// What can be done with a key.
-pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R {}
+pub(crate) trait KeyOp<S: SlotKind, R>:
+    FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R
+{
+}
 
-impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
+impl<S: SlotKind, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> KeyOp<S, R> for F {}
 
 impl Full {
     /// The answer to a call that found no room.

@@ -9,8 +9,8 @@ use crate::clock::any::AnyClock;
 use crate::gate::Gate;
 use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
-use crate::memory_store::{Kind, MemoryStore};
-use crate::store::{NoMemory, OnFull, Rereads, Size};
+use crate::memory_store::{LimiterKind, MemoryStore};
+use crate::store::{NoMemory, OnFull, Preserve, Size};
 use crate::wait::{Host, Lines, QueueBounds};
 use sluicegate_core::Time;
 use std::fmt;
@@ -71,7 +71,7 @@ pub struct LimiterBuilder {
 struct Shared {
     store: MemoryStore,
     scope: Box<dyn Key>,
-    kind: Kind,
+    kind: LimiterKind,
 }
 
 impl LimiterBuilder {
@@ -154,7 +154,8 @@ impl LimiterBuilder {
     /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_queue`,
     /// `max_waiters`, `on_full` and clock are used, not the ones said here.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
-        self.shared = Some(Shared { store: store.clone(), scope: Box::new(scope), kind: Kind::default() });
+        self.shared =
+            Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
         self
     }
 
@@ -162,7 +163,7 @@ impl LimiterBuilder {
     /// has used: how redis-cell takes new numbers for a key. For buckets in a shared store.
     pub fn preserve_recovery_time(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
-            shared.kind.rereads = Rereads::Time;
+            shared.kind.preserve = Preserve::RecoveryTime;
         }
         self
     }
@@ -171,7 +172,7 @@ impl LimiterBuilder {
     /// that callers cannot take all of it.
     pub fn untrusted(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
-            shared.kind.by_callers = true;
+            shared.kind.untrusted = true;
         }
         self
     }
@@ -184,7 +185,7 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
         if let Some(Shared { store, scope, kind }) = self.shared {
-            let place = store.place(&*scope, &limits, kind, self.start)?;
+            let place = store.attach(&*scope, &limits, kind, self.start)?;
             return Ok(Limiter::in_place(place, store, limits, kind, self.observer));
         }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;

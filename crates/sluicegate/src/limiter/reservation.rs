@@ -6,7 +6,7 @@ use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
-use crate::store::{Shape, Store};
+use crate::store::{SlotKind, Store};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Ask, Receipt as Name};
 use sluicegate_core::{Decision, Span, Time};
@@ -134,7 +134,7 @@ impl Limiter {
 impl Receipt {
     /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs more
     /// than all the rest.
-    pub(crate) fn cancel_in<S: Shape>(
+    pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
@@ -147,7 +147,7 @@ impl Receipt {
     }
 
     /// Changes the charge to what was used, and says whose it is.
-    pub(crate) fn settle_in<S: Shape>(
+    pub(crate) fn settle_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,

@@ -1,7 +1,7 @@
 //! One place's table: 256 slots that are found by a fingerprint.
 //!
-//! In plain words: 64 buckets of 4 slots. A fingerprint names two of them, the key's home and another; the key is in
-//! one of the two or nowhere. It goes home while there is room, and there it has two favourite slots, in one cache line.
+//! In plain words: 64 buckets of 4 slots. A fingerprint names two of them, the key's primary and another; the key is in
+//! one of the two or nowhere. It goes primary while there is room, and there it has two preferred slots, in one cache line.
 //!
 //! ```text
 //! bucket  [slot][slot][slot][slot]                         two cache lines with slots of 32 bytes
@@ -12,8 +12,8 @@
 //! Promise    A look-up reads one cache line for most keys, and two buckets at the most: no chain, no probe that grows, no
 //!            tombstones. Nothing is ever rehashed: a table has all the slots it will ever have. At most two keys move,
 //!            to their other buckets, when a new one finds both of its own full.
-//! Room       A place is meant for 192 keys. When a store holds its max_keys, some 6 of 7 keys are at home and 3 of 4 in a
-//!            favourite slot (by simulation), and fewer than 1 in 10 000 finds no room though another could be held, as
+//! Room       A place is meant for 192 keys. When a store holds its max_keys, some 6 of 7 keys are at primary and 3 of 4 in a
+//!            preferred slot (by simulation), and fewer than 1 in 10 000 finds no room though another could be held, as
 //!            tests/it/bounded.rs counts.
 //! Threads    Whatever is done is done by whoever holds the place's lock. The words are atomics because the tables lie in
 //!            one piece, which no lock owns; relaxed ones, as the lock orders them.
@@ -25,7 +25,7 @@
 //! those around the new key.
 
 use super::NoMemory;
-use super::shape::Shape;
+use super::slot_kind::SlotKind;
 use crate::key::{Fingerprint, TAG_BITS, tag_of};
 use bytemuck::allocation::try_zeroed_slice_box;
 use std::marker::PhantomData;
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A place is meant for this many keys: three quarters of its slots. (One under the model checker, so that a few keys
 /// have several places.)
-pub(super) const KEYS_A_SHARD: usize = if cfg!(loom) { 1 } else { 192 };
+pub(super) const KEYS_PER_SHARD: usize = if cfg!(loom) { 1 } else { 192 };
 /// How many slots a place has.
 pub(super) const SLOTS: usize = BUCKETS * BUCKET;
 const BUCKETS: usize = 64;
@@ -48,13 +48,13 @@ pub(super) struct Tables<S> {
     words: Box<[AtomicU64]>,
     /// How many words come before the first slot, so that no slot lies across two cache lines.
     skipped: usize,
-    shape: PhantomData<S>,
+    kind: PhantomData<S>,
 }
 
 /// One place's table.
 pub(super) struct Table<'a, S> {
     words: &'a [AtomicU64],
-    shape: PhantomData<S>,
+    kind: PhantomData<S>,
 }
 
 pub(super) struct Slot<'a> {
@@ -68,25 +68,25 @@ pub(super) struct Slot<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bucket(usize);
 
-impl<S: Shape> Tables<S> {
-    const WORDS_A_SLOT: usize = 2 + S::STATE_WORDS;
-    const WORDS_A_PLACE: usize = SLOTS * Self::WORDS_A_SLOT;
+impl<S: SlotKind> Tables<S> {
+    const WORDS_PER_SLOT: usize = 2 + S::STATE_WORDS;
+    const WORDS_PER_SHARD: usize = SLOTS * Self::WORDS_PER_SLOT;
 
     /// # Errors
     /// When there is not so much memory.
-    pub(super) fn new(places: usize) -> Result<Tables<S>, NoMemory> {
+    pub(super) fn new(shards: usize) -> Result<Tables<S>, NoMemory> {
         let words =
-            places.checked_mul(Self::WORDS_A_PLACE).and_then(|words| words.checked_add(CACHE_LINE_WORDS));
+            shards.checked_mul(Self::WORDS_PER_SHARD).and_then(|words| words.checked_add(CACHE_LINE_WORDS));
         let words: Box<[AtomicU64]> = try_zeroed_slice_box(words.ok_or(NoMemory)?).map_err(|()| NoMemory)?;
         let skipped = words.as_ptr().align_offset(CACHE_LINE_BYTES).min(CACHE_LINE_WORDS);
-        Ok(Tables { words, skipped, shape: PhantomData })
+        Ok(Tables { words, skipped, kind: PhantomData })
     }
 
     /// The table of a place.
     #[inline]
-    pub(super) fn of(&self, place: usize) -> Table<'_, S> {
-        let from = self.skipped + place * Self::WORDS_A_PLACE;
-        Table { words: &self.words[from..from + Self::WORDS_A_PLACE], shape: PhantomData }
+    pub(super) fn of(&self, shard: usize) -> Table<'_, S> {
+        let from = self.skipped + shard * Self::WORDS_PER_SHARD;
+        Table { words: &self.words[from..from + Self::WORDS_PER_SHARD], kind: PhantomData }
     }
 }
 
@@ -98,34 +98,34 @@ impl<S> Clone for Table<'_, S> {
 
 impl<S> Copy for Table<'_, S> {}
 
-impl<'a, S: Shape> Table<'a, S> {
-    /// The slot that holds the key. Its other bucket is only looked at if its home has strays.
-    pub(super) fn find(self, key: Fingerprint, strays: Strays) -> Option<usize> {
-        let [home, other] = buckets(key);
+impl<'a, S: SlotKind> Table<'a, S> {
+    /// The slot that holds the key. Its secondary bucket is only looked at if its primary has displaced.
+    pub(super) fn find(self, key: Fingerprint, displaced: Displaced) -> Option<usize> {
+        let [primary, secondary] = buckets(key);
         let find_in = |bucket: Bucket| bucket.slots().find(|slot| self.slot(*slot).holds(key));
-        find_in(home).or_else(|| if strays.are_of(home) { find_in(other) } else { None })
+        find_in(primary).or_else(|| if displaced.includes(primary) { find_in(secondary) } else { None })
     }
 
     /// Reads a word where the key is likely to be, so that it is in the cache when it is looked for.
     #[inline]
     pub(super) fn touch(self, key: Fingerprint) -> u64 {
-        self.slot(favourite(key)).high.load(Ordering::Relaxed)
+        self.slot(preferred(key)).high.load(Ordering::Relaxed)
     }
 
     /// The slot that holds the key, if it is one of its favourites, as for most. They share a cache line.
     #[inline]
-    pub(super) fn find_at_once(self, key: Fingerprint) -> Option<usize> {
-        let favourite = favourite(key);
-        if self.slot(favourite).holds(key) {
-            return Some(favourite);
+    pub(super) fn find_fast(self, key: Fingerprint) -> Option<usize> {
+        let preferred = preferred(key);
+        if self.slot(preferred).holds(key) {
+            return Some(preferred);
         }
-        self.slot(favourite ^ 1).holds(key).then_some(favourite ^ 1)
+        self.slot(preferred ^ 1).holds(key).then_some(preferred ^ 1)
     }
 
-    /// A free slot for the key: at home if there is one, and there a favourite.
+    /// A free slot for the key: at primary if there is one, and there a preferred.
     pub(super) fn free(self, key: Fingerprint) -> Option<usize> {
-        let favourite = favourite(key);
-        [favourite, favourite ^ 1]
+        let preferred = preferred(key);
+        [preferred, preferred ^ 1]
             .into_iter()
             .find(|slot| !self.is_taken(*slot))
             .or_else(|| buckets(key).into_iter().find_map(|bucket| self.free_in(bucket)))
@@ -143,8 +143,8 @@ impl<'a, S: Shape> Table<'a, S> {
 
     #[inline]
     pub(super) fn slot(self, slot: usize) -> Slot<'a> {
-        let from = slot * Tables::<S>::WORDS_A_SLOT;
-        match &self.words[from..from + Tables::<S>::WORDS_A_SLOT] {
+        let from = slot * Tables::<S>::WORDS_PER_SLOT;
+        match &self.words[from..from + Tables::<S>::WORDS_PER_SLOT] {
             [high, low_and_tag, state @ ..] => Slot { high, low_and_tag, state },
             _ => unreachable!("a slot has two words and more"),
         }
@@ -172,16 +172,16 @@ impl<'a, S: Shape> Table<'a, S> {
     }
 
     /// The homes of keys that are in their other bucket.
-    pub(super) fn strays(self) -> Strays {
-        let mut strays = Strays::default();
-        self.held().for_each(|slot| strays.note(slot, self.key(slot)));
-        strays
+    pub(super) fn displaced(self) -> Displaced {
+        let mut displaced = Displaced::default();
+        self.held().for_each(|slot| displaced.note(slot, self.key(slot)));
+        displaced
     }
 
     /// The other bucket of the key in a slot.
     pub(super) fn other_bucket(self, slot: usize) -> Bucket {
-        let [home, other] = buckets(self.key(slot));
-        if home.slots().contains(&slot) { other } else { home }
+        let [primary, secondary] = buckets(self.key(slot));
+        if primary.slots().contains(&slot) { secondary } else { primary }
     }
 
     pub(super) fn is_taken(self, slot: usize) -> bool {
@@ -219,34 +219,34 @@ impl Bucket {
     }
 }
 
-/// A bit for each bucket that may be the home of a key in another bucket.
+/// A bit for each bucket that may be the primary of a key in another bucket.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Strays(u64);
+pub(super) struct Displaced(u64);
 
-impl Strays {
+impl Displaced {
     /// Takes note of a key that was put into a slot.
     pub(super) fn note(&mut self, slot: usize, key: Fingerprint) {
-        let [home, _] = buckets(key);
-        if !home.slots().contains(&slot) {
-            self.0 |= 1 << home.0;
+        let [primary, _] = buckets(key);
+        if !primary.slots().contains(&slot) {
+            self.0 |= 1 << primary.0;
         }
     }
 
-    fn are_of(self, home: Bucket) -> bool {
-        self.0 >> home.0 & 1 == 1
+    fn includes(self, primary: Bucket) -> bool {
+        self.0 >> primary.0 & 1 == 1
     }
 }
 
-/// The slot where a key is if there was room: in its home. The next best is beside it.
+/// The slot where a key is if there was room: in its primary. The next best is beside it.
 #[inline]
-fn favourite(key: Fingerprint) -> usize {
+fn preferred(key: Fingerprint) -> usize {
     // The high bits have chosen the place.
     usize::from(key.high.to_le_bytes()[0])
 }
 
-/// The two buckets of a key, its home first.
+/// The two buckets of a key, its primary first.
 pub(super) fn buckets(key: Fingerprint) -> [Bucket; 2] {
-    let home = favourite(key) / BUCKET;
+    let primary = preferred(key) / BUCKET;
     let step = usize::from(key.high.to_le_bytes()[1]) % (BUCKETS - 1) + 1;
-    [Bucket(home), Bucket((home + step) % BUCKETS)]
+    [Bucket(primary), Bucket((primary + step) % BUCKETS)]
 }

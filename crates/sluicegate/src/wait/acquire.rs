@@ -6,7 +6,7 @@ use super::seats::{Outcome, SeatId};
 use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
-use crate::store::NotTaken;
+use crate::store::NotAdmitted;
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
@@ -125,10 +125,10 @@ impl<'a> Acquire<'a> {
         if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
             return None;
         }
-        let turn = match self.limiter.try_turn(key, cost, now) {
+        let turn = match self.limiter.try_admit(key, cost, now) {
             Ok(decision) => Acquired::after(decision, Span::ZERO),
-            Err(NotTaken::NoRoom(denial)) => Acquired::refused(Denial::NoRoom, denial, Span::ZERO),
-            Err(NotTaken::Wait) => return None,
+            Err(NotAdmitted::NoRoom(denial)) => Acquired::refused(Denial::NoRoom, denial, Span::ZERO),
+            Err(NotAdmitted::Wait) => return None,
         };
         Some(self.done(turn))
     }

@@ -7,7 +7,7 @@ use super::lines::{Host, Joined, Lines, Waiter, wake_all};
 use super::seats::{Outcome, Seat, SeatId, Seats};
 use crate::clock::alarms::Alarms;
 use crate::key::{ByFingerprint, Fingerprint};
-use crate::store::{Called, NotTaken, QueueStore};
+use crate::store::{HeadCharge, NotAdmitted, QueueStore};
 use crate::sync::MutexGuard;
 use sluicegate_core::line::{Ask, Line, Now, paces};
 use sluicegate_core::pile::Charges;
@@ -118,10 +118,10 @@ impl<'a> Desk<'a> {
             return Joined::Refused(Denial::TooLong, denial);
         }
         if self.line(key).is_none_or(|line| line.line.is_empty()) {
-            match store.try_turn(key, cost, self.now()) {
+            match store.try_admit(key, cost, self.now()) {
                 Ok(decision) => return Joined::Taken(decision),
-                Err(NotTaken::NoRoom(denial)) => return Joined::Refused(Denial::NoRoom, denial),
-                Err(NotTaken::Wait) => {}
+                Err(NotAdmitted::NoRoom(denial)) => return Joined::Refused(Denial::NoRoom, denial),
+                Err(NotAdmitted::Wait) => {}
             }
         }
         let key_now = self.key_now(key);
@@ -134,7 +134,7 @@ impl<'a> Desk<'a> {
             line.plan_anew();
         }
         if other_limits {
-            store.meet(key, now);
+            store.adopt_limits(key, now);
         }
         let ask = Ask { cost, until, priority };
         let bounds = self.lines.bounds;
@@ -198,7 +198,7 @@ impl<'a> Desk<'a> {
                     // What those who were called after it have charged lies on top of it, and those behind may have their turns
                     // sooner. The key is judged by the limits of now.
                     if !charges.each().is_empty() {
-                        self.host.store().gone(line.key, now, &charges, &mut line.called.charges);
+                        self.host.store().roll_back(line.key, now, &charges, &mut line.called.charges);
                     }
                     line.plan_anew();
                 }
@@ -244,7 +244,7 @@ impl<'a> Desk<'a> {
             self.forget_turn(key);
             if tag.is_some() {
                 // From now on it leaks at the new rate.
-                self.host.store().meet(key, self.now());
+                self.host.store().adopt_limits(key, self.now());
             }
             self.refuse_the_late(&self.key_now(key));
             self.go_on(key, self.now());
@@ -281,7 +281,7 @@ impl<'a> Desk<'a> {
             && let Some((&seat, &Ask { cost, until, .. })) = line.line.head()
         {
             let key = line.key;
-            let Some(turn) = line.turn.take().or_else(|| store.turn_at(key, now, from, cost)) else {
+            let Some(turn) = line.turn.take().or_else(|| store.admissible_at(key, now, from, cost)) else {
                 line.line.call();
                 line.plan_anew();
                 self.lines.fewer(key, 1);
@@ -307,8 +307,8 @@ impl<'a> Desk<'a> {
                 self.refuse(key, seat, Denial::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
                 continue;
             }
-            match store.call(key, at, cost, line.line.second().map(|ask| ask.cost)) {
-                Called::Charged { decision, charges, next } => {
+            match store.charge_head(key, at, cost, line.line.second().map(|ask| ask.cost)) {
+                HeadCharge::Charged { decision, charges, next } => {
                     line.line.call();
                     if at > turn {
                         line.plan_anew();
@@ -321,13 +321,13 @@ impl<'a> Desk<'a> {
                     self.tell(seat, Seat::Called { key, place });
                     from = at;
                 }
-                Called::NoRoom(denial) => {
+                HeadCharge::NoRoom(denial) => {
                     line.line.call();
                     line.plan_anew();
                     self.lines.fewer(key, 1);
                     self.refuse(key, seat, Denial::NoRoom, denial);
                 }
-                Called::NotYet => {
+                HeadCharge::NotYet => {
                     line.plan_anew();
                     in_vain += 1;
                     from = if in_vain < 3 { now } else { now.after(TICK) };

@@ -13,9 +13,9 @@ use std::collections::HashMap;
 /// work for each is constant.
 const SWEEP_AT: usize = 64;
 
-pub(super) struct Ledger {
+pub(super) struct ReceiptTable {
     /// By the key, whichever limits are to judge it.
-    keys: HashMap<Fingerprint, Kept, ByFingerprint>,
+    keys: HashMap<Fingerprint, KeyReceipts, ByFingerprint>,
     open: usize,
     sweep_at: usize,
     /// Before this all are too young to be forgotten, so nobody needs to look.
@@ -23,18 +23,23 @@ pub(super) struct Ledger {
 }
 
 /// The receipts of a key, in the numbers of the limits of a tag.
-struct Kept {
+struct KeyReceipts {
     tag: u16,
     receipts: Receipts,
 }
 
-impl Default for Ledger {
+impl Default for ReceiptTable {
     fn default() -> Self {
-        Ledger { keys: HashMap::default(), open: 0, sweep_at: SWEEP_AT, none_is_old_before: Time::EPOCH }
+        ReceiptTable {
+            keys: HashMap::default(),
+            open: 0,
+            sweep_at: SWEEP_AT,
+            none_is_old_before: Time::EPOCH,
+        }
     }
 }
 
-impl Ledger {
+impl ReceiptTable {
     /// Notes that a key was charged outside of a reservation.
     pub(super) fn charged(&mut self, key: Fingerprint, now: Time) {
         if let Some(kept) = self.keys.get_mut(&key.with_tag(0)) {
@@ -55,9 +60,13 @@ impl Ledger {
     /// Takes the receipts of a key out, to be handed back with [`Ledger::put`]. Those in the numbers of other limits than are to
     /// judge the key are void.
     #[inline]
-    pub(super) fn take(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, vacant: &AtomicUsize) -> Receipts {
-        let Some(open) = ledger else { return Receipts::default() };
-        let Some(Kept { tag, receipts }) = open.keys.remove(&key.with_tag(0)) else {
+    pub(super) fn take(
+        receipt_table: &mut Option<Box<ReceiptTable>>,
+        key: Fingerprint,
+        vacant: &AtomicUsize,
+    ) -> Receipts {
+        let Some(open) = receipt_table else { return Receipts::default() };
+        let Some(KeyReceipts { tag, receipts }) = open.keys.remove(&key.with_tag(0)) else {
             return Receipts::default();
         };
         open.open -= receipts.len();
@@ -70,32 +79,36 @@ impl Ledger {
 
     /// Keeps the receipts of a key, if there are any.
     #[inline]
-    pub(super) fn put(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, receipts: Receipts) {
+    pub(super) fn put(receipt_table: &mut Option<Box<ReceiptTable>>, key: Fingerprint, receipts: Receipts) {
         if !receipts.is_empty() {
-            let open = ledger.get_or_insert_default();
+            let open = receipt_table.get_or_insert_default();
             open.open += receipts.len();
-            open.keys.insert(key.with_tag(0), Kept { tag: key.tag(), receipts });
-        } else if ledger.as_ref().is_some_and(|open| open.keys.is_empty()) {
-            *ledger = None;
+            open.keys.insert(key.with_tag(0), KeyReceipts { tag: key.tag(), receipts });
+        } else if receipt_table.as_ref().is_some_and(|open| open.keys.is_empty()) {
+            *receipt_table = None;
         }
     }
 
     /// Forgets the receipts of a key, and makes room for others. The key's charges stay.
     #[inline]
-    pub(super) fn void(ledger: &mut Option<Box<Ledger>>, key: Fingerprint, vacant: &AtomicUsize) {
-        let Some(open) = ledger else { return };
+    pub(super) fn void(
+        receipt_table: &mut Option<Box<ReceiptTable>>,
+        key: Fingerprint,
+        vacant: &AtomicUsize,
+    ) {
+        let Some(open) = receipt_table else { return };
         if let Some(void) = open.keys.remove(&key.with_tag(0)) {
             open.open -= void.receipts.len();
             vacant.fetch_add(void.receipts.len(), Ordering::Relaxed);
         }
         if open.keys.is_empty() {
-            *ledger = None;
+            *receipt_table = None;
         }
     }
 
     /// Forgets all receipts.
-    pub(super) fn void_all(ledger: &mut Option<Box<Ledger>>, vacant: &AtomicUsize) {
-        if let Some(void) = ledger.take() {
+    pub(super) fn void_all(receipt_table: &mut Option<Box<ReceiptTable>>, vacant: &AtomicUsize) {
+        if let Some(void) = receipt_table.take() {
             vacant.fetch_add(void.open, Ordering::Relaxed);
         }
     }
@@ -108,13 +121,13 @@ impl Ledger {
     /// Goes through the receipts of every key, if some may be as old as `remembered`; `keep` drops those that nobody can
     /// want any more.
     pub(super) fn sweep(
-        ledger: &mut Option<Box<Ledger>>,
+        receipt_table: &mut Option<Box<ReceiptTable>>,
         vacant: &AtomicUsize,
         now: Time,
         remembered: Span,
         mut keep: impl FnMut(Fingerprint, &mut Receipts),
     ) {
-        let Some(swept) = ledger else { return };
+        let Some(swept) = receipt_table else { return };
         if now < swept.none_is_old_before {
             return;
         }
@@ -129,7 +142,7 @@ impl Ledger {
         swept.none_is_old_before = oldest.unwrap_or(now).after(remembered);
         vacant.fetch_add(before - swept.open, Ordering::Relaxed);
         if swept.keys.is_empty() {
-            *ledger = None;
+            *receipt_table = None;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
 
-use super::rules::{Rules, Rulings};
+use super::limit_versions::{LimitVersion, LimitsByTag};
 use super::table::SLOTS;
 use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
 use sluicegate_core::fixed_window::FixedWindow;
@@ -19,7 +19,7 @@ use std::{mem, slice};
 
 /// What a store is made for. A single limit with a state of 16 bytes, as most are, has slots of that size and not
 /// of the largest.
-pub(crate) trait Shape: Sized + Send + Sync + 'static {
+pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
     /// The limits of this shape.
     type Limit: Algorithm<State: Send> + Clone + Send + Sync;
     /// What is kept of a key; the default is a key that has never called.
@@ -27,21 +27,21 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     /// How many words of it lie in the slot, beside the fingerprint.
     const STATE_WORDS: usize;
     /// What of all slots lies elsewhere, under the place's lock. Nothing at first.
-    type Aside: Default + Send;
+    type SideTable: Default + Send;
     /// What its places know of limits.
-    type Rules: Rulings<Self>;
+    type Limits: LimitsByTag<Self>;
 
     /// The limit, if it is of this shape.
     fn limit(limit: &AnyLimit) -> Option<Self::Limit>;
 
     /// Looks at a slot's state.
-    fn read<R>(kept: Kept<'_, Self>, look: impl FnOnce(&Self::State) -> R) -> R;
+    fn read<R>(slot_state: SlotState<'_, Self>, look: impl FnOnce(&Self::State) -> R) -> R;
 
     /// Changes a slot's state.
-    fn update<R>(kept: Kept<'_, Self>, act: impl FnOnce(&mut Self::State) -> R) -> R;
+    fn update<R>(slot_state: SlotState<'_, Self>, act: impl FnOnce(&mut Self::State) -> R) -> R;
 
     /// A state for each limit.
-    fn states(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
+    fn states_mut(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
 
     /// Takes the cost of a call that is allowed.
     ///
@@ -50,7 +50,7 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     /// Several limits have no such short way: they are only charged when all of them agree.
     #[inline]
     fn try_charge(
-        _kept: Kept<'_, Self>,
+        _kept: SlotState<'_, Self>,
         _limits: &[Self::Limit],
         _now: Time,
         _cost: u32,
@@ -59,60 +59,67 @@ pub(crate) trait Shape: Sized + Send + Sync + 'static {
     }
 
     /// Checks all limits, whatever comes of it.
-    fn check_in_full(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time, cost: u32) -> Decision {
-        Self::update(kept, |state| match limits {
-            [limit] => limit.check_in_full(&mut Self::states(state, 1)[0], now, cost, NotCharged::UNKNOWN),
-            limits => check_list(limits, Self::states(state, limits.len()), now, cost),
+    fn check_in_full(
+        slot_state: SlotState<'_, Self>,
+        limits: &[Self::Limit],
+        now: Time,
+        cost: u32,
+    ) -> Decision {
+        Self::update(slot_state, |state| match limits {
+            [limit] => {
+                limit.check_in_full(&mut Self::states_mut(state, 1)[0], now, cost, NotCharged::UNKNOWN)
+            }
+            limits => check_list(limits, Self::states_mut(state, limits.len()), now, cost),
         })
     }
 
     /// How much a slot's key owes under its limits; `None` if it has recovered.
-    fn debt(kept: Kept<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
-        Self::read(kept, |state| Self::debt_of(state, limits, now))
+    fn debt(slot_state: SlotState<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
+        Self::read(slot_state, |state| Self::debt_of(state, limits, now))
     }
 
     /// The same for a state that is in no slot.
     fn debt_of(state: &Self::State, limits: &[Self::Limit], now: Time) -> Option<Debt> {
-        let both = limits.iter().zip(Self::seen(state));
+        let both = limits.iter().zip(Self::as_states(state));
         both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
     }
 
     /// The states of a key that has called; perhaps none of one that has not.
-    fn seen(state: &Self::State) -> &[StateOf<Self>];
+    fn as_states(state: &Self::State) -> &[StateOf<Self>];
 
     /// Whether this is a key that has never called.
     fn is_unseen(state: &Self::State) -> bool;
 
     /// Hands the states out, to be decided on together with those of other shapes.
-    fn lend(state: Self::State, limits: usize) -> Vec<AnyState>;
+    fn into_states(state: Self::State, limits: usize) -> Vec<AnyState>;
 
     /// Takes them back.
-    fn take_back(states: Vec<AnyState>) -> Self::State;
+    fn from_states(states: Vec<AnyState>) -> Self::State;
 }
 
 /// One limit's state, in a store of this shape.
-pub(crate) type StateOf<S> = <<S as Shape>::Limit as Algorithm>::State;
+pub(crate) type StateOf<S> = <<S as SlotKind>::Limit as Algorithm>::State;
 
 /// Where the state of one slot is.
-pub(crate) struct Kept<'a, S: Shape> {
+pub(crate) struct SlotState<'a, S: SlotKind> {
     pub(super) words: &'a [AtomicU64],
-    pub(super) aside: &'a mut S::Aside,
+    pub(super) side_table: &'a mut S::SideTable,
     pub(super) slot: usize,
 }
 
-impl<'a, S: Shape<Aside = Box<[T]>>, T: Default> Kept<'a, S> {
+impl<'a, S: SlotKind<SideTable = Box<[T]>>, T: Default> SlotState<'a, S> {
     /// What lies elsewhere of the slot. The first key of a place makes room for all of its slots.
-    pub(super) fn aside(self) -> &'a mut T {
-        if self.aside.is_empty() {
-            *self.aside = (0..SLOTS).map(|_| T::default()).collect();
+    pub(super) fn side_entry(self) -> &'a mut T {
+        if self.side_table.is_empty() {
+            *self.side_table = (0..SLOTS).map(|_| T::default()).collect();
         }
-        &mut self.aside[self.slot]
+        &mut self.side_table[self.slot]
     }
 }
 
 /// One limit with a cell: all in the slot. Each algorithm has a store of its own, so that its check is compiled in
 /// place and nothing is looked up at run time.
-pub(crate) struct One<A>(PhantomData<A>);
+pub(crate) struct CellSlot<A>(PhantomData<A>);
 
 /// A limit whose state is a cell.
 pub(crate) trait CellAlgorithm: Algorithm<State = Cell> + Clone + Send + Sync + 'static {
@@ -133,10 +140,10 @@ macro_rules! cell_algorithms {
 cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWindow Smooth);
 
 /// One sliding log.
-pub(crate) struct Logs;
+pub(crate) struct LogSlot;
 
 /// Several limits of any kind.
-pub(crate) struct Lists;
+pub(crate) struct ListSlot;
 
 /// A cell, in two words.
 #[inline]
@@ -159,12 +166,12 @@ fn halves(word: u64) -> [u32; 2] {
     [word & u64::from(u32::MAX), word >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX))
 }
 
-impl<A: CellAlgorithm> Shape for One<A> {
+impl<A: CellAlgorithm> SlotKind for CellSlot<A> {
     type Limit = A;
     type State = Cell;
     const STATE_WORDS: usize = 2;
-    type Aside = ();
-    type Rules = Rules<A>;
+    type SideTable = ();
+    type Limits = LimitVersion<A>;
 
     fn limit(limit: &AnyLimit) -> Option<A> {
         match limit {
@@ -174,39 +181,44 @@ impl<A: CellAlgorithm> Shape for One<A> {
     }
 
     #[inline]
-    fn read<R>(kept: Kept<'_, One<A>>, look: impl FnOnce(&Cell) -> R) -> R {
-        look(&load(kept.words))
+    fn read<R>(slot_state: SlotState<'_, CellSlot<A>>, look: impl FnOnce(&Cell) -> R) -> R {
+        look(&load(slot_state.words))
     }
 
     #[inline]
-    fn update<R>(kept: Kept<'_, One<A>>, act: impl FnOnce(&mut Cell) -> R) -> R {
-        let mut cell = load(kept.words);
+    fn update<R>(slot_state: SlotState<'_, CellSlot<A>>, act: impl FnOnce(&mut Cell) -> R) -> R {
+        let mut cell = load(slot_state.words);
         let done = act(&mut cell);
-        store(kept.words, cell);
+        store(slot_state.words, cell);
         done
     }
 
     #[inline]
-    fn try_charge(kept: Kept<'_, One<A>>, limits: &[A], now: Time, cost: u32) -> Result<Charged, NotCharged> {
+    fn try_charge(
+        slot_state: SlotState<'_, CellSlot<A>>,
+        limits: &[A],
+        now: Time,
+        cost: u32,
+    ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
-        let mut cell = load(kept.words);
+        let mut cell = load(slot_state.words);
         let charged = limit.try_charge(&mut cell, now, cost)?;
-        store(kept.words, cell);
+        store(slot_state.words, cell);
         Ok(charged)
     }
 
     #[inline]
-    fn debt(kept: Kept<'_, One<A>>, limits: &[A], now: Time) -> Option<Debt> {
-        limits.first()?.debt(&load(kept.words), now)
+    fn debt(slot_state: SlotState<'_, CellSlot<A>>, limits: &[A], now: Time) -> Option<Debt> {
+        limits.first()?.debt(&load(slot_state.words), now)
     }
 
     #[inline]
-    fn states(state: &mut Cell, _limits: usize) -> &mut [Cell] {
+    fn states_mut(state: &mut Cell, _limits: usize) -> &mut [Cell] {
         slice::from_mut(state)
     }
 
     #[inline]
-    fn seen(state: &Cell) -> &[Cell] {
+    fn as_states(state: &Cell) -> &[Cell] {
         slice::from_ref(state)
     }
 
@@ -214,11 +226,11 @@ impl<A: CellAlgorithm> Shape for One<A> {
         *state == Cell::UNSEEN
     }
 
-    fn lend(state: Cell, _limits: usize) -> Vec<AnyState> {
+    fn into_states(state: Cell, _limits: usize) -> Vec<AnyState> {
         vec![AnyState::Cell(state)]
     }
 
-    fn take_back(states: Vec<AnyState>) -> Cell {
+    fn from_states(states: Vec<AnyState>) -> Cell {
         match states.into_iter().next() {
             Some(AnyState::Cell(cell)) => cell,
             _ => Cell::UNSEEN,
@@ -226,12 +238,12 @@ impl<A: CellAlgorithm> Shape for One<A> {
     }
 }
 
-impl Shape for Logs {
+impl SlotKind for LogSlot {
     type Limit = SlidingLog;
     type State = Log;
     const STATE_WORDS: usize = 0;
-    type Aside = Box<[Log]>;
-    type Rules = Rules<SlidingLog>;
+    type SideTable = Box<[Log]>;
+    type Limits = LimitVersion<SlidingLog>;
 
     fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
         match limit {
@@ -242,28 +254,28 @@ impl Shape for Logs {
 
     #[inline]
     fn try_charge(
-        kept: Kept<'_, Logs>,
+        slot_state: SlotState<'_, LogSlot>,
         limits: &[SlidingLog],
         now: Time,
         cost: u32,
     ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
-        limit.try_charge(kept.aside(), now, cost)
+        limit.try_charge(slot_state.side_entry(), now, cost)
     }
 
-    fn read<R>(kept: Kept<'_, Logs>, look: impl FnOnce(&Log) -> R) -> R {
-        look(kept.aside())
+    fn read<R>(slot_state: SlotState<'_, LogSlot>, look: impl FnOnce(&Log) -> R) -> R {
+        look(slot_state.side_entry())
     }
 
-    fn update<R>(kept: Kept<'_, Logs>, act: impl FnOnce(&mut Log) -> R) -> R {
-        act(kept.aside())
+    fn update<R>(slot_state: SlotState<'_, LogSlot>, act: impl FnOnce(&mut Log) -> R) -> R {
+        act(slot_state.side_entry())
     }
 
-    fn states(state: &mut Log, _limits: usize) -> &mut [Log] {
+    fn states_mut(state: &mut Log, _limits: usize) -> &mut [Log] {
         slice::from_mut(state)
     }
 
-    fn seen(state: &Log) -> &[Log] {
+    fn as_states(state: &Log) -> &[Log] {
         slice::from_ref(state)
     }
 
@@ -271,11 +283,11 @@ impl Shape for Logs {
         *state == Log::EMPTY
     }
 
-    fn lend(state: Log, _limits: usize) -> Vec<AnyState> {
+    fn into_states(state: Log, _limits: usize) -> Vec<AnyState> {
         vec![AnyState::Log(Box::new(state))]
     }
 
-    fn take_back(states: Vec<AnyState>) -> Log {
+    fn from_states(states: Vec<AnyState>) -> Log {
         match states.into_iter().next() {
             Some(AnyState::Log(log)) => *log,
             _ => Log::EMPTY,
@@ -283,27 +295,27 @@ impl Shape for Logs {
     }
 }
 
-impl Shape for Lists {
+impl SlotKind for ListSlot {
     type Limit = AnyLimit;
     /// Empty for a key that has never called.
     type State = Box<[AnyState]>;
     const STATE_WORDS: usize = 0;
-    type Aside = Box<[Box<[AnyState]>]>;
-    type Rules = Rules<AnyLimit>;
+    type SideTable = Box<[Box<[AnyState]>]>;
+    type Limits = LimitVersion<AnyLimit>;
 
     fn limit(limit: &AnyLimit) -> Option<AnyLimit> {
         Some(limit.clone())
     }
 
-    fn read<R>(kept: Kept<'_, Lists>, look: impl FnOnce(&Self::State) -> R) -> R {
-        look(kept.aside())
+    fn read<R>(slot_state: SlotState<'_, ListSlot>, look: impl FnOnce(&Self::State) -> R) -> R {
+        look(slot_state.side_entry())
     }
 
-    fn update<R>(kept: Kept<'_, Lists>, act: impl FnOnce(&mut Self::State) -> R) -> R {
-        act(kept.aside())
+    fn update<R>(slot_state: SlotState<'_, ListSlot>, act: impl FnOnce(&mut Self::State) -> R) -> R {
+        act(slot_state.side_entry())
     }
 
-    fn states(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {
+    fn states_mut(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {
         if state.len() != limits {
             // Unseen, or from a list of another length, which a change of limits has just brought.
             let mut states = mem::take(state).into_vec();
@@ -315,7 +327,7 @@ impl Shape for Lists {
         state
     }
 
-    fn seen(state: &Box<[AnyState]>) -> &[AnyState] {
+    fn as_states(state: &Box<[AnyState]>) -> &[AnyState] {
         state
     }
 
@@ -323,12 +335,12 @@ impl Shape for Lists {
         state.iter().all(AnyState::is_unseen)
     }
 
-    fn lend(mut state: Box<[AnyState]>, limits: usize) -> Vec<AnyState> {
-        Lists::states(&mut state, limits);
+    fn into_states(mut state: Box<[AnyState]>, limits: usize) -> Vec<AnyState> {
+        ListSlot::states_mut(&mut state, limits);
         state.into_vec()
     }
 
-    fn take_back(states: Vec<AnyState>) -> Box<[AnyState]> {
+    fn from_states(states: Vec<AnyState>) -> Box<[AnyState]> {
         states.into_boxed_slice()
     }
 }

@@ -3,8 +3,8 @@
 //! A limit is entered when a limiter first brings it, and stays while a limiter or a key's state needs it. When all numbers
 //! are taken, those that nobody needs are found by looking through the whole store, and given out again.
 
-use super::mixed::{Mixed, Several};
-use super::rules::Rulings;
+use super::any_slot::{AnySlot, States};
+use super::limit_versions::LimitsByTag;
 use super::{Locked, Store, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
@@ -18,98 +18,98 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const LIMITS_MAX: u16 = if cfg!(loom) { 4 } else { 65_535 };
 
 /// Limits by their tags.
-pub(crate) struct Book {
-    entries: Box<[OnceLock<Entry>]>,
+pub(crate) struct LimitTable {
+    entries: Box<[OnceLock<TaggedLimits>]>,
 }
 
 /// What is known of a tag.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct TaggedLimits {
     pub(crate) limits: Arc<[AnyLimit]>,
-    pub(crate) rereads: Rereads,
+    pub(crate) preserve: Preserve,
 }
 
 /// What a key keeps when other limits are to judge it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) enum Rereads {
+pub(crate) enum Preserve {
     /// What it has used: a bucket its tokens, a window or log its count.
     #[default]
-    Used,
+    Usage,
     /// The time until it is as good as new, as redis-cell does. For buckets.
-    Time,
+    RecoveryTime,
 }
 
-impl Book {
-    pub(crate) fn new() -> Book {
-        Book { entries: (0..LIMITS_MAX).map(|_| OnceLock::new()).collect() }
+impl LimitTable {
+    pub(crate) fn new() -> LimitTable {
+        LimitTable { entries: (0..LIMITS_MAX).map(|_| OnceLock::new()).collect() }
     }
 
     /// The same book without the entries that are not to stay.
-    pub(super) fn with_only(&self, stays: impl Fn(u16) -> bool) -> Book {
-        let kept = |(tag, entry): (u16, &OnceLock<Entry>)| match entry.get() {
-            Some(entry) if stays(tag) => OnceLock::from(entry.clone()),
+    pub(super) fn retaining(&self, retained: impl Fn(u16) -> bool) -> LimitTable {
+        let kept = |(tag, entry): (u16, &OnceLock<TaggedLimits>)| match entry.get() {
+            Some(entry) if retained(tag) => OnceLock::from(entry.clone()),
             _ => OnceLock::new(),
         };
-        Book { entries: (0..).zip(&self.entries).map(kept).collect() }
+        LimitTable { entries: (0..).zip(&self.entries).map(kept).collect() }
     }
 
     /// Enters limits under a tag that is free.
-    fn enter(&self, tag: u16, entry: Entry) {
+    fn insert(&self, tag: u16, entry: TaggedLimits) {
         if let Some(free) = self.entries.get(usize::from(tag)) {
             let _ = free.set(entry);
         }
     }
 
     #[inline]
-    fn entry(&self, tag: u16) -> Option<&Entry> {
+    fn entry(&self, tag: u16) -> Option<&TaggedLimits> {
         self.entries.get(usize::from(tag))?.get()
     }
 }
 
-impl Store<Mixed> {
+impl Store<AnySlot> {
     /// Enters limits under a tag that is free.
-    pub(crate) fn enter(&self, tag: u16, entry: Entry) {
+    pub(crate) fn insert_limits(&self, tag: u16, entry: TaggedLimits) {
         let current = self.current.lock();
         debug_assert!(current.entry(tag).is_none(), "the tag is free");
-        current.enter(tag, entry);
+        current.insert(tag, entry);
     }
 
     /// Forgets the limits that nobody needs: not among the tags held, of no key that has not recovered, and of no receipt.
     /// Says which stay. Meanwhile nobody may enter limits, or ask by others than those held.
-    pub(crate) fn keep_limits(&self, held: &[u16], now: Time) -> HashSet<u16> {
-        let mut stays: HashSet<u16> = held.iter().copied().collect();
+    pub(crate) fn retain_limits(&self, held: &[u16], now: Time) -> HashSet<u16> {
+        let mut retained: HashSet<u16> = held.iter().copied().collect();
         let mut current = self.current.lock();
-        for place in 0..self.shards.len() {
-            self.lock(place).tags_in_use(&mut stays, now, &self.vacant);
+        for shard in 0..self.shards.len() {
+            self.lock(shard).tags_in_use(&mut retained, now, &self.vacant);
         }
-        let book = Arc::new(current.with_only(|tag| stays.contains(&tag)));
-        for place in 0..self.shards.len() {
-            self.lock(place).guarded.rules = Arc::clone(&book);
+        let table = Arc::new(current.retaining(|tag| retained.contains(&tag)));
+        for shard in 0..self.shards.len() {
+            self.lock(shard).guarded.limits_by_tag = Arc::clone(&table);
         }
-        *current = book;
-        stays
+        *current = table;
+        retained
     }
 }
 
-impl Locked<'_, Mixed> {
+impl Locked<'_, AnySlot> {
     /// Adds the tags that keys and receipts here need. Keys that have recovered are let go.
-    fn tags_in_use(&mut self, stays: &mut HashSet<u16>, now: Time, vacant: &Vacant) {
+    fn tags_in_use(&mut self, retained: &mut HashSet<u16>, now: Time, vacant: &Vacant) {
         self.sweep_receipts(now, vacant);
         for slot in self.table.held() {
             if self.debt(slot, now).is_some() {
-                stays.insert(self.table.slot(slot).tag());
+                retained.insert(self.table.slot(slot).tag());
             } else {
                 self.clear(slot);
                 vacant.keys.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if let Some(ledger) = &self.guarded.ledger {
-            stays.extend(ledger.tags());
+        if let Some(receipt_table) = &self.guarded.receipt_table {
+            retained.extend(receipt_table.tags());
         }
     }
 }
 
-impl Rulings<Mixed> for Book {
+impl LimitsByTag<AnySlot> for LimitTable {
     #[inline]
     fn tag_for(&self, key: Fingerprint) -> u16 {
         key.tag()
@@ -121,7 +121,7 @@ impl Rulings<Mixed> for Book {
         self.entry(tag).map_or(&[], |entry| &entry.limits)
     }
 
-    fn any(&self, tag: u16) -> Arc<[AnyLimit]> {
+    fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]> {
         self.entry(tag).map_or_else(|| Arc::from([]), |entry| Arc::clone(&entry.limits))
     }
 
@@ -130,12 +130,12 @@ impl Rulings<Mixed> for Book {
         false
     }
 
-    fn adopt(&self, state: &mut Several, from: u16, to: u16, times: Times) {
+    fn adopt(&self, state: &mut States, from: u16, to: u16, times: Times) {
         let (Some(old), Some(new)) = (self.entry(from), self.entry(to)) else { return };
         for ((limit, old), state) in new.limits.iter().zip(&*old.limits).zip(state.fit(old.limits.len())) {
-            match new.rereads {
-                Rereads::Used => limit.adopt(old, state, times),
-                Rereads::Time => limit.adopt_time(old, state),
+            match new.preserve {
+                Preserve::Usage => limit.adopt(old, state, times),
+                Preserve::RecoveryTime => limit.adopt_time(old, state),
             }
         }
         // A state for each limit; those of a longer list start afresh.

@@ -4,7 +4,7 @@
 //! state through all versions since: a bucket keeps the tokens used, a window or log its count, and what changed
 //! its algorithm in between starts afresh.
 
-use super::shape::Shape;
+use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
 use sluicegate_core::pile::Times;
 use sluicegate_core::{Algorithm, AnyLimit};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const LAST_VERSION: u16 = if cfg!(loom) { 1 } else { 255 };
 
 /// The limits of a store, as its places see them. A slot's tag says which of them wrote its state.
-pub(crate) trait Rulings<S: Shape>: Send + Sync {
+pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
     /// The tag of the limits that are to judge this key.
     fn tag_for(&self, key: Fingerprint) -> u16;
 
@@ -23,7 +23,7 @@ pub(crate) trait Rulings<S: Shape>: Send + Sync {
     fn limits(&self, tag: u16) -> &[S::Limit];
 
     /// The same, to be decided on together with those of other shapes.
-    fn any(&self, tag: u16) -> Arc<[AnyLimit]>;
+    fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]>;
 
     /// Whether a slot with this tag has yet to meet the limits that judge it.
     fn is_old(&self, tag: u16) -> bool;
@@ -32,7 +32,7 @@ pub(crate) trait Rulings<S: Shape>: Send + Sync {
     fn adopt(&self, state: &mut S::State, from: u16, to: u16, times: Times);
 }
 
-impl<S: Shape> Rulings<S> for Rules<S::Limit> {
+impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
     #[inline]
     fn tag_for(&self, _key: Fingerprint) -> u16 {
         self.version
@@ -43,8 +43,8 @@ impl<S: Shape> Rulings<S> for Rules<S::Limit> {
         &self.limits
     }
 
-    fn any(&self, _tag: u16) -> Arc<[AnyLimit]> {
-        Arc::clone(&self.any)
+    fn any_limits(&self, _tag: u16) -> Arc<[AnyLimit]> {
+        Arc::clone(&self.any_limits)
     }
 
     #[inline]
@@ -58,18 +58,18 @@ impl<S: Shape> Rulings<S> for Rules<S::Limit> {
 }
 
 /// One version of a store's limits.
-pub(crate) struct Rules<A> {
+pub(crate) struct LimitVersion<A> {
     pub(super) limits: Box<[A]>,
     /// The same, to be decided on together with those of other shapes.
-    pub(super) any: Arc<[AnyLimit]>,
+    pub(super) any_limits: Arc<[AnyLimit]>,
     version: u16,
     /// What was before, while states may be left from then.
-    older: Option<Arc<Rules<A>>>,
+    older: Option<Arc<LimitVersion<A>>>,
 }
 
-impl<A: Algorithm + Clone> Rules<A> {
-    pub(crate) fn new(limits: Box<[A]>, any: Arc<[AnyLimit]>) -> Rules<A> {
-        Rules { limits, any, version: 0, older: None }
+impl<A: Algorithm + Clone> LimitVersion<A> {
+    pub(crate) fn new(limits: Box<[A]>, any_limits: Arc<[AnyLimit]>) -> LimitVersion<A> {
+        LimitVersion { limits, any_limits, version: 0, older: None }
     }
 
     pub(super) fn version(&self) -> u16 {
@@ -83,24 +83,28 @@ impl<A: Algorithm + Clone> Rules<A> {
     }
 
     /// The next version.
-    pub(super) fn changed(self: &Arc<Self>, limits: Box<[A]>, any: Arc<[AnyLimit]>) -> Rules<A> {
+    pub(super) fn changed(
+        self: &Arc<Self>,
+        limits: Box<[A]>,
+        any_limits: Arc<[AnyLimit]>,
+    ) -> LimitVersion<A> {
         let older = if self.is_last() {
-            Arc::new(Rules::new(self.limits.clone(), Arc::clone(&self.any)))
+            Arc::new(LimitVersion::new(self.limits.clone(), Arc::clone(&self.any_limits)))
         } else {
             Arc::clone(self)
         };
-        Rules { limits, any, version: older.version + 1, older: Some(older) }
+        LimitVersion { limits, any_limits, version: older.version + 1, older: Some(older) }
     }
 
     /// Reads a state that a version left, through all versions up to this one.
-    fn adopt_since<S: Shape<Limit = A>>(&self, state: &mut S::State, version: u16, times: Times) {
+    fn adopt_since<S: SlotKind<Limit = A>>(&self, state: &mut S::State, version: u16, times: Times) {
         let Some(older) = self.older.as_ref().filter(|_| self.version != version) else { return };
         older.adopt_since::<S>(state, version, times);
-        let states = S::states(state, older.limits.len());
+        let states = S::states_mut(state, older.limits.len());
         for ((limit, old), state) in self.limits.iter().zip(&older.limits).zip(states) {
             limit.adopt(old, state, times);
         }
         // A state for each limit of this version.
-        S::states(state, self.limits.len());
+        S::states_mut(state, self.limits.len());
     }
 }
