@@ -82,8 +82,8 @@ pub mod internal {
     pub use crate::limit::print::unit;
     pub use crate::limiter::within;
     pub use crate::wait::acquire::MaxWait;
-    pub use crate::wait::lines::wake_all;
     pub use crate::wait::park::block_on;
+    pub use crate::wait::queues::wake_all;
 
     /// How lines of text are read.
     pub mod grammar {

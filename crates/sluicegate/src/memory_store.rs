@@ -16,13 +16,13 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
     BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, line_bounds, made, within,
+    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, made, queue_bounds, within,
 };
 use crate::seal::Seal;
 use crate::store::{
     AnySlot, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Size, Store, TaggedLimits,
 };
-use crate::wait::{Host, Lines};
+use crate::wait::{Host, Queues};
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
@@ -60,7 +60,7 @@ struct Inner {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
-    lines: Arc<Lines>,
+    queues: Arc<Queues>,
 }
 
 /// Settings of a shared store. Made by [`MemoryStore::builder`].
@@ -122,7 +122,7 @@ pub(crate) struct StoreHandle {
     pub(crate) start: Time,
     pub(crate) scope: Fingerprint,
     pub(crate) tag: Arc<Tag>,
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) queues: Arc<Queues>,
 }
 
 impl MemoryStore {
@@ -140,8 +140,8 @@ impl MemoryStore {
 
     /// What all its limiters have decided, and what it holds.
     pub fn stats(&self) -> StoreStats {
-        let Inner { store, lines, .. } = &*self.inner;
-        StoreStats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
+        let Inner { store, queues, .. } = &*self.inner;
+        StoreStats::of(store.counts(), store.keys(), store.max_keys(), queues.waiting())
     }
 
     /// Has what is known of a key of any of its limiters brought from memory: see [`Limiter::touch`](crate::Limiter::touch).
@@ -157,9 +157,9 @@ impl MemoryStore {
 
     /// Cancels at a time.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let Inner { store, seal, lines, .. } = &*self.inner;
+        let Inner { store, seal, queues, .. } = &*self.inner;
         let (cancelled, key) = receipt.cancel_in(store, seal, now);
-        lines.disturbed(&*self.inner, key);
+        queues.usage_changed(&*self.inner, key);
         cancelled
     }
 
@@ -170,9 +170,9 @@ impl MemoryStore {
 
     /// Settles at a time.
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
-        let Inner { store, seal, lines, .. } = &*self.inner;
+        let Inner { store, seal, queues, .. } = &*self.inner;
         let (settled, key) = receipt.settle_in(store, seal, used, now);
-        lines.disturbed(&*self.inner, key);
+        queues.usage_changed(&*self.inner, key);
         settled
     }
 
@@ -184,7 +184,7 @@ impl MemoryStore {
         kind: LimiterKind,
         start: Option<Time>,
     ) -> Result<StoreHandle, BuildError> {
-        let Inner { store, seeds, next_receipt, seal, clock, lines, .. } = &*self.inner;
+        let Inner { store, seeds, next_receipt, seal, clock, queues, .. } = &*self.inner;
         let start = start.unwrap_or_else(|| clock.now());
         Ok(StoreHandle {
             store: Arc::clone(store),
@@ -195,7 +195,7 @@ impl MemoryStore {
             start,
             scope: seeds.fingerprint(scope),
             tag: self.tag(limits, kind, start)?,
-            lines: Arc::clone(lines),
+            queues: Arc::clone(queues),
         })
     }
 
@@ -321,9 +321,9 @@ impl MemoryStoreBuilder {
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let store =
             Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
-        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
+        let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
         let inner = |own: &Weak<Inner>| Inner {
-            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
+            queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),
             seeds: Arc::new(Seeds::random()),
             next_receipt: Arc::default(),

@@ -4,15 +4,15 @@
 //! `park.rs` waits in a thread.
 
 pub(crate) mod acquire;
-mod desk;
-pub(crate) mod lines;
 pub(crate) mod park;
-mod seats;
+pub(crate) mod queues;
+mod state;
+mod waiters;
 
 pub use crate::limiter::{MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX};
 pub use acquire::Acquire;
 pub(crate) use acquire::MaxWait;
-pub(crate) use lines::{Host, Lines, QueueBounds};
+pub(crate) use queues::{Host, QueueBounds, Queues};
 pub use sluicegate_core::line::Priority;
 
 use crate::answer::{Answer, Source};
@@ -80,7 +80,7 @@ impl Acquired {
     }
 
     /// A call that memory refused.
-    pub(crate) fn refused(denial: Denial, decision: Decision, waited: Span) -> Acquired {
+    pub(crate) fn denied(denial: Denial, decision: Decision, waited: Span) -> Acquired {
         Acquired::new(decision.into(), waited, Some(denial))
     }
 

@@ -11,7 +11,7 @@ use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
 use crate::memory_store::{LimiterKind, MemoryStore};
 use crate::store::{NoMemory, OnFull, Preserve, Size};
-use crate::wait::{Host, Lines, QueueBounds};
+use crate::wait::{Host, QueueBounds, Queues};
 use sluicegate_core::Time;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -192,11 +192,11 @@ impl LimiterBuilder {
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
+        let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
         let store = StoreByAlgorithm::new(made(&limits, start)?, size)
             .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
-            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
+            queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),
             store,
             seeds: Arc::new(Seeds::random()),
             clock: self.clock,
@@ -319,10 +319,10 @@ where
 }
 
 /// How many may wait.
-pub(crate) fn line_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
+pub(crate) fn queue_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
     Ok(QueueBounds {
-        under_a_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
-        in_all: within("max_waiters", max_waiters, 0, MAX_WAITERS_MAX)?,
+        per_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
+        total: within("max_waiters", max_waiters, 0, MAX_WAITERS_MAX)?,
     })
 }
 

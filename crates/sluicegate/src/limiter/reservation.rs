@@ -70,7 +70,7 @@ impl Limiter {
     ) -> Result<Reservation, ReserveError> {
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
-        if let Some(decision) = self.denied_by_the_line(key, cost, now) {
+        if let Some(decision) = self.denied_by_queue(key, cost, now) {
             self.offered(Verb::Reserve).map_err(ReserveError::Unsupported)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
@@ -94,7 +94,7 @@ impl Limiter {
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let seal = &self.inner.seal;
         let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         cancelled
     }
 
@@ -108,7 +108,7 @@ impl Limiter {
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
         let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         settled
     }
 

@@ -142,11 +142,11 @@ impl Drop for AcquireLease {
 impl fmt::Debug for AcquireLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AcquireLease { cost, priority, .. } = self;
-        let is_in_line = matches!(self.state, State::Seated { .. });
+        let is_queued = matches!(self.state, State::Seated { .. });
         f.debug_struct("AcquireLease")
             .field("cost", cost)
             .field("priority", priority)
-            .field("is_in_line", &is_in_line)
+            .field("is_queued", &is_queued)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::any::AnyClock;
 use crate::key::Seeds;
 use crate::limit::{Limit, LimitError, ListError};
 use crate::limiter::{
-    BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, line_bounds, within,
+    BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, queue_bounds, within,
 };
 use crate::sync::AtomicUsize;
 use sluicegate_core::Concurrency;
@@ -101,7 +101,7 @@ impl SemaphoreBuilder {
             observer: self.observer,
             capacity: Capacity::new(max_leases, shards),
             waiting: AtomicUsize::new(0),
-            bounds: line_bounds(self.max_queue, self.max_waiters)?,
+            bounds: queue_bounds(self.max_queue, self.max_waiters)?,
             seal: crate::seal::Seal::default(),
             shards: OnceLock::new(),
         });

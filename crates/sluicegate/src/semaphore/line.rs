@@ -33,13 +33,13 @@ impl Desk<'_> {
         }
         let bounds = self.common.bounds;
         let in_line = self.book.keys.get(&key).and_then(|known| known.line.as_ref());
-        if in_line.map_or(0, |line| line.waiting.len()) >= bounds.under_a_key {
+        if in_line.map_or(0, |line| line.waiting.len()) >= bounds.per_key {
             return Some(self.refused(Denial::QueueFull, key, cost));
         }
         if self.book.room == 0 {
             self.book.room = self.common.capacity.take()? + 1;
         }
-        if self.common.waiting.fetch_add(1, Ordering::Relaxed) >= bounds.in_all {
+        if self.common.waiting.fetch_add(1, Ordering::Relaxed) >= bounds.total {
             self.common.waiting.fetch_sub(1, Ordering::Relaxed);
             return Some(self.refused(Denial::QueueFull, key, cost));
         }

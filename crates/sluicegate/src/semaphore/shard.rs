@@ -26,7 +26,7 @@ use crate::key::Fingerprint;
 use crate::limiter::Observer;
 use crate::seal::Seal;
 use crate::sync::{AtomicUsize, Lock};
-use crate::wait::lines::wake_all;
+use crate::wait::queues::wake_all;
 use crate::wait::{Acquired, Denial, Priority, QueueBounds};
 use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 fn refused(denial: Denial, decision: Decision, waited: Span) -> Grant {
-    Grant::new(Acquired::refused(denial, decision, waited), None)
+    Grant::new(Acquired::denied(denial, decision, waited), None)
 }
 
 /// One tick: the least wait there is to tell.

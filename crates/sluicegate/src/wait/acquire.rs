@@ -1,8 +1,8 @@
 //! A call that waits for its turn: as a future, or blocking its thread.
 
-use super::lines::{Joined, Waiter};
 use super::park::block_on;
-use super::seats::{Outcome, SeatId};
+use super::queues::{Joined, WaitRequest};
+use super::waiters::{Outcome, WaiterId};
 use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
@@ -59,7 +59,7 @@ impl MaxWait {
 #[derive(Clone, Copy)]
 enum State {
     New,
-    Seated { seat: SeatId, since: Time },
+    Enqueued { waiter: WaiterId, since: Time },
     Done,
 }
 
@@ -110,8 +110,8 @@ impl<'a> Acquire<'a> {
 
     /// Waits in this thread. Not for async code: use `.await` there.
     pub fn blocking(mut self) -> Acquired {
-        if let Some(turn) = self.at_once(self.limiter.now()) {
-            return turn;
+        if let Some(acquired) = self.at_once(self.limiter.now()) {
+            return acquired;
         }
         block_on(self)
     }
@@ -122,56 +122,59 @@ impl<'a> Acquire<'a> {
     pub fn at_once(&mut self, now: Time) -> Option<Acquired> {
         let Acquire { key, cost, .. } = *self;
         let is_late = matches!(self.max_wait, MaxWait::Until(deadline) if deadline < now);
-        if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
+        if !matches!(self.state, State::New)
+            || is_late
+            || cost > 0 && self.limiter.queues().may_have_waiters(key)
+        {
             return None;
         }
-        let turn = match self.limiter.try_admit(key, cost, now) {
+        let acquired = match self.limiter.try_admit(key, cost, now) {
             Ok(decision) => Acquired::after(decision, Span::ZERO),
-            Err(NotAdmitted::NoRoom(denial)) => Acquired::refused(Denial::NoRoom, denial, Span::ZERO),
+            Err(NotAdmitted::NoRoom(denial)) => Acquired::denied(Denial::NoRoom, denial, Span::ZERO),
             Err(NotAdmitted::Wait) => return None,
         };
-        Some(self.done(turn))
+        Some(self.done(acquired))
     }
 
     #[cold]
     fn join(&mut self, now: Time, waker: &Waker) -> Poll<Acquired> {
         let until = self.max_wait.deadline(now);
         let Acquire { key, cost, priority, .. } = *self;
-        let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
-        match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
-            Joined::Taken(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
-            Joined::Refused(denial, decision) => {
-                Poll::Ready(self.done(Acquired::refused(denial, decision, Span::ZERO)))
+        let waiter = WaitRequest { key, scope: self.limiter.scope_name(), cost, until, priority };
+        match self.limiter.queues().join(self.limiter.host(), &waiter, now, waker.clone()) {
+            Joined::Admitted(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
+            Joined::Denied(denial, decision) => {
+                Poll::Ready(self.done(Acquired::denied(denial, decision, Span::ZERO)))
             }
-            Joined::Seated(seat) => {
-                self.state = State::Seated { seat, since: now };
+            Joined::Enqueued(waiter) => {
+                self.state = State::Enqueued { waiter, since: now };
                 Poll::Pending
             }
         }
     }
 
     #[inline(never)]
-    fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Acquired> {
-        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
+    fn poll_enqueued(&mut self, waiter: WaiterId, since: Time, waker: &Waker) -> Poll<Acquired> {
+        let Some(outcome) = self.limiter.queues().poll(self.limiter.host(), waiter, waker) else {
             return Poll::Pending;
         };
-        let turn = match outcome {
-            Outcome::Called(decision, at) => Acquired::after(decision, at.since(since)),
-            Outcome::Refused(denial, decision, at) => Acquired::refused(denial, decision, at.since(since)),
+        let acquired = match outcome {
+            Outcome::Admitted(decision, at) => Acquired::after(decision, at.since(since)),
+            Outcome::Denied(denial, decision, at) => Acquired::denied(denial, decision, at.since(since)),
         };
-        Poll::Ready(self.done(turn))
+        Poll::Ready(self.done(acquired))
     }
 
     #[cold]
-    fn leave(&self, seat: SeatId) {
-        self.limiter.lines().leave(self.limiter.host(), seat);
+    fn leave(&self, waiter: WaiterId) {
+        self.limiter.queues().leave(self.limiter.host(), waiter);
     }
 
     #[inline]
-    fn done(&mut self, turn: Acquired) -> Acquired {
+    fn done(&mut self, acquired: Acquired) -> Acquired {
         self.state = State::Done;
-        self.limiter.observe(&turn.decision());
-        turn
+        self.limiter.observe(&acquired.decision());
+        acquired
     }
 }
 
@@ -186,11 +189,11 @@ impl Future for Acquire<'_> {
             State::New => {
                 let now = self.limiter.now();
                 match self.at_once(now) {
-                    Some(turn) => Poll::Ready(turn),
+                    Some(acquired) => Poll::Ready(acquired),
                     None => self.join(now, context.waker()),
                 }
             }
-            State::Seated { seat, since } => self.look(seat, since, context.waker()),
+            State::Enqueued { waiter, since } => self.poll_enqueued(waiter, since, context.waker()),
             State::Done => panic!("an acquire was polled again after its turn"),
         }
     }
@@ -199,8 +202,8 @@ impl Future for Acquire<'_> {
 impl Drop for Acquire<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let State::Seated { seat, .. } = self.state {
-            self.leave(seat);
+        if let State::Enqueued { waiter, .. } = self.state {
+            self.leave(waiter);
         }
     }
 }
@@ -208,11 +211,11 @@ impl Drop for Acquire<'_> {
 impl fmt::Debug for Acquire<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Acquire { cost, priority, .. } = self;
-        let is_in_line = matches!(self.state, State::Seated { .. });
+        let is_queued = matches!(self.state, State::Enqueued { .. });
         f.debug_struct("Acquire")
             .field("cost", cost)
             .field("priority", priority)
-            .field("is_in_line", &is_in_line)
+            .field("is_queued", &is_queued)
             .finish_non_exhaustive()
     }
 }

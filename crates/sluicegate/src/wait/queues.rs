@@ -12,8 +12,8 @@
 //! round, and nobody is woken under it.
 
 use super::Denial;
-use super::desk::{Book, Desk};
-use super::seats::{Outcome, SeatId};
+use super::state::{LockedQueues, QueueState};
+use super::waiters::{Outcome, WaiterId};
 use crate::callbacks::Callbacks;
 use crate::clock::Alarm;
 use crate::clock::alarm::AlarmHandler;
@@ -31,12 +31,12 @@ use std::task::Waker;
 const GROUPS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// All lines of a store.
-pub(crate) struct Lines {
+pub(crate) struct Queues {
     /// How many wait, in all lines.
     waiting: AtomicUsize,
     /// How many of them, and of those who were called and have not looked, under the keys of each group.
     groups: [AtomicUsize; GROUPS],
-    book: Mutex<Book>,
+    state: Mutex<QueueState>,
     pub(super) bounds: QueueBounds,
     host: Weak<dyn Host>,
 }
@@ -44,8 +44,8 @@ pub(crate) struct Lines {
 /// How many may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueBounds {
-    pub(crate) under_a_key: usize,
-    pub(crate) in_all: usize,
+    pub(crate) per_key: usize,
+    pub(crate) total: usize,
 }
 
 /// Whose lines they are.
@@ -56,7 +56,7 @@ pub(crate) trait Host: Send + Sync {
 
 /// Who asks for a turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct WaitRequest {
     /// As the store knows it, with the tag of its limits.
     pub(crate) key: Fingerprint,
     /// Whose key it is, in a store that several limiters use.
@@ -69,16 +69,16 @@ pub(crate) struct Waiter {
 /// What came of asking for a turn.
 pub(crate) enum Joined {
     /// It was allowed at once.
-    Taken(Decision),
-    Seated(SeatId),
-    Refused(Denial, Decision),
+    Admitted(Decision),
+    Enqueued(WaiterId),
+    Denied(Denial, Decision),
 }
 
-impl Lines {
-    pub(crate) fn new(bounds: QueueBounds, host: Weak<dyn Host>) -> Arc<Lines> {
-        let book = Mutex::new(Book::default());
+impl Queues {
+    pub(crate) fn new(bounds: QueueBounds, host: Weak<dyn Host>) -> Arc<Queues> {
+        let state = Mutex::new(QueueState::default());
         let groups = std::array::from_fn(|_| AtomicUsize::new(0));
-        Arc::new(Lines { waiting: AtomicUsize::new(0), groups, book, bounds, host })
+        Arc::new(Queues { waiting: AtomicUsize::new(0), groups, state, bounds, host })
     }
 
     /// How many wait.
@@ -88,104 +88,109 @@ impl Lines {
 
     /// Whether somebody may wait under a key, or has just been called. If not, nobody does.
     #[inline]
-    pub(crate) fn may_wait(&self, key: Fingerprint) -> bool {
+    pub(crate) fn may_have_waiters(&self, key: Fingerprint) -> bool {
         self.groups[group(key)].load(Ordering::Relaxed) > 0
     }
 
     /// Takes the call if it is allowed and nobody waits before it; else a place in line, or why not.
     pub(crate) fn join(
-        self: &Arc<Lines>,
+        self: &Arc<Queues>,
         host: &dyn Host,
-        waiter: &Waiter,
+        request: &WaitRequest,
         now: Time,
         waker: Waker,
     ) -> Joined {
-        let mut desk = self.open(host, Some(now));
-        let joined = desk.join(waiter, waker);
-        desk.close();
+        let mut locked = self.lock_queues(host, Some(now));
+        let joined = locked.join(request, waker);
+        locked.unlock();
         joined
     }
 
     /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
-    pub(crate) fn look(self: &Arc<Lines>, host: &dyn Host, seat: SeatId, waker: &Waker) -> Option<Outcome> {
-        let mut desk = self.open(host, None);
-        let outcome = desk.look(seat, waker);
-        desk.close();
+    pub(crate) fn poll(
+        self: &Arc<Queues>,
+        host: &dyn Host,
+        waiter: WaiterId,
+        waker: &Waker,
+    ) -> Option<Outcome> {
+        let mut locked = self.lock_queues(host, None);
+        let outcome = locked.poll(waiter, waker);
+        locked.unlock();
         outcome
     }
 
     /// A caller has lost interest: what it held is given back, and those behind move up.
-    pub(crate) fn leave(self: &Arc<Lines>, host: &dyn Host, seat: SeatId) {
-        let mut desk = self.open(host, None);
-        desk.leave(seat);
-        desk.close();
+    pub(crate) fn leave(self: &Arc<Queues>, host: &dyn Host, waiter: WaiterId) {
+        let mut locked = self.lock_queues(host, None);
+        locked.leave(waiter);
+        locked.unlock();
     }
 
     /// The answer to a call that does not wait, if others wait under its key.
     #[cold]
     pub(crate) fn denial(
-        self: &Arc<Lines>,
+        self: &Arc<Queues>,
         host: &dyn Host,
         key: Fingerprint,
         cost: u32,
         now: Time,
     ) -> Option<Decision> {
         // The line is planned by the clock; for a call at another time only the distance differs.
-        self.open(host, None).denial(key, cost, now)
+        self.lock_queues(host, None).denial(key, cost, now)
     }
 
     /// What a key has used was changed by somebody who does not wait: a refund, a receipt, a key that was forgotten.
-    pub(crate) fn disturbed(self: &Arc<Lines>, host: &dyn Host, key: Fingerprint) {
-        if self.may_wait(key) {
-            let mut desk = self.open(host, None);
-            desk.plan_anew(|line| line.is_of(key), None);
-            desk.close();
+    pub(crate) fn usage_changed(self: &Arc<Queues>, host: &dyn Host, key: Fingerprint) {
+        if self.may_have_waiters(key) {
+            let mut locked = self.lock_queues(host, None);
+            locked.replan(|queue| queue.is_for(key), None);
+            locked.unlock();
         }
     }
 
     /// The limits of a scope's keys have changed: they are judged by those of this tag now.
-    pub(crate) fn limits_changed(self: &Arc<Lines>, host: &dyn Host, scope: Option<Fingerprint>, tag: u16) {
+    pub(crate) fn limits_changed(self: &Arc<Queues>, host: &dyn Host, scope: Option<Fingerprint>, tag: u16) {
         // Also where nobody waits: those who were called have charged by the old ones.
-        let mut desk = self.open(host, None);
-        desk.plan_anew(|line| line.is_in(scope), Some(tag));
-        desk.close();
+        let mut locked = self.lock_queues(host, None);
+        locked.replan(|queue| queue.is_in(scope), Some(tag));
+        locked.unlock();
     }
 
     /// One more waits.
-    pub(super) fn one_more(&self, key: Fingerprint) {
+    pub(super) fn waiter_added(&self, key: Fingerprint) {
         count(&self.waiting, |waiting| waiting + 1);
         count(&self.groups[group(key)], |waiting| waiting + 1);
     }
 
     /// One that waited was called. It still counts as one of its group: until it has looked, others have to know.
-    pub(super) fn one_called(&self) {
+    pub(super) fn waiter_woken(&self) {
         count(&self.waiting, |waiting| waiting - 1);
     }
 
     /// One that was called has looked, or is gone.
-    pub(super) fn one_less_called(&self, key: Fingerprint) {
+    pub(super) fn woken_removed(&self, key: Fingerprint) {
         count(&self.groups[group(key)], |waiting| waiting - 1);
     }
 
     /// So many wait no longer.
-    pub(super) fn fewer(&self, key: Fingerprint, by: usize) {
+    pub(super) fn waiters_removed(&self, key: Fingerprint, by: usize) {
         count(&self.waiting, |waiting| waiting - by);
         count(&self.groups[group(key)], |waiting| waiting - by);
     }
 
     /// An alarm that rings here.
-    pub(super) fn alarm(self: &Arc<Lines>, at: Time) -> Alarm {
-        let lines: Weak<Lines> = Arc::downgrade(self);
-        Alarm::new(lines, at)
+    pub(super) fn alarm(self: &Arc<Queues>, at: Time) -> Alarm {
+        let queues: Weak<Queues> = Arc::downgrade(self);
+        Alarm::new(queues, at)
     }
 
     /// Opens the book. The time is asked for when it is needed, unless it is known.
-    fn open<'a>(self: &'a Arc<Lines>, host: &'a dyn Host, now: Option<Time>) -> Desk<'a> {
-        Desk::new(self.lock(), self, host, now)
+    fn lock_queues<'a>(self: &'a Arc<Queues>, host: &'a dyn Host, now: Option<Time>) -> LockedQueues<'a> {
+        LockedQueues::new(self.lock(), self, host, now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,13 +214,13 @@ fn group(key: Fingerprint) -> usize {
     usize::from(key.high.to_le_bytes()[0]) % GROUPS
 }
 
-impl AlarmHandler for Lines {
+impl AlarmHandler for Queues {
     /// Calls everybody whose turn has come.
     fn ring(self: Arc<Self>, at: Time) {
         if let Some(host) = self.host.upgrade() {
-            let mut desk = self.open(&*host, None);
-            desk.ring(at);
-            desk.close();
+            let mut locked = self.lock_queues(&*host, None);
+            locked.ring(at);
+            locked.unlock();
         }
     }
 
