@@ -148,7 +148,7 @@ impl<'a> LockedQueues<'a> {
         let is_full = queue.waiting.len() >= bounds.per_key || self.queues.waiting() >= bounds.total;
         // When the head has its turn there is a place, or when that of any other line has. If none is ever let wait, when it need
         // not.
-        let space_at = queue.due_at.or_else(|| due.first().map(|(turn, _)| *turn));
+        let space_at = queue.due_at.or_else(|| due.first().map(|(due_at, _)| *due_at));
         let space_at = space_at.filter(|_| bounds.per_key > 0);
         if let Some((denial, decision)) = queue.denial_on_join(&snapshot, &ask, is_full, space_at) {
             self.drop_if_unused(key);
@@ -266,12 +266,12 @@ impl<'a> LockedQueues<'a> {
     }
 
     fn is_due(&self) -> bool {
-        self.state.due.first().is_some_and(|(turn, _)| *turn <= self.now())
+        self.state.due.first().is_some_and(|(due_at, _)| *due_at <= self.now())
     }
 
     /// Calls everybody whose turn has come.
     fn admit_due(&mut self) {
-        while let Some(first) = self.state.due.first().copied().filter(|(turn, _)| *turn <= self.now()) {
+        while let Some(first) = self.state.due.first().copied().filter(|(due_at, _)| *due_at <= self.now()) {
             self.state.due.remove(&first);
             let (_, key) = first;
             self.advance(key, self.now());
@@ -288,16 +288,17 @@ impl<'a> LockedQueues<'a> {
             && let Some((&waiter, &Ask { cost, until, .. })) = queue.waiting.head()
         {
             let key = queue.key;
-            let Some(turn) = queue.due_at.take().or_else(|| store.admissible_at(key, now, from, cost)) else {
+            let Some(due_at) = queue.due_at.take().or_else(|| store.admissible_at(key, now, from, cost))
+            else {
                 queue.waiting.call();
                 queue.replan();
                 self.queues.waiters_removed(key, 1);
                 self.deny(key, waiter, Denial::Never, store.peek(key, now, cost).denied_forever());
                 continue;
             };
-            if turn > now {
-                queue.due_at = Some(turn);
-                self.state.due.insert((turn, id(key)));
+            if due_at > now {
+                queue.due_at = Some(due_at);
+                self.state.due.insert((due_at, id(key)));
                 return;
             }
             if queue.woken.waiters.len() >= WOKEN_MAX {
@@ -305,7 +306,7 @@ impl<'a> LockedQueues<'a> {
                 queue.replan();
                 return;
             }
-            let at = turn.max(now.before(CATCH_UP_MAX));
+            let at = due_at.max(now.before(CATCH_UP_MAX));
             if let Some(until) = until.filter(|until| *until < at) {
                 // The machine slept, or the clock was set.
                 queue.waiting.call();
@@ -317,7 +318,7 @@ impl<'a> LockedQueues<'a> {
             match store.charge_head(key, at, cost, queue.waiting.second().map(|ask| ask.cost)) {
                 HeadCharge::Charged { decision, charges, next } => {
                     queue.waiting.call();
-                    if at > turn {
+                    if at > due_at {
                         queue.replan();
                     }
                     queue.due_at = next;
@@ -399,9 +400,9 @@ impl<'a> LockedQueues<'a> {
     }
 
     fn clear_due(&mut self, key: Fingerprint) {
-        let turn = self.state.by_key.get_mut(&id(key)).and_then(|queue| queue.due_at.take());
-        if let Some(turn) = turn {
-            self.state.due.remove(&(turn, id(key)));
+        let due_at = self.state.by_key.get_mut(&id(key)).and_then(|queue| queue.due_at.take());
+        if let Some(due_at) = due_at {
+            self.state.due.remove(&(due_at, id(key)));
         }
     }
 
@@ -495,13 +496,13 @@ impl KeyQueue {
         if cost > self.known_cost
             && let Err(wait) = self.planned_with(key).room_for(now, ask, key)
         {
-            let wait = wait.or(self.due_at.map(|turn| turn.since(now))).unwrap_or(TICK).max(TICK);
+            let wait = wait.or(self.due_at.map(|due_at| due_at.since(now))).unwrap_or(TICK).max(TICK);
             return Some((Denial::QueueFull, self.denial(key, cost).denied_for(wait)));
         }
         let until = ask.until?;
         match self.planned_with(key).turn_of(now, ask, key) {
-            Some(turn) if turn <= until => None,
-            Some(turn) => Some((Denial::TooLong, self.denial(key, cost).denied_for(turn.since(until)))),
+            Some(due_at) if due_at <= until => None,
+            Some(due_at) => Some((Denial::TooLong, self.denial(key, cost).denied_for(due_at.since(until)))),
             None => Some((Denial::Never, alone().denied_forever())),
         }
     }
