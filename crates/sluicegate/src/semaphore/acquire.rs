@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 /// It is a future for any runtime: nothing happens until it is polled, and then it is in line. It borrows nothing, so it can be spawned.
 /// Dropping it leaves the line, and whatever it held goes to the next. [`AcquireLease::blocking`] waits in the thread
 /// instead.
-#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+#[must_use = "a call does nothing unless it is awaited or `blocking()`"]
 pub struct AcquireLease {
     shard: Arc<Shard>,
     caller: Option<Arc<ScopedLimit>>,

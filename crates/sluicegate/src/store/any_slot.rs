@@ -1,4 +1,4 @@
-//! What a slot holds in the store that many limiters share: the state of any limit.
+//! The slots of a store that several limiters share: each holds the state of any limit.
 
 use super::limit_table::LimitTable;
 use super::slot_kind::{SlotKind, SlotState, load, store};
@@ -6,11 +6,11 @@ use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
 use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, Time};
 use std::{mem, slice};
 
-/// Limits of any kind, those of each key its own: the store that many limiters share. A cell lies in the slot, as in a store
-/// of its own; logs, and the states of lists, lie elsewhere.
+/// A slot for limits of any kind, which may differ from key to key. A cell is stored in the slot
+/// itself, logs and lists of states in the side table.
 pub(crate) struct AnySlot;
 
-/// The states of a key under one limit or several.
+/// The states of a key under one limit or a list of limits.
 #[derive(Clone, Debug)]
 pub(crate) enum States {
     One(AnyState),
@@ -38,7 +38,7 @@ impl States {
         }
     }
 
-    /// A state for each of so many limits: more start afresh, fewer are forgotten.
+    /// Resizes to one state per limit: missing ones start unseen, surplus ones are dropped.
     pub(super) fn fit(&mut self, limits: usize) -> &mut [AnyState] {
         let is_list = matches!(self, States::List(_));
         if is_list && limits == 1 {
@@ -56,7 +56,7 @@ impl States {
 }
 
 impl SlotState<'_, AnySlot> {
-    /// Takes the state out of the slot, or from where it lies.
+    /// Takes the state out of the slot or the side table.
     fn take_out(&mut self) -> States {
         let side_table = self.side_table.get_mut(self.slot).map(mem::take);
         match side_table {
@@ -67,7 +67,7 @@ impl SlotState<'_, AnySlot> {
         }
     }
 
-    /// Puts a state where it belongs.
+    /// Writes a state to the slot or the side table.
     fn put_in(self, state: States) {
         if let States::One(AnyState::Cell(cell)) = state {
             store(self.words, cell);
@@ -89,12 +89,12 @@ impl SlotKind for AnySlot {
         Some(limit.clone())
     }
 
-    fn read<R>(slot_state: SlotState<'_, AnySlot>, look: impl FnOnce(&States) -> R) -> R {
+    fn read<R>(slot_state: SlotState<'_, AnySlot>, read: impl FnOnce(&States) -> R) -> R {
         match slot_state.side_table.get(slot_state.slot) {
             None | Some(States::One(AnyState::Cell(_))) => {
-                look(&States::One(AnyState::Cell(load(slot_state.words))))
+                read(&States::One(AnyState::Cell(load(slot_state.words))))
             }
-            Some(state) => look(state),
+            Some(state) => read(state),
         }
     }
 

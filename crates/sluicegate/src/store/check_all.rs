@@ -1,7 +1,7 @@
 //! Calls on several keys, perhaps of several limiters, that are charged all or nothing.
 //!
-//! All places that hold one of the keys are locked, in the one order that everybody keeps: by store, then by place.
-//! Then the states are handed out, decided on by the core as one, and put back.
+//! All shards of the keys are locked in the global lock order: by store, then by shard. Then the
+//! states are loaded, decided together by the core, and written back.
 
 use super::evict::OnFull;
 use super::limit_versions::LimitsByTag as _;
@@ -24,48 +24,48 @@ pub(crate) struct Call<'a> {
     pub(crate) cost: u32,
 }
 
-/// A store of any shape.
+/// A store with slots of any kind.
 pub(crate) trait AnyStore: Send + Sync {
-    /// Where a key is, in the order in which places are locked.
+    /// The shard of a key.
     fn shard_id(&self, key: Fingerprint) -> ShardId;
 
     fn lock_any(&self, shard: usize) -> Box<dyn AnyLockedShard + '_>;
 }
 
-/// A store and a place.
+/// A store and a shard, in lock order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ShardId {
     store: u64,
     shard: usize,
 }
 
-/// A place that is locked.
+/// A locked shard of any store.
 pub(crate) trait AnyLockedShard {
-    /// Hands out the states of a key, and where they belong if the key is held.
+    /// Loads the limits and states of a key, and its slot if it has one.
     fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey;
 
-    /// Makes room for a key that is not held.
+    /// Inserts a key that has no slot.
     fn insert_new(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full>;
 
-    /// Whether a new key may find no room here.
+    /// Returns `true` if the store denies new keys when it is full.
     fn may_deny_new(&self) -> bool;
 
-    /// How many keys the store holds at the most.
+    /// The capacity of the store.
     fn max_keys(&self) -> usize;
 
-    /// Gives up the room that was made for a key.
+    /// Frees the slot of a key that was inserted.
     fn free_slot(&mut self, slot: usize);
 
-    /// Puts states back.
+    /// Writes states back to a slot.
     fn write_back(&mut self, slot: usize, states: Vec<AnyState>);
 
-    /// Counts the decision; if it was charged, receipts have to know.
+    /// Counts the decision, and records the charge for open receipts.
     fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision);
 
     fn denial(&mut self, full: Full, key: Fingerprint) -> Decision;
 }
 
-/// The states of a key, handed out.
+/// A key that has been loaded.
 pub(crate) struct LoadedKey {
     limits: Arc<[AnyLimit]>,
     states: Vec<AnyState>,
@@ -73,17 +73,18 @@ pub(crate) struct LoadedKey {
 }
 
 impl LoadedKey {
-    /// Whether the limit is one that does not go with others. (Those are the kinds that offer no take.)
+    /// Returns `true` if one of the limits cannot be decided together with others. (Those are the
+    /// kinds that do not support `take`.)
     fn cannot_combine(&self) -> bool {
         !self.limits.iter().all(|limit| limit.offers(Verb::Take))
     }
 }
 
-/// Charges all calls or none. The same key twice is one key with both costs. If others wait in line before one of the calls, the
-/// denial of that line is the answer.
+/// Charges all calls or none. Calls on the same key are one call with the sum of their costs.
+/// `queue_denial` is the answer if other callers are queued ahead of one of the calls.
 ///
 /// # Errors
-/// When a call's limit does not go with others: which call. Then none was decided on.
+/// If the limit of a call cannot be combined with others: that call. Then none was decided.
 pub(crate) fn check_all<'a>(
     calls: &[Call<'a>],
     now: Time,
@@ -92,10 +93,11 @@ pub(crate) fn check_all<'a>(
     decide_all(&merged(calls), now, queue_denial, |_, _| ())
 }
 
-/// The same, and how each call stands: after the charge if all were allowed, or else whether it would be by itself.
+/// Charges all calls or none, and returns a decision per call: after the charge if all were
+/// allowed, else what it would be alone.
 ///
 /// # Errors
-/// As [`check_all`].
+/// See [`check_all`].
 pub(crate) fn check_all_each<'a>(
     calls: &[Call<'a>],
     now: Time,
@@ -105,7 +107,7 @@ pub(crate) fn check_all_each<'a>(
     let mut each = Vec::with_capacity(merged.len());
     let decision = decide_all(&merged, now, queue_denial, |decision, mut parts| {
         if decision.allowed() {
-            // It is charged: what is left to tell is how the key stands.
+            // The cost is charged: report the key's state after it.
             for part in &mut parts {
                 part.cost = 0;
             }
@@ -128,7 +130,7 @@ fn decide_all<'a>(
     order.dedup_by_key(|(shard_id, _)| *shard_id);
     let mut shards: Vec<Box<dyn AnyLockedShard + '_>> =
         order.iter().map(|(shard_id, store)| store.lock_any(shard_id.shard)).collect();
-    // Where each call's place is among the locked ones. It is there: that is what was locked.
+    // The index of a call's shard among the locked ones, which include it.
     let shard_of = |call: &Call<'_>| {
         let shard_id = call.shard_id();
         order.partition_point(|(other, _)| *other < shard_id)
@@ -163,7 +165,7 @@ fn decide_all<'a>(
     decided
 }
 
-/// Room for every key that is not held and will be: for all, or for none.
+/// Inserts every key that has no slot and will be charged: all of them or none.
 fn make_room(
     calls: &[Call<'_>],
     loaded: &mut [LoadedKey],
@@ -171,7 +173,8 @@ fn make_room(
     shard_of: &impl Fn(&Call<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
-    // More keys than a store can hold at once will not fit, whoever leaves: so nobody has to.
+    // If the calls need more keys than the store holds, they cannot fit whatever is evicted, so
+    // nothing is.
     for call in calls {
         let shard = shard_of(call);
         let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
@@ -182,7 +185,8 @@ fn make_room(
     let mut made: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = (0..calls.len()).collect();
     new.retain(|index| calls[*index].cost > 0 && loaded[*index].slot.is_none());
-    // Who may be refused first: nobody is evicted for a call that is denied after all.
+    // Stores that may deny go first, so that no key is evicted for a call that is denied in the
+    // end.
     new.sort_by_key(|index| !shards[shard_of(&calls[*index])].may_deny_new());
     for index in new {
         let shard = shard_of(&calls[index]);
@@ -246,7 +250,7 @@ impl<S: SlotKind> AnyStore for Store<S> {
 }
 
 impl<S: SlotKind> Store<S> {
-    /// As a store of any shape.
+    /// This store as one with slots of any kind.
     pub(crate) fn as_any(&self) -> &dyn AnyStore {
         self
     }

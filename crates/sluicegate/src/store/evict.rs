@@ -1,17 +1,18 @@
-//! Who makes room for a new key.
+//! Which key makes room for a new one.
 //!
 //! ```text
 //! 1. a free slot in one of the key's two buckets, while the store holds fewer than max_keys
-//! 2. a key there that has recovered: nobody can tell that it is gone
-//! 3. while it holds fewer, a slot made free by moving up to two keys to their other buckets
-//! 4. a key of the place that has recovered, if there can be one
-//! 5. of three keys and more around the new one, the one that owes least, by the share of its limit that it has used;
-//!    of equals, the one that recovers first (or, if the store is to deny when it is full, nobody)
+//! 2. a recovered key in them: dropping it is unobservable
+//! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
+//! 4. a recovered key anywhere in the shard, if there can be one
+//! 5. of at least three keys around the new one, the one with the least debt as a share of its limit;
+//!    of equals, the one that recovers first (or none, if the store denies new keys when full)
 //! ```
 //!
-//! So a flood of new keys, each of which owes a little, takes the room of its own kind, and an offender at the limit
-//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes all of it once it has called,
-//! and the one that recovers first makes room: only `OnFull::Deny` helps there.
+//! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
+//! limit stays. Where a single call uses the whole limit (`min-interval`, 1 per day) every key that
+//! has called has the same debt, and the one that recovers first is evicted: there only
+//! `OnFull::Deny` helps.
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
@@ -25,36 +26,38 @@ use sluicegate_core::pile::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
 
-/// What a store that is full of keys that have not recovered does with a new one.
+/// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnFull {
-    /// Among the keys around it, the one that owes least makes room. For when new callers must get in; watch
-    /// `evicted` in the [`crate::StoreStats`].
+    /// Evicts the key with the least debt among those around the new one. Use this if new callers
+    /// must get in, and watch `evicted` in [`crate::StoreStats`].
     #[default]
     Evict,
-    /// The new key's calls are denied until there is room. For when no debt may be forgotten, and where one call uses
-    /// all of a limit.
+    /// Denies calls on the new key until there is room. Use this if no debt may be lost, or if one
+    /// call uses the whole limit.
     Deny,
 }
 
-/// Three to choose from keep an offender in his place (tests/it/bounded.rs); each more is another slot to read.
+/// With three candidates an offender keeps its slot (tests/it/bounded.rs); each further one is
+/// another slot to read.
 const CANDIDATES_MIN: usize = 3;
 
-/// How many keys may move to make a slot free: with one, 4 keys in 10 000 find no room in a store that is nearly full.
+/// How many keys may move to free a slot. With one, 4 in 10 000 new keys find no room in a store
+/// that is nearly full.
 const MOVES_MAX: u32 = 2;
 
-/// Where a new key goes.
+/// The slot for a new key.
 pub(super) struct Vacancy {
     pub(super) slot: usize,
-    /// Who makes room: often the key in that very slot.
+    /// The key to remove first, often the one in that slot.
     removes: Option<Removal>,
 }
 
-/// What was seen.
+/// The result of examining slots.
 struct Candidates {
     recovered: Option<usize>,
     least_debt: Option<(Debt, usize)>,
-    /// How long until the first of them has recovered; `Span::MAX` if there is none.
+    /// The time until the first examined key has recovered; `Span::MAX` if none was examined.
     soonest: Span,
     examined: usize,
 }
@@ -71,7 +74,7 @@ struct Removal {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// Finds room for a key that is not held. `pinned` slots stay, and stay where they are.
+    /// Finds a slot for a key that has none. Keys in `pinned` slots are neither removed nor moved.
     pub(super) fn find_slot(
         &mut self,
         key: Fingerprint,
@@ -83,8 +86,8 @@ impl<S: SlotKind> Locked<'_, S> {
         if let Some(slot) = self.claim_free(key, &store.vacant.keys) {
             return Ok(Vacancy { slot, removes: None });
         }
-        // Looking at the whole place is worth it if someone can have recovered since the last look, or to say truly how
-        // long it will take.
+        // The whole shard is examined only if a key can have recovered since the last time, or to
+        // report the exact wait.
         let examine_all = deny || now >= self.guarded.none_recovers_before;
         let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
         let mut candidates = Candidates::default();
@@ -98,7 +101,7 @@ impl<S: SlotKind> Locked<'_, S> {
         if let Some(slot) = self.claim_by_moving([primary, secondary], &store.vacant.keys, pinned) {
             return Ok(Vacancy { slot, removes: None });
         }
-        // With a free slot near it, the key can take the room of anyone in the place.
+        // With a free slot nearby, the new key can replace any key of the shard.
         let mut free = table.free_in(primary);
         if examine_all || candidates.examined < CANDIDATES_MIN {
             free = free.or_else(|| self.make_free([primary, secondary], pinned));
@@ -118,16 +121,17 @@ impl<S: SlotKind> Locked<'_, S> {
         vacancy.ok_or(Full(candidates.soonest))
     }
 
-    /// A free slot, and the right to one more key.
+    /// Claims a free slot, and capacity for one more key.
     fn claim_free(&self, key: Fingerprint, vacant: &AtomicUsize) -> Option<usize> {
-        // Only whoever may claim needs to look for a slot.
+        // Without capacity no slot needs to be searched.
         if vacant.load(Ordering::Relaxed) == 0 {
             return None;
         }
         self.table.free(key).filter(|_| claim(vacant))
     }
 
-    /// The same where both buckets are full: keys of theirs move to their other buckets.
+    /// Claims a slot, and capacity for one more key, when both buckets are full: keys of theirs are
+    /// moved to their other buckets.
     fn claim_by_moving(
         &mut self,
         buckets: [Bucket; 2],
@@ -144,7 +148,7 @@ impl<S: SlotKind> Locked<'_, S> {
         slot
     }
 
-    /// A free slot in one of two buckets. If both are full, keys of theirs move to their other buckets.
+    /// A free slot in one of two buckets. If both are full, keys are moved to their other buckets.
     fn make_free(&mut self, buckets: [Bucket; 2], pinned: &[usize]) -> Option<usize> {
         buckets.into_iter().find_map(|bucket| self.make_free_in(bucket, MOVES_MAX, pinned))
     }
@@ -170,12 +174,13 @@ impl<S: SlotKind> Locked<'_, S> {
         self.table.clear(from);
     }
 
-    /// Looks at everybody in the place.
+    /// Examines all keys of the shard.
     fn examine_all(&mut self, now: Time, pinned: &[usize]) -> Candidates {
         let (table, mut candidates) = (self.table, Candidates::default());
         let removable = |slot: &usize| !pinned.contains(slot);
         self.examine(table.held().filter(removable), now, &mut candidates);
-        // Who is pinned was not looked at; and when one recovers that has yet to meet new limits depends on when it does.
+        // Pinned keys were not examined, and a key that has not been converted to new limits yet
+        // recovers at a time that depends on when it is.
         if candidates.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot))
         {
             self.guarded.none_recovers_before = now.after(candidates.soonest);
@@ -184,7 +189,7 @@ impl<S: SlotKind> Locked<'_, S> {
         candidates
     }
 
-    /// Looks at a few around a bucket, when there are too few in it to choose from.
+    /// Examines a few keys around a bucket that has too few itself.
     fn examine_near(&mut self, bucket: Bucket, now: Time, pinned: &[usize]) -> Candidates {
         let (table, mut candidates) = (self.table, Candidates::default());
         let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
@@ -192,7 +197,7 @@ impl<S: SlotKind> Locked<'_, S> {
         candidates
     }
 
-    /// Looks for one that has recovered, or else for the one that owes least, and adds that to what was seen before.
+    /// Searches for a recovered key, or else for the one with the least debt.
     fn examine(&mut self, slots: impl Iterator<Item = usize>, now: Time, candidates: &mut Candidates) {
         for slot in slots {
             candidates.examined += 1;
@@ -207,7 +212,7 @@ impl<S: SlotKind> Locked<'_, S> {
         }
     }
 
-    /// Puts a new key where room was found for it.
+    /// Inserts a new key into the slot that was found for it.
     pub(super) fn insert(
         &mut self,
         vacancy: &Vacancy,
@@ -229,7 +234,7 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
     }
 
-    /// How much a slot's key owes; nothing if it has recovered.
+    /// The debt of a slot's key; `None` if it has recovered.
     #[inline]
     pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
         if self.is_old(slot) {
@@ -239,7 +244,8 @@ impl<S: SlotKind> Locked<'_, S> {
         S::debt(SlotState { words: found.state, side_table, slot }, limits_by_tag.limits(found.tag()), now)
     }
 
-    /// The same for a key that has not met the current limits: as if it met them now. It does so only with its next call.
+    /// The debt of a key that has not been converted to the current limits, as if it were converted
+    /// now. Only its next call converts it.
     #[cold]
     fn debt_under_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
         let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());

@@ -1,7 +1,9 @@
-//! The limits of a store that many limiters share: each has a number, which is the tag of the states that it writes.
+//! The limits of a store that several limiters share. Each list of limits has a tag, and every slot
+//! carries the tag of the limits that wrote its state.
 //!
-//! A limit is entered when a limiter first brings it, and stays while a limiter or a key's state needs it. When all numbers
-//! are taken, those that nobody needs are found by looking through the whole store, and given out again.
+//! Limits are inserted when a limiter first uses them, and stay while a limiter or a key's state
+//! needs them. When all tags are in use, a pass over the whole store finds those that are not
+//! needed any more, and they are reused.
 
 use super::any_slot::{AnySlot, States};
 use super::limit_versions::LimitsByTag;
@@ -13,29 +15,29 @@ use sluicegate_core::{Algorithm as _, AnyLimit, Time};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-/// How many different lists of limits a store knows at once: all that a tag can name. Each takes 32 bytes, which are taken when
-/// the store is made.
+/// The number of lists of limits that a store can hold: as many as a tag can name. Each takes 32
+/// bytes, allocated with the store.
 pub(crate) const LIMITS_MAX: u16 = if cfg!(loom) { 4 } else { 65_535 };
 
-/// Limits by their tags.
+/// Limits by tag.
 pub(crate) struct LimitTable {
     entries: Box<[OnceLock<TaggedLimits>]>,
 }
 
-/// What is known of a tag.
+/// The limits of a tag.
 #[derive(Clone)]
 pub(crate) struct TaggedLimits {
     pub(crate) limits: Arc<[AnyLimit]>,
     pub(crate) preserve: Preserve,
 }
 
-/// What a key keeps when other limits are to judge it.
+/// What a key keeps when its limits change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) enum Preserve {
-    /// What it has used: a bucket its tokens, a window or log its count.
+    /// Its usage: a bucket keeps its tokens used, a window or log its count.
     #[default]
     Usage,
-    /// The time until it is as good as new, as redis-cell does. For buckets.
+    /// The time until it is fully recovered, as redis-cell does. For buckets only.
     RecoveryTime,
 }
 
@@ -44,7 +46,7 @@ impl LimitTable {
         LimitTable { entries: (0..LIMITS_MAX).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The same book without the entries that are not to stay.
+    /// A copy of the table with only the retained tags.
     pub(super) fn retaining(&self, retained: impl Fn(u16) -> bool) -> LimitTable {
         let kept = |(tag, entry): (u16, &OnceLock<TaggedLimits>)| match entry.get() {
             Some(entry) if retained(tag) => OnceLock::from(entry.clone()),
@@ -53,7 +55,7 @@ impl LimitTable {
         LimitTable { entries: (0..).zip(&self.entries).map(kept).collect() }
     }
 
-    /// Enters limits under a tag that is free.
+    /// Inserts limits under a free tag.
     fn insert(&self, tag: u16, entry: TaggedLimits) {
         if let Some(free) = self.entries.get(usize::from(tag)) {
             let _ = free.set(entry);
@@ -67,15 +69,16 @@ impl LimitTable {
 }
 
 impl Store<AnySlot> {
-    /// Enters limits under a tag that is free.
+    /// Inserts limits under a free tag.
     pub(crate) fn insert_limits(&self, tag: u16, entry: TaggedLimits) {
         let current = self.current.lock();
-        debug_assert!(current.entry(tag).is_none(), "the tag is free");
+        debug_assert!(current.entry(tag).is_none(), "the tag must be free");
         current.insert(tag, entry);
     }
 
-    /// Forgets the limits that nobody needs: not among the tags held, of no key that has not recovered, and of no receipt.
-    /// Says which stay. Meanwhile nobody may enter limits, or ask by others than those held.
+    /// Drops the limits that are not needed: not in `held`, and used neither by a key that has not
+    /// recovered nor by a receipt. Returns the tags that are retained. Meanwhile no limits may be
+    /// inserted, and no call may use a tag outside `held`.
     pub(crate) fn retain_limits(&self, held: &[u16], now: Time) -> HashSet<u16> {
         let mut retained: HashSet<u16> = held.iter().copied().collect();
         let mut current = self.current.lock();
@@ -92,7 +95,7 @@ impl Store<AnySlot> {
 }
 
 impl Locked<'_, AnySlot> {
-    /// Adds the tags that keys and receipts here need. Keys that have recovered are let go.
+    /// Adds the tags that keys and receipts of this shard need. Recovered keys are dropped.
     fn tags_in_use(&mut self, retained: &mut HashSet<u16>, now: Time, vacant: &Vacant) {
         self.sweep_receipts(now, vacant);
         for slot in self.table.held() {
@@ -117,7 +120,7 @@ impl LimitsByTag<AnySlot> for LimitTable {
 
     #[inline]
     fn limits(&self, tag: u16) -> &[AnyLimit] {
-        // There is one: a limiter holds its tag for as long as it can ask.
+        // Never empty: a limiter holds its tag for as long as it can be called.
         self.entry(tag).map_or(&[], |entry| &entry.limits)
     }
 
@@ -138,7 +141,7 @@ impl LimitsByTag<AnySlot> for LimitTable {
                 Preserve::RecoveryTime => limit.adopt_time(old, state),
             }
         }
-        // A state for each limit; those of a longer list start afresh.
+        // One state per limit; further limits of a longer list start unseen.
         state.fit(new.limits.len());
     }
 }

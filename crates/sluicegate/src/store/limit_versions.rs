@@ -1,8 +1,8 @@
-//! Limits that can change under a running store of one limiter. Their tag is a version.
+//! Limits that can change while the store of one limiter is in use. The tag of a slot is a version.
 //!
-//! A slot remembers which version of the limits wrote its state. When the key next calls, the current limits read the
-//! state through all versions since: a bucket keeps the tokens used, a window or log its count, and what changed
-//! its algorithm in between starts afresh.
+//! A slot's tag is the version of the limits that wrote its state. On the key's next call the state
+//! is converted through every version since: a bucket keeps the tokens used, a window or log its
+//! count, and a state whose algorithm changed in between starts unseen.
 
 use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
@@ -10,25 +10,26 @@ use sluicegate_core::pile::Times;
 use sluicegate_core::{Algorithm, AnyLimit};
 use std::sync::Arc;
 
-/// A state is read through all versions since its own, so the count starts again after this one. Before that every state is brought up
-/// to date: an old version is never taken for a new one, and what was before can be let go. (Soon under the model checker.)
+/// Every state is converted through all versions since its own, so versions restart after this one.
+/// Before that all states are brought up to date: then no old version can be mistaken for a new
+/// one, and the older versions can be freed. (Early under the model checker.)
 const LAST_VERSION: u16 = if cfg!(loom) { 1 } else { 255 };
 
-/// The limits of a store, as its places see them. A slot's tag says which of them wrote its state.
+/// The limits of a store, as its shards see them. A slot's tag names those that wrote its state.
 pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
-    /// The tag of the limits that are to judge this key.
+    /// The tag of the limits that apply to this key.
     fn tag_for(&self, key: Fingerprint) -> u16;
 
-    /// The limits that judge a slot which has this tag and is not old.
+    /// The limits for a slot that has this tag and is up to date.
     fn limits(&self, tag: u16) -> &[S::Limit];
 
-    /// The same, to be decided on together with those of other shapes.
+    /// The limits of a tag as [`AnyLimit`], to be decided together with those of other stores.
     fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]>;
 
-    /// Whether a slot with this tag has yet to meet the limits that judge it.
+    /// Returns `true` if a slot with this tag has to be converted before it is used.
     fn is_old(&self, tag: u16) -> bool;
 
-    /// Reads a state that the limits of one tag left, as those of another do.
+    /// Converts a state from the limits of one tag to those of another.
     fn adopt(&self, state: &mut S::State, from: u16, to: u16, times: Times);
 }
 
@@ -60,10 +61,10 @@ impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
 /// One version of a store's limits.
 pub(crate) struct LimitVersion<A> {
     pub(super) limits: Box<[A]>,
-    /// The same, to be decided on together with those of other shapes.
+    /// The limits as [`AnyLimit`], to be decided together with those of other stores.
     pub(super) any_limits: Arc<[AnyLimit]>,
     version: u16,
-    /// What was before, while states may be left from then.
+    /// The previous version, while states may be left that it wrote.
     older: Option<Arc<LimitVersion<A>>>,
 }
 
@@ -76,8 +77,8 @@ impl<A: Algorithm + Clone> LimitVersion<A> {
         self.version
     }
 
-    /// Whether the count of versions starts again with the next one, and all states have to be brought to this one
-    /// and then counted as version 0.
+    /// Returns `true` if the next version restarts the count. Then all states have to be converted
+    /// to this version, which counts as version 0 from then on.
     pub(super) fn is_last(&self) -> bool {
         self.version == LAST_VERSION
     }
@@ -96,7 +97,7 @@ impl<A: Algorithm + Clone> LimitVersion<A> {
         LimitVersion { limits, any_limits, version: older.version + 1, older: Some(older) }
     }
 
-    /// Reads a state that a version left, through all versions up to this one.
+    /// Converts a state through all versions from `version` to this one.
     fn adopt_since<S: SlotKind<Limit = A>>(&self, state: &mut S::State, version: u16, times: Times) {
         let Some(older) = self.older.as_ref().filter(|_| self.version != version) else { return };
         older.adopt_since::<S>(state, version, times);
@@ -104,7 +105,7 @@ impl<A: Algorithm + Clone> LimitVersion<A> {
         for ((limit, old), state) in self.limits.iter().zip(&older.limits).zip(states) {
             limit.adopt(old, state, times);
         }
-        // A state for each limit of this version.
+        // One state per limit of this version.
         S::states_mut(state, self.limits.len());
     }
 }

@@ -1,7 +1,7 @@
-//! What a queue asks of a store.
+//! The operations of a store that wait queues need.
 //!
-//! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task has seen it the charge is
-//! remembered, so that it can be rolled back if the task is gone.
+//! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task
+//! polls, its charge is kept, so that it can be rolled back if the task is dropped.
 
 use super::Store;
 use super::limit_versions::LimitsByTag as _;
@@ -13,7 +13,7 @@ use sluicegate_core::several::{check_list, peek_list};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 
-/// Why a call was not allowed at once.
+/// Why a call was not admitted immediately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotAdmitted {
     /// It has to wait.
@@ -22,32 +22,32 @@ pub(crate) enum NotAdmitted {
     NoRoom(Decision),
 }
 
-/// What came of a turn.
+/// The result of charging the head of a queue.
 #[derive(Debug)]
 pub(crate) enum HeadCharge {
-    /// It is charged. With the charges it can be given back.
+    /// The waiter is charged. `charges` can roll that back.
     Charged {
         decision: Decision,
         charges: Charges,
-        /// The turn of the next, if there is one and it has one.
+        /// When the next waiter is admissible, if there is one and that is known.
         next: Option<Time>,
     },
-    /// It has not come: the key was charged meanwhile.
+    /// The waiter is not admissible yet: the key was charged in the meantime.
     NotYet,
-    /// The store has no room for the key, which it has forgotten meanwhile: the denial.
+    /// The key was evicted in the meantime, and the store has no room for it: the denial.
     NoRoom(Decision),
 }
 
 impl<S: SlotKind> Store<S> {
-    /// Charges the key if the call is allowed now, without delay. Otherwise nothing is done or counted: who waits is not
-    /// denied.
+    /// Charges a call if it is allowed now and without delay. Otherwise nothing is charged or
+    /// counted: a call that will wait is not denied.
     ///
     /// # Errors
-    /// When it is not.
+    /// If the call has to wait, or the store is full.
     pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
         if let Some(mut shard) = self.try_lock(self.shard_of(key))
             && let Some(slot) = shard.table.find_fast(key)
-            // The short way would take the slot of a call that has to wait for it.
+            // A pacer's fast path would take a time slot that the call has to wait for.
             && !paces(shard.guarded.limits_by_tag.limits(shard.guarded.limits_by_tag.tag_for(key)))
             && let Some(charged) = shard.try_charge(slot, key, cost, now)
         {
@@ -77,33 +77,35 @@ impl<S: SlotKind> Store<S> {
     }
 }
 
-/// What lines ask of a store of any shape.
+/// A store with slots of any kind, as wait queues use it.
 pub(crate) trait QueueStore: Send + Sync {
-    /// Takes the call if it is allowed now: [`Store::try_admit`].
+    /// Charges a call if it is allowed now: see [`Store::try_admit`].
     fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted>;
 
-    /// The limits that are to judge a key.
+    /// The limits that apply to a key.
     fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]>;
 
     /// A copy of a key's states.
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState>;
 
-    /// When a call would be allowed without delay if nobody else came: not before `from`.
+    /// When a call would be allowed without delay, assuming no other calls: not before `from`.
     fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
 
-    /// How a call would be answered now.
+    /// Decides a call without charging it.
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
 
-    /// Charges a turn that has come, and says when that of the next one comes, who asks for `then`.
+    /// Charges the head of a queue, and returns when the next waiter, of cost `then`, is
+    /// admissible.
     fn charge_head(&self, key: Fingerprint, at: Time, cost: u32, then: Option<u32>) -> HeadCharge;
 
-    /// The caller is gone: what it held is given back, and what `others` hold sinks by as much.
+    /// Rolls back the charges of a waiter that was dropped, and adjusts those of the `others` above
+    /// them.
     fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
 
-    /// Has the limits that are to judge the key now read what others have left: from now on they hold.
+    /// Converts the key's state to its current limits, which apply from now on.
     fn adopt_limits(&self, key: Fingerprint, now: Time);
 
-    /// Counts a decision that was made for the store, in the line.
+    /// Counts a decision that the queue made.
     fn count(&self, key: Fingerprint, decision: &Decision);
 }
 
@@ -150,7 +152,7 @@ impl<S: SlotKind> QueueStore for Store<S> {
     fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
         let mut shard = self.lock(self.shard_of(key));
         let latest = shard.guarded.latest;
-        // A key that was forgotten meanwhile owes nothing, so that there is nothing to give back and no room needed.
+        // An evicted key has no debt, so nothing is returned and no slot is needed.
         let _ = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             receipts.fit(limits);
             receipts.charged(latest);
@@ -159,7 +161,7 @@ impl<S: SlotKind> QueueStore for Store<S> {
     }
 
     fn adopt_limits(&self, key: Fingerprint, now: Time) {
-        // Nothing is done, so no room is needed.
+        // The state does not change, so no slot is needed.
         let _ = self.with_key(key, now, |_, _, _| ());
     }
 
@@ -169,7 +171,7 @@ impl<S: SlotKind> QueueStore for Store<S> {
 }
 
 impl<S: SlotKind> Store<S> {
-    /// As a store of any shape, for lines.
+    /// This store as wait queues use it.
     pub(crate) fn as_queue_store(&self) -> &dyn QueueStore {
         self
     }

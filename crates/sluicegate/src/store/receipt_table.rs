@@ -1,7 +1,8 @@
-//! The open receipts of a place's keys.
+//! The open receipts of a shard's keys.
 //!
-//! They are kept beside the table, as nearly all keys have none. A key that has recovered may leave the table before
-//! its receipts do: what they would give back is nothing by then, but a settlement can still leave a debt.
+//! They are stored beside the slots, because nearly all keys have none. A recovered key may lose
+//! its slot before its receipts expire: by then they would return nothing, but a settle can still
+//! add debt.
 
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::sync::{AtomicUsize, Ordering};
@@ -9,20 +10,20 @@ use sluicegate_core::receipts::Receipts;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 
-/// Receipts are looked through for forgotten ones when there are this many, and then whenever they have doubled: the
-/// work for each is constant.
+/// Expired receipts are swept when this many are open, and then whenever the number has doubled, so
+/// the amortized work per receipt is constant.
 const SWEEP_AT: usize = 64;
 
 pub(super) struct ReceiptTable {
-    /// By the key, whichever limits are to judge it.
+    /// By key, without a tag.
     keys: HashMap<Fingerprint, KeyReceipts, ByFingerprint>,
     open: usize,
     sweep_at: usize,
-    /// Before this all are too young to be forgotten, so nobody needs to look.
-    none_is_old_before: Time,
+    /// No receipt is old enough to expire before this time, so until then no sweep is worthwhile.
+    none_expires_before: Time,
 }
 
-/// The receipts of a key, in the numbers of the limits of a tag.
+/// The receipts of a key, in terms of the limits of a tag.
 struct KeyReceipts {
     tag: u16,
     receipts: Receipts,
@@ -34,31 +35,31 @@ impl Default for ReceiptTable {
             keys: HashMap::default(),
             open: 0,
             sweep_at: SWEEP_AT,
-            none_is_old_before: Time::EPOCH,
+            none_expires_before: Time::EPOCH,
         }
     }
 }
 
 impl ReceiptTable {
-    /// Notes that a key was charged outside of a reservation.
+    /// Records that a key was charged outside of a reservation.
     pub(super) fn charged(&mut self, key: Fingerprint, now: Time) {
-        if let Some(kept) = self.keys.get_mut(&key.with_tag(0)) {
-            kept.receipts.charged(now);
+        if let Some(entry) = self.keys.get_mut(&key.with_tag(0)) {
+            entry.receipts.charged(now);
         }
     }
 
-    /// Whether the key has open receipts in the numbers of the limits that are to judge it.
-    pub(super) fn knows(&self, key: Fingerprint) -> bool {
-        self.keys.get(&key.with_tag(0)).is_some_and(|kept| kept.tag == key.tag())
+    /// Returns `true` if the key has open receipts in terms of its current limits.
+    pub(super) fn contains(&self, key: Fingerprint) -> bool {
+        self.keys.get(&key.with_tag(0)).is_some_and(|entry| entry.tag == key.tag())
     }
 
-    /// The tags of limits that receipts need.
+    /// The tags of the limits that receipts need.
     pub(super) fn tags(&self) -> impl Iterator<Item = u16> {
-        self.keys.values().map(|kept| kept.tag)
+        self.keys.values().map(|entry| entry.tag)
     }
 
-    /// Takes the receipts of a key out, to be handed back with [`Ledger::put`]. Those in the numbers of other limits than are to
-    /// judge the key are void.
+    /// Takes out the receipts of a key, to be put back with [`ReceiptTable::put`]. Receipts in
+    /// terms of other limits than the key's current ones are void.
     #[inline]
     pub(super) fn take(
         receipt_table: &mut Option<Box<ReceiptTable>>,
@@ -77,7 +78,7 @@ impl ReceiptTable {
         Receipts::default()
     }
 
-    /// Keeps the receipts of a key, if there are any.
+    /// Stores the receipts of a key, if there are any.
     #[inline]
     pub(super) fn put(receipt_table: &mut Option<Box<ReceiptTable>>, key: Fingerprint, receipts: Receipts) {
         if !receipts.is_empty() {
@@ -89,7 +90,7 @@ impl ReceiptTable {
         }
     }
 
-    /// Forgets the receipts of a key, and makes room for others. The key's charges stay.
+    /// Drops the receipts of a key, which frees capacity for others. The key's charges stay.
     #[inline]
     pub(super) fn void(
         receipt_table: &mut Option<Box<ReceiptTable>>,
@@ -106,40 +107,40 @@ impl ReceiptTable {
         }
     }
 
-    /// Forgets all receipts.
+    /// Drops all receipts.
     pub(super) fn void_all(receipt_table: &mut Option<Box<ReceiptTable>>, vacant: &AtomicUsize) {
         if let Some(void) = receipt_table.take() {
             vacant.fetch_add(void.open, Ordering::Relaxed);
         }
     }
 
-    /// Whether there are so many that forgotten ones should be looked for.
-    pub(super) fn wants_sweeping(&self) -> bool {
+    /// Returns `true` if enough receipts are open that a sweep is due.
+    pub(super) fn is_sweep_due(&self) -> bool {
         self.open >= self.sweep_at
     }
 
-    /// Goes through the receipts of every key, if some may be as old as `remembered`; `keep` drops those that nobody can
-    /// want any more.
+    /// Runs `keep` on the receipts of every key, if some may be older than `min_age`; `keep` drops
+    /// those that are worthless.
     pub(super) fn sweep(
         receipt_table: &mut Option<Box<ReceiptTable>>,
         vacant: &AtomicUsize,
         now: Time,
-        remembered: Span,
+        min_age: Span,
         mut keep: impl FnMut(Fingerprint, &mut Receipts),
     ) {
         let Some(swept) = receipt_table else { return };
-        if now < swept.none_is_old_before {
+        if now < swept.none_expires_before {
             return;
         }
         let before = swept.open;
-        swept.keys.retain(|key, kept| {
-            keep(key.with_tag(kept.tag), &mut kept.receipts);
-            !kept.receipts.is_empty()
+        swept.keys.retain(|key, entry| {
+            keep(key.with_tag(entry.tag), &mut entry.receipts);
+            !entry.receipts.is_empty()
         });
-        swept.open = swept.keys.values().map(|kept| kept.receipts.len()).sum();
+        swept.open = swept.keys.values().map(|entry| entry.receipts.len()).sum();
         swept.sweep_at = SWEEP_AT.max(2 * swept.open);
-        let oldest = swept.keys.values().filter_map(|kept| kept.receipts.oldest()).min();
-        swept.none_is_old_before = oldest.unwrap_or(now).after(remembered);
+        let oldest = swept.keys.values().filter_map(|entry| entry.receipts.oldest()).min();
+        swept.none_expires_before = oldest.unwrap_or(now).after(min_age);
         vacant.fetch_add(before - swept.open, Ordering::Relaxed);
         if swept.keys.is_empty() {
             *receipt_table = None;

@@ -1,7 +1,7 @@
-//! Reservations: charged now, acted on later, and until then a receipt that can be cancelled or settled.
+//! Reservations: charged now and used later. Until then a receipt can cancel or settle them.
 //!
-//! Open receipts are bounded twice: in number for the whole store, and for one key, as a cancel looks at all of the
-//! key's. One is forgotten when nobody can want it any more: an hour old at least, and its cost no longer counts.
+//! Open receipts are bounded twice: in total, and per key, because a cancel visits all receipts of
+//! its key. A receipt expires when it is at least an hour old and its cost no longer counts.
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
@@ -13,17 +13,17 @@ use sluicegate_core::receipts::{Ask, Receipt, Receipts};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
-/// The most receipts that one key may have open: a cancel looks at each of them, a few microseconds at this many.
+/// Open receipts per key. A cancel visits each of them, a few microseconds at this many.
 pub(crate) const RECEIPTS_PER_KEY_MAX: usize = 1_024;
 
-/// How long a receipt is remembered at least: an hour.
+/// Receipts are kept for at least an hour.
 const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);
 
-/// When all receipts are in use, each further reservation looks for forgotten ones in this many places: some microseconds
-/// while none is old enough, well below a millisecond otherwise.
+/// When all receipts are in use, each further reservation sweeps this many shards for expired ones:
+/// some microseconds while none is old enough, well below a millisecond otherwise.
 const SHARDS_PER_SWEEP: usize = 64;
 
-/// Why nothing could be reserved. (A denial is an answer, not this.)
+/// Why nothing was reserved. (A denial is an answer, not an error.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotReserved {
     Unsupported(Unsupported),
@@ -32,10 +32,10 @@ pub(crate) enum NotReserved {
 }
 
 impl<S: SlotKind> Store<S> {
-    /// Charges a key now, to act later. The receipt is open if the answer is yes.
+    /// Charges a key now for a call that happens later. If it is allowed, its receipt is open.
     ///
     /// # Errors
-    /// When too many receipts are open, or the limits do not offer it.
+    /// If too many receipts are open, or the limits do not support it.
     pub(crate) fn reserve(&self, key: Fingerprint, now: Time, ask: Ask) -> Result<Decision, NotReserved> {
         if !self.claim_receipt(now) {
             return Err(NotReserved::TooManyReceipts);
@@ -43,7 +43,7 @@ impl<S: SlotKind> Store<S> {
         let mut shard = self.lock(self.shard_of(key));
         let latest = shard.guarded.latest;
         let reserved = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
-            // What was charged before there were receipts was charged by then.
+            // Charges from before there were receipts are no later than this.
             receipts.fit(limits);
             receipts.charged(latest);
             if receipts.len() >= RECEIPTS_PER_KEY_MAX {
@@ -58,13 +58,13 @@ impl<S: SlotKind> Store<S> {
         if !reserved.as_ref().is_ok_and(Decision::allowed) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
-        if shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.wants_sweeping()) {
+        if shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.is_sweep_due()) {
             shard.sweep_receipts(now, &self.vacant);
         }
         reserved
     }
 
-    /// Cancels or settles a receipt, as `close` does. What that made free can be opened again.
+    /// Cancels or settles a receipt by running `close`, and frees its capacity.
     pub(crate) fn close(
         &self,
         key: Fingerprint,
@@ -74,8 +74,8 @@ impl<S: SlotKind> Store<S> {
     ) -> bool {
         let mut shard = self.lock(self.shard_of(key));
         let is_open =
-            shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.knows(key));
-        // Limits that have changed since do not understand the receipt.
+            shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.contains(key));
+        // If the limits have changed since, they cannot read the receipt.
         let changed = |slot| shard.table.slot(slot).tag() != shard.guarded.limits_by_tag.tag_for(key);
         if !is_open || shard.find(key).is_some_and(changed) {
             return false;
@@ -87,7 +87,7 @@ impl<S: SlotKind> Store<S> {
         });
         drop(shard);
         let Ok((done, closed)) = closed else {
-            // There is no room for the debt of a settlement. The receipt is used all the same.
+            // There is no room for the debt of the settlement. The receipt is used up nonetheless.
             self.forget_receipt(key, receipt);
             return false;
         };
@@ -95,7 +95,7 @@ impl<S: SlotKind> Store<S> {
         done
     }
 
-    /// Forgets a receipt; its charge stays.
+    /// Drops a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
         let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
@@ -105,8 +105,8 @@ impl<S: SlotKind> Store<S> {
         ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
     }
 
-    /// Takes one of the receipts that may still be opened. When there is none, forgotten ones are looked for in a few
-    /// places, the next time in the next few.
+    /// Claims capacity for one receipt. If there is none, a few shards are swept for expired
+    /// receipts; the next time, the next few.
     fn claim_receipt(&self, now: Time) -> bool {
         if claim(&self.vacant.receipts) {
             return true;
@@ -121,7 +121,7 @@ impl<S: SlotKind> Store<S> {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// Forgets the receipts that nobody can want any more.
+    /// Drops expired receipts.
     pub(super) fn sweep_receipts(&mut self, now: Time, vacant: &Vacant) {
         let made_before =
             Time::saturating_from_micros(now.as_micros().saturating_sub(KEPT_AT_LEAST.as_micros()));
@@ -139,7 +139,7 @@ impl<S: SlotKind> Locked<'_, S> {
                 Some(slot) if table.slot(slot).tag() == tag => {
                     S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
                 }
-                // Receipts of other limits are void with the key's next call.
+                // Receipts in terms of other limits become void with the key's next call.
                 Some(_) => *receipts = Receipts::default(),
             }
         });

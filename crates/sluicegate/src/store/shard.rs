@@ -1,4 +1,9 @@
-//! A shard: some 192 keys, their lock, and what can be done while it is held.
+//! A shard: about 192 keys, the lock that protects them, and the operations that need the lock.
+//!
+//! The lock protects the shard's slots in [`Table`] and everything in [`Guarded`]: counts,
+//! receipts, and the state that does not fit into slots. Operations take `now` as an argument, call
+//! no user code and wait for nothing, so a lock is held for some 20 ns, and for a few microseconds
+//! when a new key needs room.
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
@@ -13,34 +18,35 @@ use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::sync::Arc;
 
-/// A lock, and what it guards beside the shard's table.
+/// A lock, and what it protects beside the shard's slots.
 #[repr(align(64))]
 pub(super) struct Shard<S: SlotKind>(pub(super) Lock<Guarded<S>>);
 
-/// What a check needs shares a cache line with the lock.
+/// The fields are ordered so that those that a check needs share a cache line with the lock.
 #[repr(C)]
 pub(super) struct Guarded<S: SlotKind> {
     pub(super) limits_by_tag: Arc<S::Limits>,
-    /// The latest time that was seen here.
+    /// The latest time that the shard has seen.
     pub(super) latest: Time,
-    /// Nearly always there are no receipts.
+    /// `None` while the shard has no open receipt, which is nearly always.
     pub(super) receipt_table: Option<Box<ReceiptTable>>,
-    /// The homes of keys that may be in their other bucket.
+    /// The primary buckets of keys that may be in their secondary bucket.
     pub(super) displaced: Displaced,
     pub(super) counts: Counts,
-    /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
+    /// No key of the shard recovers before this time, so until then no search for one is
+    /// worthwhile.
     pub(super) none_recovers_before: Time,
     pub(super) side_table: S::SideTable,
 }
 
-/// A shard whose lock is held. Its table is used through this only; as its words are atomics, the compiler does not check
-/// that.
+/// A locked shard. Its table must be used only through this type; the compiler does not check that,
+/// because the table's words are atomics.
 pub(super) struct Locked<'a, S: SlotKind> {
     pub(super) guarded: Guard<'a, Guarded<S>>,
     pub(super) table: Table<'a, S>,
 }
 
-/// What has been decided and done here.
+/// Decisions and evictions of a shard.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -72,8 +78,8 @@ impl<S: SlotKind> Shard<S> {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// The short way of nearly every call: the key is up to date, its shard has no receipts, and it is allowed. Otherwise
-    /// nothing is done.
+    /// The fast path of nearly every call: the key's state is up to date, the shard has no
+    /// receipts, and the call is allowed. Otherwise nothing changes.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     pub(super) fn try_charge(
@@ -102,8 +108,8 @@ impl<S: SlotKind> Locked<'_, S> {
         None
     }
 
-    /// A copy of a key's state, as the limits that are to judge it read it. Only a call that is decided brings the state itself
-    /// up to date.
+    /// A copy of a key's state, as its current limits read it. The state itself is brought up to
+    /// date only by a call that is decided.
     pub(super) fn copy(&mut self, key: Fingerprint, now: Time) -> S::State {
         let Some(slot) = self.find(key) else { return S::State::default() };
         let mut copy = S::read(self.state_of(slot), Clone::clone);
@@ -115,7 +121,7 @@ impl<S: SlotKind> Locked<'_, S> {
         copy
     }
 
-    /// Does something with the states of a slot, which must be up to date.
+    /// Runs an operation on the states of a slot, which must be up to date.
     #[inline]
     pub(super) fn with_slot<R>(
         &mut self,
@@ -134,7 +140,7 @@ impl<S: SlotKind> Locked<'_, S> {
         self.table.find(key, self.guarded.displaced)
     }
 
-    /// Writes a key into a slot that is free. Its state is the caller's to write.
+    /// Writes a key into a free slot. The caller writes the state.
     pub(super) fn put(&mut self, slot: usize, key: Fingerprint, tag: u16) {
         self.guarded.displaced.note(slot, key);
         self.table.put(slot, key, tag);
@@ -145,7 +151,7 @@ impl<S: SlotKind> Locked<'_, S> {
         SlotState { words: self.table.slot(slot).state, side_table: &mut self.guarded.side_table, slot }
     }
 
-    /// The answer to a call that found no room.
+    /// Counts and returns the denial of a call that found no room.
     pub(super) fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
         self.guarded.counts.no_room += 1;
         let limits_by_tag = &self.guarded.limits_by_tag;
@@ -158,14 +164,14 @@ impl<S: SlotKind> Locked<'_, S> {
         S::update(self.state_of(slot), mem::take);
     }
 
-    /// Whether a slot's state was written by limits that have changed since.
+    /// Returns `true` if a slot's state was written by an older version of the limits.
     #[inline]
     pub(super) fn is_old(&self, slot: usize) -> bool {
         self.guarded.limits_by_tag.is_old(self.table.slot(slot).tag())
     }
 
-    /// Lets the limits that are to judge the key read what others have left in its slot. Receipts of theirs are void, as
-    /// they are written in other numbers.
+    /// Converts a slot's state to the key's current limits if others wrote it. Receipts of the
+    /// others are void, because they are written in terms of those limits.
     #[inline]
     pub(super) fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
@@ -182,11 +188,11 @@ impl<S: SlotKind> Locked<'_, S> {
         let limits_by_tag = Arc::clone(&self.guarded.limits_by_tag);
         S::update(self.state_of(slot), |state| limits_by_tag.adopt(state, from, tag, times));
         self.table.slot(slot).set_tag(tag);
-        // Under other limits it may recover sooner.
+        // Under other limits the key may recover sooner.
         self.guarded.none_recovers_before = Time::EPOCH;
     }
 
-    /// Brings all states to the last version there can be, and counts that as version 0.
+    /// Converts all states to the last version, then counts that as version 0.
     pub(super) fn restart_versions(&mut self, last: u16) {
         for slot in self.table.held() {
             self.adopt(slot, last, self.guarded.latest);

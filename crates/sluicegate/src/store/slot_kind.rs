@@ -1,4 +1,4 @@
-//! What a slot of the table holds: a cell, a log, or a state for each limit of a list.
+//! What a slot of the table holds: a cell, a log, or one state per limit of a list.
 
 use super::limit_versions::{LimitVersion, LimitsByTag};
 use super::table::SLOTS;
@@ -17,37 +17,38 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{mem, slice};
 
-/// What a store is made for. A single limit with a state of 16 bytes, as most are, has slots of that size and not
-/// of the largest.
+/// The kind of slots a store has. A single limit with 16 bytes of state, as most have, gets slots
+/// of that size instead of the largest.
 pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
-    /// The limits of this shape.
+    /// The limits whose state fits this slot.
     type Limit: Algorithm<State: Send> + Clone + Send + Sync;
-    /// What is kept of a key; the default is a key that has never called.
+    /// The state of a key; the default is an unseen key.
     type State: Clone + Default + Send;
-    /// How many words of it lie in the slot, beside the fingerprint.
+    /// The number of words of the state that are in the slot, beside the fingerprint.
     const STATE_WORDS: usize;
-    /// What of all slots lies elsewhere, under the place's lock. Nothing at first.
+    /// The part of all slots' states that is stored outside the table, under the shard's lock.
+    /// Empty at first.
     type SideTable: Default + Send;
-    /// What its places know of limits.
+    /// The limits of a store with these slots.
     type Limits: LimitsByTag<Self>;
 
-    /// The limit, if it is of this shape.
+    /// The limit as this slot's type, if it is of that type.
     fn limit(limit: &AnyLimit) -> Option<Self::Limit>;
 
-    /// Looks at a slot's state.
-    fn read<R>(slot_state: SlotState<'_, Self>, look: impl FnOnce(&Self::State) -> R) -> R;
+    /// Reads a slot's state.
+    fn read<R>(slot_state: SlotState<'_, Self>, read: impl FnOnce(&Self::State) -> R) -> R;
 
     /// Changes a slot's state.
     fn update<R>(slot_state: SlotState<'_, Self>, act: impl FnOnce(&mut Self::State) -> R) -> R;
 
-    /// A state for each limit.
+    /// The states as a slice, one per limit.
     fn states_mut(state: &mut Self::State, limits: usize) -> &mut [StateOf<Self>];
 
-    /// Takes the cost of a call that is allowed.
+    /// Charges a call if it is allowed. A list has no such fast path: its limits are charged only
+    /// if all of them allow the call.
     ///
     /// # Errors
-    /// When nothing was taken, or not even tried.
-    /// Several limits have no such short way: they are only charged when all of them agree.
+    /// If nothing was charged, perhaps without an attempt.
     #[inline]
     fn try_charge(
         _kept: SlotState<'_, Self>,
@@ -58,7 +59,7 @@ pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
         Err(NotCharged::UNKNOWN)
     }
 
-    /// Checks all limits, whatever comes of it.
+    /// Decides a call under all limits, whatever the result.
     fn check_in_full(
         slot_state: SlotState<'_, Self>,
         limits: &[Self::Limit],
@@ -73,34 +74,34 @@ pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
         })
     }
 
-    /// How much a slot's key owes under its limits; `None` if it has recovered.
+    /// A key's debt under its limits; `None` if the key has recovered.
     fn debt(slot_state: SlotState<'_, Self>, limits: &[Self::Limit], now: Time) -> Option<Debt> {
         Self::read(slot_state, |state| Self::debt_of(state, limits, now))
     }
 
-    /// The same for a state that is in no slot.
+    /// The debt of a state that is in no slot.
     fn debt_of(state: &Self::State, limits: &[Self::Limit], now: Time) -> Option<Debt> {
         let both = limits.iter().zip(Self::as_states(state));
         both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
     }
 
-    /// The states of a key that has called; perhaps none of one that has not.
+    /// The states as a slice. It may be empty for an unseen key.
     fn as_states(state: &Self::State) -> &[StateOf<Self>];
 
-    /// Whether this is a key that has never called.
+    /// Returns `true` if this is the state of an unseen key.
     fn is_unseen(state: &Self::State) -> bool;
 
-    /// Hands the states out, to be decided on together with those of other shapes.
+    /// Converts to [`AnyState`], to be decided together with states of other kinds.
     fn into_states(state: Self::State, limits: usize) -> Vec<AnyState>;
 
-    /// Takes them back.
+    /// Converts back.
     fn from_states(states: Vec<AnyState>) -> Self::State;
 }
 
-/// One limit's state, in a store of this shape.
+/// The state of one limit in a slot of this kind.
 pub(crate) type StateOf<S> = <<S as SlotKind>::Limit as Algorithm>::State;
 
-/// Where the state of one slot is.
+/// The state of one slot, wherever it is stored.
 pub(crate) struct SlotState<'a, S: SlotKind> {
     pub(super) words: &'a [AtomicU64],
     pub(super) side_table: &'a mut S::SideTable,
@@ -108,7 +109,8 @@ pub(crate) struct SlotState<'a, S: SlotKind> {
 }
 
 impl<'a, S: SlotKind<SideTable = Box<[T]>>, T: Default> SlotState<'a, S> {
-    /// What lies elsewhere of the slot. The first key of a place makes room for all of its slots.
+    /// The slot's entry in the side table. The first key of a shard allocates the entries of all
+    /// its slots.
     pub(super) fn side_entry(self) -> &'a mut T {
         if self.side_table.is_empty() {
             *self.side_table = (0..SLOTS).map(|_| T::default()).collect();
@@ -117,8 +119,8 @@ impl<'a, S: SlotKind<SideTable = Box<[T]>>, T: Default> SlotState<'a, S> {
     }
 }
 
-/// One limit with a cell: all in the slot. Each algorithm has a store of its own, so that its check is compiled in
-/// place and nothing is looked up at run time.
+/// One limit whose state is a cell, stored in the slot. Each algorithm has a store type of its own,
+/// so that its check is inlined and nothing is dispatched at run time.
 pub(crate) struct CellSlot<A>(PhantomData<A>);
 
 /// A limit whose state is a cell.
@@ -142,10 +144,10 @@ cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWi
 /// One sliding log.
 pub(crate) struct LogSlot;
 
-/// Several limits of any kind.
+/// A list of limits of any kind.
 pub(crate) struct ListSlot;
 
-/// A cell, in two words.
+/// Loads a cell from two words.
 #[inline]
 pub(super) fn load(words: &[AtomicU64]) -> Cell {
     let [at, rest] = words else { unreachable!("a cell has two words") };
@@ -160,7 +162,7 @@ pub(super) fn store(words: &[AtomicU64], cell: Cell) {
     rest.store(u64::from(cell.a) | u64::from(cell.b) << 32, Ordering::Relaxed);
 }
 
-/// The low half and the high one.
+/// The low and the high half of a word.
 #[inline]
 fn halves(word: u64) -> [u32; 2] {
     [word & u64::from(u32::MAX), word >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX))
@@ -181,8 +183,8 @@ impl<A: CellAlgorithm> SlotKind for CellSlot<A> {
     }
 
     #[inline]
-    fn read<R>(slot_state: SlotState<'_, CellSlot<A>>, look: impl FnOnce(&Cell) -> R) -> R {
-        look(&load(slot_state.words))
+    fn read<R>(slot_state: SlotState<'_, CellSlot<A>>, read: impl FnOnce(&Cell) -> R) -> R {
+        read(&load(slot_state.words))
     }
 
     #[inline]
@@ -263,8 +265,8 @@ impl SlotKind for LogSlot {
         limit.try_charge(slot_state.side_entry(), now, cost)
     }
 
-    fn read<R>(slot_state: SlotState<'_, LogSlot>, look: impl FnOnce(&Log) -> R) -> R {
-        look(slot_state.side_entry())
+    fn read<R>(slot_state: SlotState<'_, LogSlot>, read: impl FnOnce(&Log) -> R) -> R {
+        read(slot_state.side_entry())
     }
 
     fn update<R>(slot_state: SlotState<'_, LogSlot>, act: impl FnOnce(&mut Log) -> R) -> R {
@@ -297,7 +299,7 @@ impl SlotKind for LogSlot {
 
 impl SlotKind for ListSlot {
     type Limit = AnyLimit;
-    /// Empty for a key that has never called.
+    /// Empty for an unseen key.
     type State = Box<[AnyState]>;
     const STATE_WORDS: usize = 0;
     type SideTable = Box<[Box<[AnyState]>]>;
@@ -307,8 +309,8 @@ impl SlotKind for ListSlot {
         Some(limit.clone())
     }
 
-    fn read<R>(slot_state: SlotState<'_, ListSlot>, look: impl FnOnce(&Self::State) -> R) -> R {
-        look(slot_state.side_entry())
+    fn read<R>(slot_state: SlotState<'_, ListSlot>, read: impl FnOnce(&Self::State) -> R) -> R {
+        read(slot_state.side_entry())
     }
 
     fn update<R>(slot_state: SlotState<'_, ListSlot>, act: impl FnOnce(&mut Self::State) -> R) -> R {
@@ -317,9 +319,10 @@ impl SlotKind for ListSlot {
 
     fn states_mut(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {
         if state.len() != limits {
-            // Unseen, or from a list of another length, which a change of limits has just brought.
+            // The key is unseen, or a change of limits has just changed the length of the list.
             let mut states = mem::take(state).into_vec();
-            // A box is as large as what it holds: room for more would be copied away, and leave a hole.
+            // Exact: a boxed slice has no spare capacity, so any excess would be copied away and
+            // leave a hole.
             states.reserve_exact(limits.saturating_sub(states.len()));
             states.resize_with(limits, AnyState::default);
             *state = states.into_boxed_slice();

@@ -1,4 +1,4 @@
-//! A call that waits for its turn: as a future, or blocking its thread.
+//! A call that waits until it is allowed: as a future, or blocking its thread.
 
 use super::park::block_on;
 use super::queues::{Joined, WaitRequest};
@@ -14,11 +14,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A call that waits for its turn. Made by [`Limiter::acquire`] and its likes.
+/// A call that waits until it is allowed. Created by [`Limiter::acquire`] and its variants.
 ///
-/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. Dropping it leaves the line, and
-/// whatever it held is as if it had never asked. [`Acquire::blocking`] waits in the thread instead.
-#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+/// It is a future for any runtime. The first poll enqueues it. Dropping it removes it from the
+/// queue and rolls back whatever it was charged. [`Acquire::blocking`] blocks the thread instead.
+#[must_use = "a call does nothing unless it is awaited or `blocking()`"]
 pub struct Acquire<'a> {
     limiter: &'a Limiter,
     key: Fingerprint,
@@ -28,10 +28,10 @@ pub struct Acquire<'a> {
     state: State,
 }
 
-/// How long somebody who asks waits at the most.
+/// How long a call waits.
 #[derive(Clone, Copy)]
 pub enum MaxWait {
-    /// For as long as it takes.
+    /// Without a bound.
     Forever,
     /// For at most this long.
     For(Span),
@@ -40,13 +40,13 @@ pub enum MaxWait {
 }
 
 impl MaxWait {
-    /// For at most that long, or without end.
+    /// For at most `max_wait`, or without a bound.
     #[inline]
     pub(crate) fn from_option(max_wait: Option<Duration>) -> MaxWait {
         max_wait.map_or(MaxWait::Forever, |wait| MaxWait::For(wait.into()))
     }
 
-    /// When it ends for who asks now, if it does.
+    /// The deadline of a call that starts to wait now, if there is one.
     pub fn deadline(self, now: Time) -> Option<Time> {
         match self {
             MaxWait::Forever => None,
@@ -64,32 +64,33 @@ enum State {
 }
 
 impl Limiter {
-    /// Waits for as long as it takes until the key may act at this cost, first come, first served, and charges it then.
+    /// Waits until the call is allowed, first in, first out per key, and charges it then.
     ///
     /// ```
     /// use sluicegate::Limiter;
     ///
     /// let mails = Limiter::new("token-bucket 1000/s burst=1")?;
     /// for _ in 0..3 {
-    ///     assert!(mails.acquire("Harry", 1).blocking().allowed()); // in async code: .await
+    ///     assert!(mails.acquire("user:42", 1).blocking().allowed()); // in async code: .await
     /// }
     /// # Ok::<(), sluicegate::BuildError>(())
     /// ```
     ///
-    /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, a plain check on
-    /// it is denied: nobody is overtaken.
+    /// It is denied only if no wait would help or the queue is full. While calls wait for a key, a
+    /// plain check on the key is denied, so no waiter is overtaken.
     #[inline]
     pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, MaxWait::Forever)
     }
 
-    /// The same, if the turn comes within `max_wait` of joining the line. If it cannot, that is told at once.
+    /// Waits like [`Limiter::acquire`], for at most `max_wait`. If that cannot suffice, the call is
+    /// denied immediately.
     #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, MaxWait::For(max_wait.into()))
     }
 
-    /// The same, if the turn comes by a time on the limiter's clock.
+    /// Waits like [`Limiter::acquire`], until a time on the limiter's clock.
     #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
         Acquire::new(self, self.fingerprint(key), cost, MaxWait::Until(deadline))
@@ -102,13 +103,14 @@ impl<'a> Acquire<'a> {
         Acquire { limiter, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
-    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    /// The priority in the queue; the default is [`Priority::Normal`]. It takes effect at the first
+    /// poll.
     pub fn priority(mut self, priority: Priority) -> Acquire<'a> {
         self.priority = priority;
         self
     }
 
-    /// Waits in this thread. Not for async code: use `.await` there.
+    /// Blocks the thread until the call is allowed or denied. In async code use `.await`.
     pub fn blocking(mut self) -> Acquired {
         if let Some(acquired) = self.at_once(self.limiter.now()) {
             return acquired;
@@ -116,7 +118,8 @@ impl<'a> Acquire<'a> {
         block_on(self)
     }
 
-    /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
+    /// The path of most calls: the queue is empty and the call is allowed. Otherwise nothing has
+    /// happened, and the call can still be awaited.
     #[doc(hidden)]
     #[inline]
     pub fn at_once(&mut self, now: Time) -> Option<Acquired> {
@@ -182,7 +185,7 @@ impl Future for Acquire<'_> {
     type Output = Acquired;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it has completed.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Acquired> {
         match self.state {
@@ -194,7 +197,7 @@ impl Future for Acquire<'_> {
                 }
             }
             State::Enqueued { waiter, since } => self.poll_enqueued(waiter, since, context.waker()),
-            State::Done => panic!("an acquire was polled again after its turn"),
+            State::Done => panic!("`Acquire` polled after completion"),
         }
     }
 }

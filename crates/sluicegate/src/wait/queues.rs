@@ -1,15 +1,14 @@
-//! The lines of a store: who waits under which key, and when the clock is to ring.
+//! The queues of a store: which calls wait for which key, and when the next one is due.
 //!
 //! ```text
-//! acquire ──▶ nobody waits, and it is allowed: charged at once, and no line is looked at
-//!         ──▶ else a place in the key's line, and a seat for what comes of it
-//! ring    ──▶ every line whose head's turn has come: charge it, wake it, go on with the next
-//!         ──▶ the clock is asked to ring again when the next turn of any line comes
+//! acquire ──▶ no call waits and it is allowed: charged immediately, without the lock
+//!         ──▶ otherwise enqueued under its key
+//! ring    ──▶ every queue whose head is due: charge it, wake it, continue with the next
+//!         ──▶ the clock is armed for the next head of any queue that becomes due
 //! ```
 //!
-//! Who is next, and when, is the pure part: `sluicegate_core::line`. Here are the lock, the wakers and the alarm; `desk.rs` is what is
-//! done under the lock. One lock guards all lines. A place of the store may be locked while it is held, never the other way
-//! round, and nobody is woken under it.
+//! Order and times are computed by the pure part, `sluicegate_core::line`. This file holds the
+//! lock, the counters, the wakers and the alarm; `state.rs` is what happens under the lock.
 
 use super::Denial;
 use super::state::{LockedQueues, QueueState};
@@ -26,49 +25,50 @@ use sluicegate_core::{Decision, Time};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-/// Keys are told apart by a few bits, so that who asks under one of them need not look further while others wait under
-/// another. 64 counts take 512 bytes, and of the keys under which nobody waits one in 64 for each line has to look.
+/// Keys are grouped by a few bits of their hash, so that a call need not take the lock while calls
+/// wait for other keys only. 64 counters take 512 bytes; each queue makes one in 64 of the idle
+/// keys look.
 const GROUPS: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// All lines of a store.
+/// All queues of a store.
 pub(crate) struct Queues {
-    /// How many wait, in all lines.
+    /// The number of waiters in all queues.
     waiting: AtomicUsize,
-    /// How many of them, and of those who were called and have not looked, under the keys of each group.
+    /// Per group of keys: its waiters, including woken ones that have not polled yet.
     groups: [AtomicUsize; GROUPS],
     state: Mutex<QueueState>,
     pub(super) bounds: QueueBounds,
     host: Weak<dyn Host>,
 }
 
-/// How many may wait.
+/// The maximum number of waiters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueBounds {
     pub(crate) per_key: usize,
     pub(crate) total: usize,
 }
 
-/// Whose lines they are.
+/// The owner of the queues.
 pub(crate) trait Host: Send + Sync {
     fn store(&self) -> &dyn QueueStore;
     fn clock(&self) -> &AnyClock;
 }
 
-/// Who asks for a turn.
+/// A call that may have to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitRequest {
     /// As the store knows it, with the tag of its limits.
     pub(crate) key: Fingerprint,
-    /// Whose key it is, in a store that several limiters use.
+    /// The scope of the key, in a store that several limiters share.
     pub(crate) scope: Option<Fingerprint>,
     pub(crate) cost: u32,
     pub(crate) until: Option<Time>,
     pub(crate) priority: Priority,
 }
 
-/// What came of asking for a turn.
+/// The result of joining a queue.
 pub(crate) enum Joined {
-    /// It was allowed at once.
+    /// The call was allowed immediately.
     Admitted(Decision),
     Enqueued(WaiterId),
     Denied(Denial, Decision),
@@ -81,18 +81,19 @@ impl Queues {
         Arc::new(Queues { waiting: AtomicUsize::new(0), groups, state, bounds, host })
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody may wait under a key, or has just been called. If not, nobody does.
+    /// Returns `false` if no call waits for the key or was just woken.
     #[inline]
     pub(crate) fn may_have_waiters(&self, key: Fingerprint) -> bool {
         self.groups[group(key)].load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the call if it is allowed and nobody waits before it; else a place in line, or why not.
+    /// Charges the call if it is allowed and no call waits before it. Otherwise enqueues or denies
+    /// it.
     pub(crate) fn join(
         self: &Arc<Queues>,
         host: &dyn Host,
@@ -106,7 +107,8 @@ impl Queues {
         joined
     }
 
-    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken.
+    /// The outcome of a waiter, which is then removed. `None` if there is none yet: the waiter will
+    /// be woken.
     pub(crate) fn poll(
         self: &Arc<Queues>,
         host: &dyn Host,
@@ -119,14 +121,15 @@ impl Queues {
         outcome
     }
 
-    /// A caller has lost interest: what it held is given back, and those behind move up.
+    /// Removes a waiter whose caller has gone. Its charge is rolled back, and the waiters behind it
+    /// move up.
     pub(crate) fn leave(self: &Arc<Queues>, host: &dyn Host, waiter: WaiterId) {
         let mut locked = self.lock_queues(host, None);
         locked.leave(waiter);
         locked.unlock();
     }
 
-    /// The answer to a call that does not wait, if others wait under its key.
+    /// The denial of a call that does not wait, if others wait for its key.
     #[cold]
     pub(crate) fn denial(
         self: &Arc<Queues>,
@@ -135,11 +138,12 @@ impl Queues {
         cost: u32,
         now: Time,
     ) -> Option<Decision> {
-        // The line is planned by the clock; for a call at another time only the distance differs.
+        // The queue is planned by the clock. For a call at another time only the reported wait
+        // differs.
         self.lock_queues(host, None).denial(key, cost, now)
     }
 
-    /// What a key has used was changed by somebody who does not wait: a refund, a receipt, a key that was forgotten.
+    /// The usage of a key was changed outside the queue: by a refund, a receipt, or a reset.
     pub(crate) fn usage_changed(self: &Arc<Queues>, host: &dyn Host, key: Fingerprint) {
         if self.may_have_waiters(key) {
             let mut locked = self.lock_queues(host, None);
@@ -148,43 +152,44 @@ impl Queues {
         }
     }
 
-    /// The limits of a scope's keys have changed: they are judged by those of this tag now.
+    /// The limits of a scope's keys have changed to those of this tag.
     pub(crate) fn limits_changed(self: &Arc<Queues>, host: &dyn Host, scope: Option<Fingerprint>, tag: u16) {
-        // Also where nobody waits: those who were called have charged by the old ones.
+        // Also if no call waits: woken waiters were charged under the old limits.
         let mut locked = self.lock_queues(host, None);
         locked.replan(|queue| queue.is_in(scope), Some(tag));
         locked.unlock();
     }
 
-    /// One more waits.
+    /// Counts a new waiter.
     pub(super) fn waiter_added(&self, key: Fingerprint) {
         count(&self.waiting, |waiting| waiting + 1);
         count(&self.groups[group(key)], |waiting| waiting + 1);
     }
 
-    /// One that waited was called. It still counts as one of its group: until it has looked, others have to know.
+    /// A waiter was woken. It still counts for its group: until it polls, other calls must take the
+    /// lock.
     pub(super) fn waiter_woken(&self) {
         count(&self.waiting, |waiting| waiting - 1);
     }
 
-    /// One that was called has looked, or is gone.
+    /// A woken waiter has polled, or is gone.
     pub(super) fn woken_removed(&self, key: Fingerprint) {
         count(&self.groups[group(key)], |waiting| waiting - 1);
     }
 
-    /// So many wait no longer.
+    /// This many waiters were removed from a key's queue.
     pub(super) fn waiters_removed(&self, key: Fingerprint, by: usize) {
         count(&self.waiting, |waiting| waiting - by);
         count(&self.groups[group(key)], |waiting| waiting - by);
     }
 
-    /// An alarm that rings here.
+    /// An alarm that rings these queues.
     pub(super) fn alarm(self: &Arc<Queues>, at: Time) -> Alarm {
         let queues: Weak<Queues> = Arc::downgrade(self);
         Alarm::new(queues, at)
     }
 
-    /// Opens the book. The time is asked for when it is needed, unless it is known.
+    /// Locks the queues. The clock is read when it is needed, unless the time is given.
     fn lock_queues<'a>(self: &'a Arc<Queues>, host: &'a dyn Host, now: Option<Time>) -> LockedQueues<'a> {
         LockedQueues::new(self.lock(), self, host, now)
     }
@@ -194,7 +199,7 @@ impl Queues {
     }
 }
 
-/// Wakes them, whatever one of them does.
+/// Wakes all wakers, even if one of them panics.
 pub fn wake_all(wakers: Vec<Waker>) {
     let mut callbacks = Callbacks::default();
     for waker in wakers {
@@ -203,7 +208,7 @@ pub fn wake_all(wakers: Vec<Waker>) {
     callbacks.end();
 }
 
-/// Counts are only changed under the lock, so that a plain store does.
+/// Counters change only under the lock, so a plain store suffices.
 fn count(of: &AtomicUsize, change: impl Fn(usize) -> usize) {
     of.store(change(of.load(Ordering::Relaxed)), Ordering::Relaxed);
 }
@@ -215,7 +220,7 @@ fn group(key: Fingerprint) -> usize {
 }
 
 impl AlarmHandler for Queues {
-    /// Calls everybody whose turn has come.
+    /// Admits every waiter that is due.
     fn ring(self: Arc<Self>, at: Time) {
         if let Some(host) = self.host.upgrade() {
             let mut locked = self.lock_queues(&*host, None);
@@ -224,7 +229,7 @@ impl AlarmHandler for Queues {
         }
     }
 
-    /// Whoever waits looks again, and so sets another alarm.
+    /// Wakes all waiters: each polls again, and so sets another alarm.
     fn lost(self: Arc<Self>, at: Time) {
         let wakers = self.lock().alarm_is_lost(at);
         wake_all(wakers);

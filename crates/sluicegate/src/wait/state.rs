@@ -1,6 +1,7 @@
-//! What is done to lines under their lock.
+//! The state of a store's queues, and what happens to it under the lock.
 //!
-//! A [`Desk`] is the book, open at one moment; what callers have to be told is done when it has been closed.
+//! [`LockedQueues`] is the state locked at one point in time. Wakers and the clock's alarm are
+//! foreign code, so they run after the lock is released.
 
 use super::Denial;
 use super::queues::{Host, Joined, Queues, WaitRequest, wake_all};
@@ -17,53 +18,55 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A turn that is called late is charged as of when it was due, so that the timer's lateness does not add up: 10,000 turns at
-/// 10,000 a second take a second. But by so much at the most: a machine that slept for an hour does not make up for it at once.
+/// A waiter that is admitted late is charged as of when it was due, so that timer lateness does not
+/// accumulate: 10,000 calls at 10,000 per second take one second. This bounds the catch-up: after a
+/// machine has slept for an hour, it does not admit an hour's worth of calls at once.
 const CATCH_UP_MAX: Span = Span::from_micros(10_000);
 
-/// So many of a line are called before one of them has looked: whoever is gone by then gives back what it held from among all of them,
-/// a few microseconds' work at this many.
+/// The maximum number of woken waiters of a queue that have not polled. Dropping one of them
+/// adjusts the charges of all others, a few microseconds of work at this many.
 const WOKEN_MAX: usize = 1_024;
 
-/// One tick: the least wait there is to tell.
+/// One tick: the shortest wait that can be reported.
 const TICK: Span = Span::from_micros(1);
 
-/// What the lock guards.
+/// What the lock protects.
 #[derive(Default)]
 pub(super) struct QueueState {
-    /// By the key, without a tag.
+    /// By key, without a tag.
     by_key: HashMap<Fingerprint, KeyQueue, ByFingerprint>,
     waiters: Waiters,
-    /// The turn of each line's head, where it is known.
+    /// When each queue's head is due, if known.
     due: BTreeSet<(Time, Fingerprint)>,
     alarms: Alarms,
 }
 
-/// Those who wait under a key.
+/// The queue of a key.
 pub(super) struct KeyQueue {
     waiting: Line<AnyLimit, WaiterId>,
     /// As the store knows it, with the tag of its limits.
     key: Fingerprint,
     scope: Option<Fingerprint>,
-    /// The head's turn, which is then in `due`. Not known while too many were called and have not looked.
+    /// When the head is due; then it is also in `due`. Unknown while too many woken waiters have
+    /// not polled.
     due_at: Option<Time>,
-    /// Those who were called and have not looked yet.
+    /// The waiters that were woken and have not polled.
     woken: Woken,
-    /// A cost that is known not to be above the limits, and to wait for no queue of theirs.
+    /// A cost known not to exceed the limits, and not to be bounded by a pacer's queue.
     known_cost: u32,
-    /// The limits that it was planned with, as far as it was.
+    /// The limits that the queue was planned with, if it was.
     limits: Option<Arc<[AnyLimit]>>,
 }
 
-/// Those of a line who were called and have not looked yet: until then their turns can be given back.
+/// The woken waiters of a queue that have not polled. Until then their charges can be rolled back.
 #[derive(Default)]
 struct Woken {
     waiters: Vec<(WaiterId, Decision, Time)>,
-    /// What each has charged.
+    /// The charges of each.
     charges: Vec<Charges>,
 }
 
-/// The book, open.
+/// The locked state of all queues.
 pub(super) struct LockedQueues<'a> {
     state: MutexGuard<'a, QueueState>,
     queues: &'a Arc<Queues>,
@@ -76,11 +79,11 @@ pub(super) struct LockedQueues<'a> {
 #[derive(Default)]
 struct Deferred {
     wake: Vec<Waker>,
-    /// A waker that was replaced: dropping it runs foreign code too.
+    /// A waker that was replaced or removed: dropping it runs foreign code too.
     drop: Option<Waker>,
 }
 
-/// A key's limits, and its states when they are asked for.
+/// A key's limits, and its states when they are needed.
 struct KeySnapshot<'a> {
     store: &'a dyn QueueStore,
     key: Fingerprint,
@@ -103,7 +106,8 @@ impl<'a> LockedQueues<'a> {
         *self.now.get_or_init(|| self.host.clock().now())
     }
 
-    /// Closes the book, then wakes whom it called and has the clock ring for the next.
+    /// Releases the lock, then sets the clock's alarm for the next head and wakes the admitted
+    /// waiters.
     pub(super) fn unlock(self) {
         let LockedQueues { mut state, queues, host, deferred: Deferred { wake, drop: replaced }, .. } = self;
         let next = state.due.first().map(|(time, _)| *time);
@@ -136,7 +140,8 @@ impl<'a> LockedQueues<'a> {
         let queue = by_key.entry(id(key)).or_insert_with(|| KeyQueue::new(key, scope));
         let other_limits = queue.key != key;
         if other_limits || queue.waiting.is_empty() {
-            // A limiter of the same scope with other limits: the last one's hold. And while nobody waited others may have called.
+            // A limiter of the same scope has other limits: the latest ones apply. And while the
+            // queue was empty, other calls may have changed the key.
             queue.key = key;
             queue.replan();
         }
@@ -146,8 +151,8 @@ impl<'a> LockedQueues<'a> {
         let ask = Ask { cost, until, priority };
         let bounds = self.queues.bounds;
         let is_full = queue.waiting.len() >= bounds.per_key || self.queues.waiting() >= bounds.total;
-        // When the head has its turn there is a place, or when that of any other line has. If none is ever let wait, when it need
-        // not.
+        // Space frees up when the head of this queue, or else of any queue, is admitted. If no call
+        // may wait at all, it is when the call would be allowed.
         let space_at = queue.due_at.or_else(|| due.first().map(|(due_at, _)| *due_at));
         let space_at = space_at.filter(|_| bounds.per_key > 0);
         if let Some((denial, decision)) = queue.denial_on_join(&snapshot, &ask, is_full, space_at) {
@@ -174,7 +179,7 @@ impl<'a> LockedQueues<'a> {
 
     pub(super) fn poll(&mut self, waiter: WaiterId, waker: &Waker) -> Option<Outcome> {
         if self.state.waiters.is_waiting(waiter) && self.is_due() {
-            // Whoever looks helps itself, should the clock not have rung.
+            // The polling task admits due waiters itself, in case the clock has not rung.
             self.admit_due();
         }
         if self.state.waiters.is_waiting(waiter) {
@@ -202,8 +207,9 @@ impl<'a> LockedQueues<'a> {
                 let now = self.now();
                 let Some((_, charges)) = self.remove_woken(key, index) else { return };
                 if let Some(queue) = self.state.by_key.get_mut(&id(key)) {
-                    // What those who were called after it have charged lies on top of it, and those behind may have their turns
-                    // sooner. The key is judged by the limits of now.
+                    // The charges of waiters that were woken later lie on top of this one, and the
+                    // waiters behind it may become due sooner. The key is decided under its current
+                    // limits.
                     if !charges.each().is_empty() {
                         self.host.store().roll_back(queue.key, now, &charges, &mut queue.woken.charges);
                     }
@@ -234,14 +240,14 @@ impl<'a> LockedQueues<'a> {
         queue.planned_with(&snapshot).denial(&snapshot, cost, at)
     }
 
-    /// What these lines had planned no longer holds.
+    /// Recomputes the plan of these queues. A tag names their new limits.
     pub(super) fn replan(&mut self, which: impl Fn(&KeyQueue) -> bool, tag: Option<u16>) {
         let queues = self.state.by_key.values_mut().filter(|queue| which(queue));
         let keys: Vec<Fingerprint> = queues
             .map(|queue| {
                 queue.replan();
-                // Somebody else has changed what the key has used, so that those who were called no longer know what of it is
-                // theirs: they keep it whatever happens.
+                // The usage was changed outside the queue, so it is not known what part of it
+                // belongs to the woken waiters: they keep their charges whatever happens.
                 queue.woken.charges.fill(Charges::None);
                 queue.key = tag.map_or(queue.key, |tag| queue.key.with_tag(tag));
                 queue.key
@@ -250,7 +256,7 @@ impl<'a> LockedQueues<'a> {
         for key in keys {
             self.clear_due(key);
             if tag.is_some() {
-                // From now on it leaks at the new rate.
+                // From now on the key recovers at the new rate.
                 self.host.store().adopt_limits(key, self.now());
             }
             self.deny_late(&self.snapshot(key));
@@ -259,7 +265,7 @@ impl<'a> LockedQueues<'a> {
         }
     }
 
-    /// The alarm for a time rings.
+    /// Handles the alarm for a time.
     pub(super) fn ring(&mut self, at: Time) {
         self.state.alarms.disarm(at);
         self.admit_due();
@@ -269,7 +275,7 @@ impl<'a> LockedQueues<'a> {
         self.state.due.first().is_some_and(|(due_at, _)| *due_at <= self.now())
     }
 
-    /// Calls everybody whose turn has come.
+    /// Admits every waiter that is due.
     fn admit_due(&mut self) {
         while let Some(first) = self.state.due.first().copied().filter(|(due_at, _)| *due_at <= self.now()) {
             self.state.due.remove(&first);
@@ -279,10 +285,12 @@ impl<'a> LockedQueues<'a> {
         }
     }
 
-    /// Calls those of a line whose turn has come. If the head's turn is not known, it is not before `from`.
+    /// Admits the waiters of a queue that are due. If it is not known when the head is, it is not
+    /// before `from`.
     fn advance(&mut self, key: Fingerprint, mut from: Time) {
         let (store, now) = (self.host.store(), self.now());
-        // How often somebody who does not wait was faster. That ends, but not while the lock is held.
+        // How often a call that does not wait won the race. That ends, but not while the lock is
+        // held.
         let mut lost_races = 0;
         while let Some(queue) = self.state.by_key.get_mut(&id(key))
             && let Some((&waiter, &Ask { cost, until, .. })) = queue.waiting.head()
@@ -302,7 +310,7 @@ impl<'a> LockedQueues<'a> {
                 return;
             }
             if queue.woken.waiters.len() >= WOKEN_MAX {
-                // It goes on when one of those has looked, later than was planned.
+                // The queue advances when one of them has polled, later than planned.
                 queue.replan();
                 return;
             }
@@ -345,7 +353,7 @@ impl<'a> LockedQueues<'a> {
         }
     }
 
-    /// Refuses those who cannot have their turn in time any more.
+    /// Denies the waiters that can no longer be admitted by their deadlines.
     fn deny_late(&mut self, snapshot: &KeySnapshot<'_>) {
         let (store, key, now) = (self.host.store(), snapshot.key, self.now());
         let Some(queue) = self.state.by_key.get_mut(&id(key)) else { return };
@@ -366,14 +374,14 @@ impl<'a> LockedQueues<'a> {
         self.resolve(waiter, WaiterState::Denied(Box::new((denial, decision, now))));
     }
 
-    /// Tells somebody who waits what has come of it.
+    /// Sets the outcome of a waiter, and wakes it.
     fn resolve(&mut self, waiter: WaiterId, outcome: WaiterState) {
         if let WaiterState::Waiting { waker, .. } = self.state.waiters.replace(waiter, outcome) {
             self.deferred.wake.push(waker);
         }
     }
 
-    /// One that was called has looked, or is gone: what it was told, and what it has charged.
+    /// Removes a woken waiter that has polled or is gone: its outcome, and its charges.
     fn remove_woken(
         &mut self,
         key: Fingerprint,
@@ -382,7 +390,7 @@ impl<'a> LockedQueues<'a> {
         let QueueState { by_key, waiters, .. } = &mut *self.state;
         let Woken { waiters: woken, charges } = &mut by_key.get_mut(&id(key))?.woken;
         let outcome = (woken.swap_remove(index), charges.swap_remove(index));
-        // The last one has taken its place.
+        // The last one has taken its index.
         if let Some((moved, ..)) = woken.get(index) {
             waiters.replace(*moved, WaiterState::Admitted { key, index });
         }
@@ -390,7 +398,7 @@ impl<'a> LockedQueues<'a> {
         Some(outcome)
     }
 
-    /// There is room for another to be called, or there is nobody left.
+    /// Advances the queue, because another waiter may be woken now; drops it if it is empty.
     fn after_woken_removed(&mut self, key: Fingerprint) {
         let Some(queue) = self.queue(key).filter(|queue| queue.due_at.is_none()) else { return };
         if !queue.waiting.is_empty() {
@@ -423,7 +431,7 @@ impl<'a> LockedQueues<'a> {
 }
 
 impl QueueState {
-    /// The clock will not ring at a time. How to wake everybody.
+    /// The alarm for a time will not ring. Returns the wakers of all waiters.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
         self.alarms.disarm(at);
         self.waiters.wakers()
@@ -443,7 +451,7 @@ impl KeyQueue {
         }
     }
 
-    /// The line, planned with these limits: they may have changed a moment ago.
+    /// The queue, planned with these limits, which may have just changed.
     fn planned_with(&mut self, key: &KeySnapshot<'_>) -> &mut Line<AnyLimit, WaiterId> {
         let limits = key.all_limits();
         if !self.limits.as_ref().is_some_and(|known| Arc::ptr_eq(known, limits)) {
@@ -453,7 +461,7 @@ impl KeyQueue {
         &mut self.waiting
     }
 
-    /// What was planned no longer holds.
+    /// Discards the plan.
     fn replan(&mut self) {
         self.waiting.plan_anew();
         self.known_cost = 0;
@@ -467,8 +475,8 @@ impl KeyQueue {
         self.scope == scope
     }
 
-    /// Why somebody cannot join, if so, and when it is worth asking again. If the line is full, there is a place at `place_at`, as far
-    /// as known.
+    /// The denial of a call that cannot join, with the wait after which it is worth retrying. If
+    /// the queue is full, `space_at` is when space frees up, if known.
     fn denial_on_join(
         &mut self,
         key: &KeySnapshot<'_>,
@@ -507,7 +515,7 @@ impl KeyQueue {
         }
     }
 
-    /// How a call stands that does not wait.
+    /// The denial of a call that does not wait.
     fn denial(&mut self, key: &KeySnapshot<'_>, cost: u32) -> Decision {
         let denial = self.planned_with(key).denial(key, cost, key.now);
         denial.unwrap_or_else(|| key.store.peek(key.key, key.now, cost))
@@ -527,7 +535,7 @@ impl Now<AnyLimit> for KeySnapshot<'_> {
 
     fn states(&self) -> Vec<AnyState> {
         let mut states = self.store.states_of(self.key, self.now);
-        // If the limits have changed in between, the line is going to be planned anew.
+        // If the limits have just changed, the queue is about to be replanned.
         states.resize_with(self.limits().len(), AnyState::default);
         states
     }
@@ -537,7 +545,7 @@ impl Now<AnyLimit> for KeySnapshot<'_> {
     }
 }
 
-/// The key, whichever limits are to judge it.
+/// The key without a tag.
 fn id(key: Fingerprint) -> Fingerprint {
     key.with_tag(0)
 }

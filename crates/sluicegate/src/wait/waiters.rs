@@ -1,6 +1,6 @@
-//! A seat for everybody who waits: how to wake them, and what has come of it.
+//! The waiters of all queues: how to wake each, and its outcome.
 //!
-//! A seat belongs to one caller until that gives it up, so its number is all there is to know it by.
+//! An id belongs to one waiter until that removes itself, so the index alone identifies it.
 
 use super::Denial;
 use crate::key::Fingerprint;
@@ -9,11 +9,11 @@ use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::task::Waker;
 
-/// The number of a seat.
+/// The index of a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WaiterId(u32);
 
-/// Who sits there.
+/// The state of a waiter.
 #[derive(Default)]
 pub(crate) enum WaiterState {
     #[default]
@@ -23,23 +23,23 @@ pub(crate) enum WaiterState {
         position: Ticket,
         waker: Waker,
     },
-    /// The turn has come, and is charged.
+    /// It was charged and woken.
     Admitted {
         key: Fingerprint,
-        /// Where it is among those of its line who were called.
+        /// Its index among the woken waiters of its queue.
         index: usize,
     },
     Denied(Box<(Denial, Decision, Time)>),
 }
 
-/// What a caller is told, and since when that is so.
+/// The outcome of a waiter, and since when it holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Admitted(Decision, Time),
     Denied(Denial, Decision, Time),
 }
 
-/// After a rush so many empty seats are kept.
+/// After a rush, at most this many free entries are kept.
 const KEPT_FREE_MAX: usize = 1_024;
 
 #[derive(Default)]
@@ -49,17 +49,17 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// A seat that is free. Nobody sits there yet.
+    /// A free entry, whose state the caller sets.
     pub(crate) fn insert(&mut self) -> WaiterId {
         self.free.pop().unwrap_or_else(|| {
-            // Never cut: there are fewer who wait than a limiter can be told to let wait.
+            // Never truncated: the number of waiters is bounded by `MAX_WAITERS_MAX`.
             let waiter = WaiterId(u32::try_from(self.waiters.len()).unwrap_or(u32::MAX));
             self.waiters.push(WaiterState::Free);
             waiter
         })
     }
 
-    /// Somebody sits down, or is told what has come of it. Who sat there before.
+    /// Sets the state of a waiter. Returns the previous one.
     pub(crate) fn replace(&mut self, waiter: WaiterId, new: WaiterState) -> WaiterState {
         self.waiters.get_mut(index(waiter)).map_or(WaiterState::Free, |waiter| mem::replace(waiter, new))
     }
@@ -68,12 +68,13 @@ impl Waiters {
         self.waiters.get_mut(index(waiter))
     }
 
-    /// Whether its caller has not been told anything yet.
+    /// Returns `true` if the waiter has no outcome yet.
     pub(crate) fn is_waiting(&self, waiter: WaiterId) -> bool {
         matches!(self.waiters.get(index(waiter)), Some(WaiterState::Waiting { .. }))
     }
 
-    /// Whoever waits there is to be woken by this one from now on. The waker that was there, to be dropped elsewhere.
+    /// Sets the waker of a waiter. Returns the previous one, to be dropped after the lock is
+    /// released.
     pub(crate) fn replace_waker(&mut self, waiter: WaiterId, by: &Waker) -> Option<Waker> {
         match self.get(waiter) {
             Some(WaiterState::Waiting { waker, .. }) if !waker.will_wake(by) => {
@@ -83,7 +84,7 @@ impl Waiters {
         }
     }
 
-    /// Somebody leaves. Who sat there.
+    /// Removes a waiter. Returns its last state.
     pub(crate) fn remove(&mut self, waiter: WaiterId) -> WaiterState {
         let left = self.replace(waiter, WaiterState::Free);
         self.free.push(waiter);
@@ -93,7 +94,7 @@ impl Waiters {
         left
     }
 
-    /// How to wake everybody who waits.
+    /// The wakers of all that wait.
     pub(crate) fn wakers(&self) -> Vec<Waker> {
         let waiting = |waiter: &WaiterState| match waiter {
             WaiterState::Waiting { waker, .. } => Some(waker.clone()),
