@@ -91,7 +91,8 @@ fn check(file: &str, text: &str) -> Vec<String> {
         if is_page && !in_code && line.starts_with('|') {
             let longest = line.split('|').map(|cell| cell.trim().chars().count()).max().unwrap_or(0);
             if longest > CELL_MAX {
-                findings.push(format!("{number}: a table cell of {longest} characters; use at most {CELL_MAX}"));
+                findings
+                    .push(format!("{number}: a table cell of {longest} characters; use at most {CELL_MAX}"));
             }
         }
     }

@@ -30,7 +30,7 @@ use sluicegate::BuildError;
 use sluicegate::LimitError;
 use sluicegate::clock::Clock;
 use sluicegate::internal::AnyClock;
-use sluicegate::internal::Patience;
+use sluicegate::internal::MaxWait;
 use sluicegate::internal::sync::{Mutex, MutexGuard};
 use sluicegate::wait::Denial;
 use sluicegate_core::Time;
@@ -153,17 +153,17 @@ impl Bulkhead {
     /// A permit, waiting in the queue for it if there is one, for as long as `wait=` says.
     #[inline]
     pub fn enter(&self) -> Enter {
-        Enter::new(self.clone(), Patience::For(self.shared.spec.wait()))
+        Enter::new(self.clone(), MaxWait::For(self.shared.spec.wait()))
     }
 
     /// The same, waiting for so long at the most.
     pub fn enter_within(&self, max_wait: Duration) -> Enter {
-        Enter::new(self.clone(), Patience::For(max_wait.into()))
+        Enter::new(self.clone(), MaxWait::For(max_wait.into()))
     }
 
     /// The same, waiting until a time on its clock at the most. If that is now, a permit that is free is taken; if it has passed, none is.
     pub fn enter_until(&self, deadline: Time) -> Enter {
-        Enter::new(self.clone(), Patience::Until(deadline))
+        Enter::new(self.clone(), MaxWait::Until(deadline))
     }
 
     /// Another limit. Those who wait are called if there are more permits now; if more are taken than there are now, nobody is thrown

@@ -5,7 +5,7 @@ use crate::key::Fingerprint;
 use crate::limiter::{
     BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, StoreStats,
 };
-use crate::wait::{Acquire, Patience};
+use crate::wait::{Acquire, MaxWait};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
@@ -101,19 +101,19 @@ impl Gate {
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
     #[inline]
     pub fn acquire(&self, cost: u32) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::Endless)
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::Forever)
     }
 
     /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
     #[inline]
     pub fn acquire_within(&self, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::For(max_wait.into()))
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::For(max_wait.into()))
     }
 
     /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
     #[inline]
     pub fn acquire_until(&self, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::Until(deadline))
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::Until(deadline))
     }
 
     /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].

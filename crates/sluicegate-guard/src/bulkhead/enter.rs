@@ -2,7 +2,7 @@
 
 use super::queue::{Desk, Joined, Ticket, Told};
 use super::{Bulkhead, Permit};
-use sluicegate::internal::{Patience, wait_here};
+use sluicegate::internal::{MaxWait, block_on};
 use sluicegate::wait::{Denial, Priority};
 use sluicegate_core::Span;
 use std::fmt;
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[must_use = "it asks only when it is awaited, or by `.blocking()`"]
 pub struct Enter {
     priority: Priority,
-    patience: Patience,
+    patience: MaxWait,
     /// None once there is something to tell: then the permit has it.
     bulkhead: Option<Bulkhead>,
     /// Who it is in the queue, if it waits.
@@ -79,7 +79,7 @@ impl Entry {
 
 impl Enter {
     #[inline]
-    pub(super) fn new(bulkhead: Bulkhead, patience: Patience) -> Enter {
+    pub(super) fn new(bulkhead: Bulkhead, patience: MaxWait) -> Enter {
         Enter { priority: Priority::Normal, patience, bulkhead: Some(bulkhead), ticket: None }
     }
 
@@ -91,7 +91,7 @@ impl Enter {
 
     /// Waits in this thread. Not for async code: use `.await` there.
     pub fn blocking(self) -> Entry {
-        wait_here(self)
+        block_on(self)
     }
 
     /// The way of most calls: a permit is free, and nobody waits for it. Otherwise nothing has happened, and it can still be awaited.
@@ -99,7 +99,7 @@ impl Enter {
     #[inline]
     pub fn at_once(&mut self) -> Option<Permit> {
         // Whether a moment has passed is asked only of those who named one.
-        let is_new = self.ticket.is_none() && !matches!(self.patience, Patience::Until(_));
+        let is_new = self.ticket.is_none() && !matches!(self.patience, MaxWait::Until(_));
         let is_taken =
             is_new && self.bulkhead.as_ref().is_some_and(|it| it.shared.permits.take_if_nobody_waits());
         if is_taken { self.bulkhead.take().map(|bulkhead| Permit::taken(bulkhead).begins()) } else { None }
@@ -114,7 +114,7 @@ impl Enter {
         if let Some(ticket) = self.ticket {
             return self.look(bulkhead, ticket, waker);
         }
-        let is_late = matches!(self.patience, Patience::Until(until) if until < bulkhead.now());
+        let is_late = matches!(self.patience, MaxWait::Until(until) if until < bulkhead.now());
         if is_late {
             return self.refused(&bulkhead, Denial::TooLong, Span::ZERO);
         }

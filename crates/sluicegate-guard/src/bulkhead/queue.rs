@@ -6,8 +6,8 @@
 use super::Shared;
 use crate::timeout::Due;
 use sluicegate::internal::sync::MutexGuard;
-use sluicegate::internal::{Patience, wake_all};
-use sluicegate::internal::{Rings, Stretch, alarm};
+use sluicegate::internal::{AlarmHandler, Interval, alarm};
+use sluicegate::internal::{MaxWait, wake_all};
 use sluicegate::wait::{Denial, Priority};
 use sluicegate_core::append_mostly_map::AppendMostlyMap;
 use sluicegate_core::{Span, Time};
@@ -40,7 +40,7 @@ pub(super) struct Ticket {
 struct Waiter {
     /// `None` from when it was woken to look again until it does.
     waker: Option<Waker>,
-    patience: Stretch,
+    patience: Interval,
 }
 
 /// What came of waiting, and for how long that took.
@@ -99,15 +99,15 @@ impl<'a> Desk<'a> {
     }
 
     /// A permit, if one is free and nobody waits for it; else somebody more waits, or is told why not.
-    pub(super) fn join(&mut self, priority: Priority, patience: Patience, waker: Waker) -> Joined {
+    pub(super) fn join(&mut self, priority: Priority, patience: MaxWait, waker: Waker) -> Joined {
         self.go_on();
-        let until = patience.until(self.now).unwrap_or(Time::MAX);
+        let until = patience.deadline(self.now).unwrap_or(Time::MAX);
         let joined = self.seat(priority, until);
         let Joined::Waits(ticket) = joined else {
             self.drop = Some(waker);
             return joined;
         };
-        let patience = Stretch::new(self.now, until.since(self.now));
+        let patience = Interval::new(self.now, until.since(self.now));
         self.queue.waiting.insert(ticket, Waiter { waker: Some(waker), patience });
         self.queue.due.insert(until, ticket.number, ticket);
         joined
@@ -182,9 +182,9 @@ impl<'a> Desk<'a> {
         let Desk { queue, now, .. } = self;
         let Queue { waiting, due, .. } = &mut **queue;
         for (ticket, Waiter { patience, .. }) in waiting.iter_mut() {
-            if patience.is_ahead(*now) {
+            if patience.starts_after(*now) {
                 due.remove(patience.end(), ticket.number);
-                due.insert(patience.end_seen_at(*now), ticket.number, *ticket);
+                due.insert(patience.end_as_of(*now), ticket.number, *ticket);
             }
         }
     }
@@ -193,14 +193,14 @@ impl<'a> Desk<'a> {
     pub(super) fn go_on(&mut self) {
         while let Some((_, ticket)) = self.queue.due.pop(self.now) {
             if let Some(waiter) = self.queue.waiting.remove(&ticket) {
-                let told = Told::Refused(Denial::TooLong, self.now.since(waiter.patience.began()));
+                let told = Told::Refused(Denial::TooLong, self.now.since(waiter.patience.start()));
                 self.tell(ticket, waiter, told);
             }
         }
         while !self.queue.waiting.is_empty() && self.shared.permits.take_for_the_first() {
             let Some((ticket, waiter)) = self.queue.waiting.pop_first() else { return };
             self.queue.due.remove(waiter.patience.end(), ticket.number);
-            let told = Told::Called(self.now.since(waiter.patience.began()));
+            let told = Told::Called(self.now.since(waiter.patience.start()));
             self.tell(ticket, waiter, told);
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-impl Rings for Shared {
+impl AlarmHandler for Shared {
     fn ring(self: Arc<Self>, at: Time) {
         let mut desk = Desk::open(&self);
         desk.ring(at);

@@ -20,8 +20,8 @@ use crate::breaker::{Admission, Admitted, Outcome};
 use crate::bulkhead::{Bulkhead, Enter, Entry, Permit};
 use crate::timeout::Countdown;
 use pin_project_lite::pin_project;
-use sluicegate::internal::Stretch;
-use sluicegate::internal::wait_here;
+use sluicegate::internal::Interval;
+use sluicegate::internal::block_on;
 use sluicegate::wait::Denial;
 use sluicegate_core::Span;
 use std::fmt;
@@ -47,7 +47,7 @@ pin_project! {
         // Whether it may be tried again, if the guard does.
         may_retry: bool,
         // How long all of it may take.
-        deadline: Option<Stretch>,
+        deadline: Option<Interval>,
         // What came of the last try, while there may be another.
         last: Option<Answer<W>>,
         // Whether the last try that ended was a failure.
@@ -151,7 +151,7 @@ impl<W: Work, J> Call<W, J> {
     where
         J: Judge<W::Value, W::Error>,
     {
-        wait_here(self)
+        block_on(self)
     }
 
     /// Whether the last try that ended was a failure. When the call has given an `Ok`: whether the judge takes that for one, so that a
@@ -215,7 +215,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
 impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     fn first(&mut self) -> Option<Answer<W>> {
         self.guard.counts.call();
-        *self.deadline = self.guard.deadline.map(|deadline| Stretch::new(self.guard.now(), deadline));
+        *self.deadline = self.guard.deadline.map(|deadline| Interval::new(self.guard.now(), deadline));
         self.step.set(Step::Done);
         if W::NEEDS_PERMIT && self.guard.bulkhead.is_none() {
             return self.goes_on(Err(Refused::NoBulkhead));
@@ -310,7 +310,7 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     fn left(&mut self) -> Option<Span> {
         let deadline = self.deadline.as_mut()?;
         let now = self.guard.now();
-        Some(deadline.end_seen_at(now).since(now))
+        Some(deadline.end_as_of(now).since(now))
     }
 
     /// Asks the breaker, then the bulkhead.

@@ -6,7 +6,7 @@ use super::work::Work;
 use super::{Inner, Judge};
 use crate::bulkhead::Permit;
 use pin_project_lite::pin_project;
-use sluicegate::internal::wait_here;
+use sluicegate::internal::block_on;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -52,7 +52,7 @@ where
     where
         J: Judge<W::Value, W::Error>,
     {
-        wait_here(self)
+        block_on(self)
     }
 }
 

@@ -3,11 +3,11 @@
 //! Most calls end long before their time is up, and then nothing of them stays: a countdown that is dropped is taken out of the book. (A
 //! [`Delay`](sluicegate::clock::Delay) of its own would keep its alarm with the timer until it rings.)
 //!
-//! A clock may be set while somebody waits: see `clock/stretch.rs` of sluicegate. The timer counts time that passes, not what the clock shows, so an alarm
+//! A clock may be set while somebody waits: see `clock/interval.rs` of sluicegate. The timer counts time that passes, not what the clock shows, so an alarm
 //! that rings before its time by the clock is where a step back is noticed.
 
 use super::Due;
-use sluicegate::internal::{AnyClock, Rings, Stretch, alarm, wake_all};
+use sluicegate::internal::{AlarmHandler, AnyClock, Interval, alarm, wake_all};
 use sluicegate_core::{Span, Time};
 use std::future::Future;
 use std::pin::Pin;
@@ -30,14 +30,14 @@ struct Book {
 }
 
 struct Waiter {
-    stretch: Stretch,
+    stretch: Interval,
     waker: Waker,
 }
 
 /// Ready when its time is up.
 pub(crate) struct Countdown {
     of: Arc<Countdowns>,
-    stretch: Stretch,
+    stretch: Interval,
     /// Where it is in the book, once it had to wait.
     entry: Option<(Time, u64)>,
 }
@@ -58,7 +58,7 @@ impl Countdowns {
 
     /// One that begins now and takes so long.
     pub(crate) fn lasting(self: &Arc<Self>, length: Span) -> Countdown {
-        let stretch = Stretch::new(self.clock.now(), length);
+        let stretch = Interval::new(self.clock.now(), length);
         Countdown { of: Arc::clone(self), stretch, entry: None }
     }
 
@@ -95,7 +95,7 @@ impl Future for Countdown {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let now = self.of.clock.now();
-        let until = self.stretch.end_seen_at(now);
+        let until = self.stretch.end_as_of(now);
         if until <= now {
             return Poll::Ready(());
         }
@@ -127,7 +127,7 @@ impl Drop for Countdown {
     }
 }
 
-impl Rings for Countdowns {
+impl AlarmHandler for Countdowns {
     fn ring(self: Arc<Self>, at: Time) {
         let now = self.clock.now();
         let mut book = self.lock();
@@ -138,7 +138,7 @@ impl Rings for Countdowns {
         }
         if now < at {
             // The clock was set back, or has rung too early. Those of later than now look again, and begin now.
-            let ahead = book.due.take_if(|waiter| waiter.stretch.is_ahead(now));
+            let ahead = book.due.take_if(|waiter| waiter.stretch.starts_after(now));
             wakers.extend(ahead.into_iter().map(|waiter| waiter.waker));
         }
         self.set_alarm(book);

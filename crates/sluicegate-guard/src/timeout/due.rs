@@ -45,12 +45,12 @@ impl<T> Due<T> {
 
     /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
     pub(crate) fn sets_alarm(&mut self) -> Option<Time> {
-        self.alarms.sets(self.by_time.first().map(|((next, _), _)| *next))
+        self.alarms.arm(self.by_time.first().map(|((next, _), _)| *next))
     }
 
     /// The alarm for a time has rung, or is lost.
     pub(crate) fn alarm_is_gone(&mut self, at: Time) {
-        self.alarms.is_gone(at);
+        self.alarms.disarm(at);
     }
 
     /// Those of which this is so, which are then no longer there.

@@ -89,7 +89,7 @@ impl Share {
     /// Whether leases and waiters use no more than the share, perhaps after a look at what has expired.
     fn is_kept(&self, now: Time) -> bool {
         self.seems_kept() || {
-            self.all.clear_lapsed(now);
+            self.all.clear_expired(now);
             self.seems_kept()
         }
     }

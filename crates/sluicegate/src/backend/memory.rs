@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::Limiter;
 use crate::semaphore::{Grant, Semaphore};
-use crate::wait::{Acquire, Acquired, Patience};
+use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::{Decision, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,12 +97,14 @@ impl Backend for Limiter {
 
     fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Acquired> {
         let key = self.fingerprint(key);
-        let mut acquire = Acquire::new(self, key, cost, Patience::up_to(max_wait));
+        let mut acquire = Acquire::new(self, key, cost, MaxWait::from_option(max_wait));
         if let Some(acquired) = acquire.at_once(self.now()) {
             return Pending::Ready(Ok(acquired));
         }
         let limiter = self.clone();
-        Pending::later(async move { Ok(Acquire::new(&limiter, key, cost, Patience::up_to(max_wait)).await) })
+        Pending::later(
+            async move { Ok(Acquire::new(&limiter, key, cost, MaxWait::from_option(max_wait)).await) },
+        )
     }
 
     fn delay(&self, delay: Span) -> Pending<()> {

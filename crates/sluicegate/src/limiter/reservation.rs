@@ -6,7 +6,7 @@ use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
-use crate::store::{Shape, Store};
+use crate::store::{SlotKind, Store};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
 use sluicegate_core::{Decision, Span, Time};
@@ -70,7 +70,7 @@ impl Limiter {
     ) -> Result<Reservation, ReserveError> {
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
-        if let Some(decision) = self.denied_by_the_line(key, cost, now) {
+        if let Some(decision) = self.denied_by_queue(key, cost, now) {
             self.offered(Verb::Reserve).map_err(ReserveError::Unsupported)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
@@ -94,7 +94,7 @@ impl Limiter {
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let seal = &self.inner.seal;
         let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         cancelled
     }
 
@@ -108,7 +108,7 @@ impl Limiter {
     pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
         let seal = &self.inner.seal;
         let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         settled
     }
 
@@ -134,7 +134,7 @@ impl Limiter {
 impl Receipt {
     /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs more
     /// than all the rest.
-    pub(crate) fn cancel_in<S: Shape>(
+    pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
@@ -147,7 +147,7 @@ impl Receipt {
     }
 
     /// Changes the charge to what was used, and says whose it is.
-    pub(crate) fn settle_in<S: Shape>(
+    pub(crate) fn settle_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,

@@ -102,7 +102,7 @@ fn a_lease_lapses_at_its_moment_and_its_drop_returns_nobody_elses() {
     assert!(!late.renew(), "it has lapsed");
     drop(late);
     assert!(!semaphore.try_acquire("k", 1).allowed(), "the other's place is still taken");
-    assert_eq!((semaphore.stats().lapsed, semaphore.stats().released), (1, 0));
+    assert_eq!((semaphore.stats().expired, semaphore.stats().released), (1, 0));
 }
 
 #[test]
@@ -251,5 +251,5 @@ fn an_observer_is_told_of_decisions_and_of_leases_that_lapse() {
     assert!(semaphore.acquire("k", 1).blocking().allowed());
     let told = told.0.lock().unwrap();
     assert_eq!(told.0, [true, false, true]);
-    assert!(matches!(told.1[..], [Event::LeaseLapsed { cost: 3, .. }]), "{:?}", told.1);
+    assert!(matches!(told.1[..], [Event::LeaseExpired { cost: 3, .. }]), "{:?}", told.1);
 }

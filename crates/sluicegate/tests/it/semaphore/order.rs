@@ -88,7 +88,7 @@ fn the_head_has_its_turn_when_enough_leases_have_lapsed() {
     assert_eq!(two.woken(), 1);
     assert!(two.poll() && two.allowed());
     assert_eq!(two.grant().waited(), 28 * SECOND);
-    assert_eq!(semaphore.stats().lapsed, 2);
+    assert_eq!(semaphore.stats().expired, 2);
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl Run {
         drop(all);
         let stats = self.semaphore.stats();
         assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0), "seed {}", self.seed);
-        assert_eq!(stats.allowed, stats.released + stats.lapsed, "seed {}", self.seed);
+        assert_eq!(stats.allowed, stats.released + stats.expired, "seed {}", self.seed);
     }
 }
 

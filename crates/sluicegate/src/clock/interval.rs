@@ -10,35 +10,35 @@ use sluicegate_core::{Span, Time};
 
 /// So long, from a moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stretch {
-    began: Time,
+pub struct Interval {
+    start: Time,
     length: Span,
 }
 
-impl Stretch {
+impl Interval {
     /// So long, from this moment on.
-    pub fn new(began: Time, length: Span) -> Stretch {
-        Stretch { began, length }
+    pub fn new(start: Time, length: Span) -> Interval {
+        Interval { start, length }
     }
 
     /// When it began.
-    pub fn began(&self) -> Time {
-        self.began
+    pub fn start(&self) -> Time {
+        self.start
     }
 
     /// When it ends, unless the clock is set.
     pub fn end(&self) -> Time {
-        self.began.saturating_add(self.length)
+        self.start.saturating_add(self.length)
     }
 
     /// Whether it seems to begin only later: the clock was set back.
-    pub fn is_ahead(&self, now: Time) -> bool {
-        now < self.began
+    pub fn starts_after(&self, now: Time) -> bool {
+        now < self.start
     }
 
     /// What would begin only later begins now. When it ends.
-    pub fn end_seen_at(&mut self, now: Time) -> Time {
-        self.began = self.began.min(now);
+    pub fn end_as_of(&mut self, now: Time) -> Time {
+        self.start = self.start.min(now);
         self.end()
     }
 }
@@ -50,11 +50,11 @@ mod tests {
     #[test]
     fn after_a_step_back_it_takes_its_length_again_at_the_most() {
         let at = |micros| Time::from_micros(micros).unwrap();
-        let mut stretch = Stretch::new(at(100), Span::from_micros(20));
-        assert_eq!(stretch.end_seen_at(at(105)), at(120));
-        assert_eq!(stretch.end_seen_at(at(100)), at(120));
-        assert!(stretch.is_ahead(at(50)) && !stretch.is_ahead(at(100)));
-        assert_eq!(stretch.end_seen_at(at(50)), at(70));
-        assert_eq!((stretch.end_seen_at(at(60)), stretch.began()), (at(70), at(50)));
+        let mut stretch = Interval::new(at(100), Span::from_micros(20));
+        assert_eq!(stretch.end_as_of(at(105)), at(120));
+        assert_eq!(stretch.end_as_of(at(100)), at(120));
+        assert!(stretch.starts_after(at(50)) && !stretch.starts_after(at(100)));
+        assert_eq!(stretch.end_as_of(at(50)), at(70));
+        assert_eq!((stretch.end_as_of(at(60)), stretch.start()), (at(70), at(50)));
     }
 }

@@ -1,8 +1,8 @@
 //! What a shard knows of its keys: their leases, and those who wait for them.
 
-use super::lease::Name;
-use super::scope::View;
-use super::shard::{Given, Outcome, Waiter};
+use super::lease::LeaseRef;
+use super::scope::ScopedLimit;
+use super::shard::{Granted, LeaseRequest, Outcome};
 use super::slab::Slab;
 use super::stats::SemaphoreStats;
 use crate::clock::alarms::Alarms;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 use std::task::Waker;
 
 /// Keys by a moment before which none of their leases lapses.
-pub(super) type Lapses = AppendMostlyMap<(Time, Fingerprint), ()>;
+pub(super) type Expirations = AppendMostlyMap<(Time, Fingerprint), ()>;
 
 /// What the lock guards.
-pub(super) struct Book {
-    pub(super) rule: Concurrency,
+pub(super) struct ShardState {
+    pub(super) limit: Concurrency,
     /// Whether several semaphores share the room: then keys know by whose numbers they are judged.
     pub(super) is_shared: bool,
     /// Those with a lease or somebody who waits.
     pub(super) keys: HashMap<Fingerprint, KeyLeases, ByFingerprint>,
-    pub(super) leases: Slab<Out>,
-    pub(super) seats: Slab<Seat>,
+    pub(super) leases: Slab<LeaseEntry>,
+    pub(super) waiters: Slab<WaiterState>,
     pub(super) next_nonce: u64,
-    pub(super) lapses: Lapses,
+    pub(super) expirations: Expirations,
     /// What the clock has to ring for.
     pub(super) due: AppendMostlyMap<(Time, Due), ()>,
     pub(super) alarms: Alarms,
     /// Room for leases that was taken from all shards' and is not used.
-    pub(super) room: usize,
+    pub(super) reserved: usize,
     pub(super) counts: Counts,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Counts {
     pub(super) denied: u64,
     pub(super) released: u64,
     pub(super) renewed: u64,
-    pub(super) lapsed: u64,
+    pub(super) expired: u64,
 }
 
 /// What is known of a key.
@@ -52,64 +52,64 @@ pub(super) struct KeyLeases {
     pub(super) leases: Leases<u32>,
     /// Where it is in `lapses`.
     pub(super) listed: Option<Time>,
-    pub(super) line: Option<Box<Line>>,
+    pub(super) queue: Option<Box<Queue>>,
     /// Where several semaphores share a room: by which one it was last asked about.
-    pub(super) of: Option<Arc<View>>,
+    pub(super) scoped: Option<Arc<ScopedLimit>>,
 }
 
 /// Those who wait under a key. There is one only while somebody does.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct Queue {
     /// By priority, then by arrival: the seat and the cost.
     pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u32)>,
     pub(super) next: u64,
     /// What all of them cost.
     pub(super) cost: u64,
     /// When the head's turn comes if nothing is returned. It is then in `due`.
-    pub(super) turn: Option<Time>,
+    pub(super) due_at: Option<Time>,
 }
 
 /// A lease that is out.
 #[derive(Clone, Copy)]
-pub(super) struct Out {
+pub(super) struct LeaseEntry {
     pub(super) key: Fingerprint,
     pub(super) nonce: u64,
     pub(super) held: LeaseHandle,
 }
 
 /// Somebody who waits, and what came of it.
-pub(super) enum Seat {
-    Waiting { waiter: Waiter, place: (Priority, u64), waker: Waker },
-    Told(Outcome),
+pub(super) enum WaiterState {
+    Waiting { request: LeaseRequest, position: (Priority, u64), waker: Waker },
+    Done(Outcome),
 }
 
 /// What the clock rings for. Of one moment what lapses comes first: then it is of use to those whose time is up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// The head of a key's line may have its turn.
-    Turn(Fingerprint),
+    Head(Fingerprint),
     /// Somebody has waited for too long.
     Deadline(u32),
 }
-impl Book {
-    pub(super) fn new(rule: Concurrency) -> Book {
-        Book {
-            rule,
+impl ShardState {
+    pub(super) fn new(limit: Concurrency) -> ShardState {
+        ShardState {
+            limit,
             is_shared: false,
             keys: HashMap::default(),
             leases: Slab::default(),
-            seats: Slab::default(),
+            waiters: Slab::default(),
             next_nonce: 0,
-            lapses: Lapses::default(),
+            expirations: Expirations::default(),
             due: AppendMostlyMap::default(),
             alarms: Alarms::default(),
-            room: 0,
+            reserved: 0,
             counts: Counts::default(),
         }
     }
 
     pub(super) fn count(&self) -> u32 {
-        self.rule.count()
+        self.limit.count()
     }
 
     pub(super) fn count_denied(&mut self) {
@@ -117,12 +117,12 @@ impl Book {
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
-        let Counts { allowed, denied, released, renewed, lapsed } = self.counts;
+        let Counts { allowed, denied, released, renewed, expired } = self.counts;
         stats.allowed += allowed;
         stats.denied += denied;
         stats.released += released;
         stats.renewed += renewed;
-        stats.lapsed += lapsed;
+        stats.expired += expired;
         stats.leases += self.leases.len();
         stats.keys += self.keys.len();
     }
@@ -131,96 +131,98 @@ impl Book {
     #[inline]
     pub(super) fn needs_time(&self) -> bool {
         // Whoever waits is told for how long.
-        let anybody_waits = self.seats.len() > 0;
-        anybody_waits || self.rule.ttl().is_some() || !self.lapses.is_empty() || !self.due.is_empty()
+        let anybody_waits = self.waiters.len() > 0;
+        anybody_waits || self.limit.ttl().is_some() || !self.expirations.is_empty() || !self.due.is_empty()
     }
 
     /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
-        self.alarms.is_gone(at);
-        let waiting = |(_, seat)| match seat {
+        self.alarms.disarm(at);
+        let waiting = |(_, waiter)| match waiter {
             // When it looks it says anew how to wake it.
-            &mut Seat::Waiting { ref mut waker, .. } => Some(std::mem::replace(waker, Waker::noop().clone())),
-            Seat::Told(_) => None,
+            &mut WaiterState::Waiting { ref mut waker, .. } => {
+                Some(std::mem::replace(waker, Waker::noop().clone()))
+            }
+            WaiterState::Done(_) => None,
         };
-        self.seats.iter_mut().filter_map(waiting).collect()
+        self.waiters.iter_mut().filter_map(waiting).collect()
     }
 
     /// A lease of a key, for which there is room.
     #[inline]
-    pub(super) fn give(
+    pub(super) fn grant(
         &mut self,
         key: Fingerprint,
         cost: u32,
         now: Time,
-        by: Option<&Arc<View>>,
-    ) -> (Decision, Option<Given>) {
-        let Book { rule, keys, leases, lapses, next_nonce, counts, .. } = self;
-        let known = keys.entry(key).or_insert_with(|| KeyLeases::of(by));
-        let rule = known.rule(*rule);
+        caller: Option<&Arc<ScopedLimit>>,
+    ) -> (Decision, Option<Granted>) {
+        let ShardState { limit, keys, leases, expirations, next_nonce, counts, .. } = self;
+        let known = keys.entry(key).or_insert_with(|| KeyLeases::new(caller));
+        let limit = known.limit(*limit);
         let nonce = *next_nonce;
         *next_nonce += 1;
         // The place is known before the lease is, and the lease before its name.
-        let place = leases.next();
-        let (decision, held) = rule.acquire(&mut known.leases, now, cost, place);
+        let index = leases.next();
+        let (decision, held) = limit.acquire(&mut known.leases, now, cost, index);
         let Some(held) = held else { return (decision, None) };
-        leases.insert(Out { key, nonce, held });
-        known.list(lapses, key, held);
-        known.tell(View::one_more_out);
+        leases.insert(LeaseEntry { key, nonce, held });
+        known.list(expirations, key, held);
+        known.count(ScopedLimit::lease_added);
         counts.allowed += 1;
-        let name = Name { key: key.high, place, nonce };
-        (decision, Some(Given { name, until: held.until() }))
+        let lease = LeaseRef { key: key.high, index, nonce };
+        (decision, Some(Granted { lease, until: held.until() }))
     }
 }
 
 impl KeyLeases {
     /// A key that nothing is known of, and who asks about it.
     #[inline]
-    pub(super) fn of(by: Option<&Arc<View>>) -> KeyLeases {
-        KeyLeases { of: by.cloned(), ..KeyLeases::default() }
+    pub(super) fn new(caller: Option<&Arc<ScopedLimit>>) -> KeyLeases {
+        KeyLeases { scoped: caller.cloned(), ..KeyLeases::default() }
     }
 
     /// The numbers that hold for it, if those of the semaphore are these.
     #[inline]
-    pub(super) fn rule(&self, of_all: Concurrency) -> Concurrency {
-        self.of.as_ref().map_or(of_all, |of| of.rule)
+    pub(super) fn limit(&self, default: Concurrency) -> Concurrency {
+        self.scoped.as_ref().map_or(default, |scoped| scoped.limit)
     }
 
     /// Counts something of its scope, if it has one.
     #[inline]
-    pub(super) fn tell(&self, what: fn(&View)) {
-        if let Some(of) = &self.of {
-            what(of);
+    pub(super) fn count(&self, event: fn(&ScopedLimit)) {
+        if let Some(scoped) = &self.scoped {
+            event(scoped);
         }
     }
 
     /// Whether somebody waits.
     #[inline]
-    pub(super) fn has_line(&self) -> bool {
-        self.line.is_some()
+    pub(super) fn has_waiters(&self) -> bool {
+        self.queue.is_some()
     }
 
     /// A lease lapses at that moment.
     #[inline]
-    pub(super) fn list(&mut self, lapses: &mut Lapses, key: Fingerprint, held: LeaseHandle) {
+    pub(super) fn list(&mut self, expirations: &mut Expirations, key: Fingerprint, held: LeaseHandle) {
         if let Some(until) = held.until()
             && self.listed.is_none_or(|listed| until < listed)
         {
             if let Some(listed) = self.listed.replace(until) {
-                lapses.remove(&(listed, key));
+                expirations.remove(&(listed, key));
             }
-            lapses.insert((until, key), ());
+            expirations.insert((until, key), ());
         }
     }
 
     /// Lists it anew: where it was is in the past.
-    pub(super) fn relist(&mut self, lapses: &mut Lapses, key: Fingerprint) {
+    pub(super) fn relist(&mut self, expirations: &mut Expirations, key: Fingerprint) {
         if let Some(listed) = self.listed.take() {
-            lapses.remove(&(listed, key));
+            expirations.remove(&(listed, key));
         }
         self.listed = self.leases.next_expiry();
         if let Some(at) = self.listed {
-            lapses.insert((at, key), ());
+            expirations.insert((at, key), ());
         }
     }
 }
