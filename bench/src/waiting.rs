@@ -6,9 +6,9 @@
 
 use crate::measure::{Contender, Rounds, each, head, interleaved, memory, nanos_each, row, verdict};
 use leaky_bucket::RateLimiter;
+use sluicegate::{Gate, Limiter};
 use sluicegate::clock::TokioClock;
 use sluicegate::wait::Acquire;
-use sluicegate::{Gate, Limiter};
 use std::future::Future as _;
 use std::hint::black_box;
 use std::pin::Pin;

@@ -54,7 +54,7 @@ const SECONDS: usize = 10;
 ///
 /// let rules: RetryConfig = "retry 2 budget=10% backoff=100ms".parse()?;
 /// assert_eq!(rules.to_string(), "retry 2 backoff=100ms");
-/// assert_eq!((rules.attempts(), rules.percent()), (2, 10));
+/// assert_eq!((rules.max_retries(), rules.percent()), (2, 10));
 ///
 /// let mistake = "retry 2 budget=10".parse::<RetryConfig>().unwrap_err();
 /// assert_eq!(mistake.to_string(), r#"retry 2 budget=10: budget "10" has no %; write 10%"#);
