@@ -6,9 +6,9 @@ use sluicegate::Limit;
 use sluicegate_core::concurrency::Leases;
 use sluicegate_core::{Account, Algorithm as _, Time};
 use sluicegate_guard::AdaptiveLimit;
-use sluicegate_guard::breaker::BreakerRules;
-use sluicegate_guard::bulkhead::BulkheadSpec;
-use sluicegate_guard::retry::RetryRules;
+use sluicegate_guard::breaker::BreakerConfig;
+use sluicegate_guard::bulkhead::BulkheadConfig;
+use sluicegate_guard::retry::RetryConfig;
 use sluicegate_sim::overload::{Callers, Dependency, Protection};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};
@@ -68,10 +68,10 @@ fn leases(limit: &Limit) {
 /// equal to it.
 pub(crate) fn guard(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    reads_as_printed::<BreakerRules>(&text);
-    reads_as_printed::<BulkheadSpec>(&text);
+    reads_as_printed::<BreakerConfig>(&text);
+    reads_as_printed::<BulkheadConfig>(&text);
     reads_as_printed::<AdaptiveLimit>(&text);
-    reads_as_printed::<RetryRules>(&text);
+    reads_as_printed::<RetryConfig>(&text);
     reads_as_printed::<Dependency>(&text);
     reads_as_printed::<Callers>(&text);
     if let Err(error) = text.parse::<Protection>() {

@@ -4,7 +4,7 @@
 //! cargo run -p sluicegate-tower --example axum_app
 //! ```
 //!
-//! It prints what to try. Seen with curl:
+//! It prints what to try. RateLimitEvent with curl:
 //!
 //! ```text
 //! $ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{http_code} ' localhost:3000/; done
@@ -55,7 +55,7 @@ pub fn router() -> Result<Router, BuildError> {
     // Each API key: 100 points a minute. A report costs 10, a big one 50.
     let by_api_key = RateLimitLayer::new(Limiter::new("sliding-log 100/m")?)
         .key(key::header("x-api-key"))
-        .on_missing_key(OnMissingKey::Refuse)
+        .on_missing_key(OnMissingKey::Reject)
         .cost(|head| if head.uri.query() == Some("big") { 50 } else { 10 })
         .name("reports");
 

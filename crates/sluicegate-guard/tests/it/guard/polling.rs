@@ -81,12 +81,12 @@ impl Events {
 fn word(event: &Event) -> String {
     match event {
         Event::Guard { what: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
-        Event::Guard { what: GuardEvent::Refused(refused), .. } => {
+        Event::Guard { what: GuardEvent::Denied(refused), .. } => {
             format!("{refused:?}").split('(').next().unwrap_or_default().to_owned()
         }
         Event::Guard { what, .. } => format!("{what:?}"),
         Event::Breaker { state, .. } => format!("breaker {state:?}"),
-        Event::BulkheadRefused { denial, .. } => format!("bulkhead {denial:?}"),
+        Event::BulkheadDenied { denial, .. } => format!("bulkhead {denial:?}"),
         other => format!("{other:?}"),
     }
 }

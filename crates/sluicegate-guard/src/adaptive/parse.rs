@@ -12,14 +12,14 @@ use std::str::FromStr;
 
 impl AdaptiveLimit {
     /// The names of the rules.
-    pub const RULES: [&'static str; 2] = ["aimd", "gradient"];
+    pub const ALGORITHMS: [&'static str; 2] = ["aimd", "gradient"];
 }
 
 impl FromStr for AdaptiveLimit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<AdaptiveLimit, LimitError> {
-        read(text, "a line", "write one rule, such as aimd 20", limit)
+        read(text, "a line", "write one config, such as aimd 20", limit)
     }
 }
 
@@ -28,7 +28,7 @@ fn limit(text: &str) -> Result<AdaptiveLimit, SyntaxError> {
     let Some(word) = words.next() else {
         return Err(SyntaxError::new("the adaptive limit is empty", "write one, such as aimd 20"));
     };
-    let kind = name("adaptive limit", word, &AdaptiveLimit::RULES)?;
+    let kind = name("adaptive limit", word, &AdaptiveLimit::ALGORITHMS)?;
     let start = words.next().unwrap_or_default();
     if start.is_empty() || start.contains('=') {
         let problem = format!("{kind} needs the limit that it begins with right after it");
@@ -41,9 +41,9 @@ fn limit(text: &str) -> Result<AdaptiveLimit, SyntaxError> {
     };
     let mut options = Options::read(takes, words)?;
     let range = range(start, &mut options)?;
-    let rule = if kind == "aimd" { aimd(range, &mut options)? } else { gradient(range, &mut options)? };
+    let config = if kind == "aimd" { aimd(range, &mut options)? } else { gradient(range, &mut options)? };
     options.refuse_the_rest()?;
-    Ok(rule)
+    Ok(config)
 }
 
 fn range(start: u64, options: &mut Options<'_>) -> Result<Range, SyntaxError> {
@@ -60,23 +60,23 @@ fn aimd(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, Syntax
 }
 
 fn gradient(range: Range, options: &mut Options<'_>) -> Result<AdaptiveLimit, SyntaxError> {
-    let mut rule = Gradient::new(range);
+    let mut config = Gradient::new(range);
     if let Some(queue) = options.take("queue") {
-        rule = rule.with_queue(number("queue", queue)?)?;
+        config = config.with_queue(number("queue", queue)?)?;
     }
     if let Some(smoothing) = share("smoothing", options)? {
-        rule = rule.with_smoothing(smoothing)?;
+        config = config.with_smoothing(smoothing)?;
     }
     if let Some(tolerance) = share("tolerance", options)? {
-        rule = rule.with_tolerance(tolerance)?;
+        config = config.with_tolerance(tolerance)?;
     }
     if let Some(window) = options.take("window") {
-        rule = rule.with_window(number("window", window)?)?;
+        config = config.with_window(number("window", window)?)?;
     }
     if let Some(sample) = options.take("sample") {
-        rule = rule.with_sample(span(sample)?)?;
+        config = config.with_sample(span(sample)?)?;
     }
-    Ok(rule.into())
+    Ok(config.into())
 }
 
 fn share(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, SyntaxError> {
@@ -88,18 +88,18 @@ impl fmt::Display for AdaptiveLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut option = Printer { f };
         match self {
-            AdaptiveLimit::Aimd(rule) => {
-                option.head("aimd", rule.range())?;
-                option.unless("backoff", rule.backoff(), BACKOFF_DEFAULT, "%")?;
-                option.unless("timeout", rule.timeout(), TIMEOUT_DEFAULT, "")
+            AdaptiveLimit::Aimd(config) => {
+                option.head("aimd", config.range())?;
+                option.unless("backoff", config.backoff(), BACKOFF_DEFAULT, "%")?;
+                option.unless("timeout", config.timeout(), TIMEOUT_DEFAULT, "")
             }
-            AdaptiveLimit::Gradient(rule) => {
-                option.head("gradient", rule.range())?;
-                option.unless("queue", rule.queue(), QUEUE_DEFAULT, "")?;
-                option.unless("smoothing", rule.smoothing(), SMOOTHING_DEFAULT, "%")?;
-                option.unless("tolerance", rule.tolerance(), TOLERANCE_DEFAULT, "%")?;
-                option.unless("window", rule.window(), WINDOW_DEFAULT, "")?;
-                rule.sample().map_or(Ok(()), |sample| write!(f, " sample={sample}"))
+            AdaptiveLimit::Gradient(config) => {
+                option.head("gradient", config.range())?;
+                option.unless("queue", config.queue(), QUEUE_DEFAULT, "")?;
+                option.unless("smoothing", config.smoothing(), SMOOTHING_DEFAULT, "%")?;
+                option.unless("tolerance", config.tolerance(), TOLERANCE_DEFAULT, "%")?;
+                option.unless("window", config.window(), WINDOW_DEFAULT, "")?;
+                config.sample().map_or(Ok(()), |sample| write!(f, " sample={sample}"))
             }
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         }
         let long = refused(&format!("aimd 20 {}", " ".repeat(300)));
         assert!(
-            long.ends_with("a line of 308 bytes is above the most, 256; write one rule, such as aimd 20")
+            long.ends_with("a line of 308 bytes is above the most, 256; write one config, such as aimd 20")
         );
     }
 }

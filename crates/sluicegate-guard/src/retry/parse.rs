@@ -1,7 +1,7 @@
 //! Retries as one line of text: `retry 2 budget=10%`.
 
-use super::budget::{BACKOFF_DEFAULT, FLOOR_DEFAULT, MAX_BACKOFF_DEFAULT, PERCENT_DEFAULT, RetryRules};
-use crate::text::{Rules, read};
+use super::budget::{BACKOFF_DEFAULT, FLOOR_DEFAULT, MAX_BACKOFF_DEFAULT, PERCENT_DEFAULT, RetryConfig};
+use crate::text::{Config, read};
 use sluicegate::LimitError;
 use sluicegate::internal::grammar::{Options, SyntaxError, name, number, percent, span};
 use std::fmt;
@@ -9,26 +9,29 @@ use std::str::FromStr;
 
 const TAKES: &str = "retry takes budget=PERCENT floor=N backoff=DURATION max-backoff=DURATION";
 
-impl Rules for RetryRules {}
+impl Config for RetryConfig {}
 
-impl FromStr for RetryRules {
+impl FromStr for RetryConfig {
     type Err = LimitError;
 
-    fn from_str(text: &str) -> Result<RetryRules, LimitError> {
-        read(text, "a retry", "write one, such as retry 2 budget=10%", rules)
+    fn from_str(text: &str) -> Result<RetryConfig, LimitError> {
+        read(text, "a retry", "write one, such as retry 2 budget=10%", config)
     }
 }
 
-fn rules(text: &str) -> Result<RetryRules, SyntaxError> {
+fn config(text: &str) -> Result<RetryConfig, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
         return Err(SyntaxError::new("the retry is empty", "write one, such as retry 2 budget=10%"));
     };
     name("word", word, &["retry"])?;
-    let Some(tries) = words.next().filter(|word| !word.contains('=')) else {
-        return Err(SyntaxError::new("retry needs how many further tries right after it", "write retry 2"));
+    let Some(max_retries) = words.next().filter(|word| !word.contains('=')) else {
+        return Err(SyntaxError::new(
+            "retry needs how many further max_retries right after it",
+            "write retry 2",
+        ));
     };
-    let retry = RetryRules::new(number("count", tries)?)?;
+    let retry = RetryConfig::new(number("count", max_retries)?)?;
     let mut options = Options::read(TAKES, words)?;
     let budget = options.take("budget").map(|word| percent("budget", word)).transpose()?;
     let floor = options.take("floor").map(|word| number("floor", word)).transpose()?;
@@ -47,10 +50,10 @@ fn rules(text: &str) -> Result<RetryRules, SyntaxError> {
     Ok(retry.with_backoff(first, max)?)
 }
 
-impl fmt::Display for RetryRules {
+impl fmt::Display for RetryConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let retry = self;
-        write!(f, "retry {}", retry.tries())?;
+        write!(f, "retry {}", retry.max_retries())?;
         if retry.percent() != PERCENT_DEFAULT {
             write!(f, " budget={}%", retry.percent())?;
         }

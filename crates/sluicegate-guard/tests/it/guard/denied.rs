@@ -1,7 +1,7 @@
 //! A further try that is refused, and tries that the deadline refuses.
 
-use super::polled::{Events, Polled};
-use sluicegate_guard::guard::{Failure, Guard, Refused};
+use super::polling::{Events, Polled};
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{ManualClock, Outcome};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn a_call_that_was_made_is_never_refused() {
     // Others fail meanwhile, and the breaker opens.
     assert!(guard.call(|| async { Err::<u8, ()>(()) }).may_retry(false).blocking().is_err());
     let answer = charges.run(&clock, MS);
-    assert_eq!((&answer, answer.as_ref().unwrap_err().is_refused()), (&Err(Failure::TimedOut), false));
+    assert_eq!((&answer, answer.as_ref().unwrap_err().is_denied()), (&Err(Failure::TimedOut), false));
     assert_eq!(events.words(), ["TimedOut", "retry 1", "breaker Open", "Failed", "ByBreaker"]);
     assert_eq!((guard.stats().allowed, guard.stats().denied), (2, 1));
 }
@@ -42,14 +42,14 @@ fn the_last_error_is_not_lost_when_the_bulkhead_is_full() {
     let guard = builder.clock(clock.clone()).build().unwrap();
     let mut fails = Polled::new(guard.call(|| async { Err::<u8, _>("down") }));
     assert!(fails.poll().is_none(), "it rests");
-    let permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     assert_eq!(fails.run(&clock, MS), Err(Failure::Failed("down")));
     // An answer that is a failure is passed on too.
     drop(permit);
-    let answers = guard.call(|| async { Ok::<u16, ()>(503) }).judge(|_| Outcome::Failure);
+    let answers = guard.call(|| async { Ok::<u16, ()>(503) }).classify(|_| Outcome::Failure);
     let mut answers = Polled::new(answers);
     assert!(answers.poll().is_none(), "it rests");
-    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     assert_eq!(answers.run(&clock, MS), Ok(503));
 }
 
@@ -73,7 +73,7 @@ fn a_permit_that_comes_after_the_deadline_is_too_late() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").deadline(SECOND).bulkhead("bulkhead 1 queue=1 wait=10s");
     let guard = builder.clock(clock.clone()).build().unwrap();
-    let permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     let is_made = Cell::new(false);
     let mut call = Polled::new(guard.call(|| {
         is_made.set(true);
@@ -84,7 +84,7 @@ fn a_permit_that_comes_after_the_deadline_is_too_late() {
     drop(permit);
     // It has been called in time, but its task is not run before.
     clock.advance(SECOND / 2);
-    assert_eq!(call.poll(), Some(Err(Failure::Refused(Refused::ByDeadline))));
+    assert_eq!(call.poll(), Some(Err(Failure::Denied(GuardDenial::Deadline))));
     assert!(!is_made.get());
     assert_eq!((guard.bulkhead().unwrap().stats().in_use, guard.stats().denied), (0, 1));
 }
@@ -97,7 +97,7 @@ fn a_wait_that_the_deadline_cuts_short_says_so() {
         builder.clock(clock.clone()).build().unwrap()
     };
     let refused = |guard: &Guard| {
-        let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+        let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
         Polled::new(guard.call(|| async { Ok::<u8, String>(7) })).run(&clock, MS).unwrap_err().to_string()
     };
     assert_eq!(

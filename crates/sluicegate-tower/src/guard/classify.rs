@@ -2,34 +2,36 @@
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use sluicegate_guard::Outcome;
-use sluicegate_guard::guard::Judge;
+use sluicegate_guard::guard::Classify;
 use std::sync::Arc;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-type JudgeOf = Arc<dyn Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync>;
+type Classifier = Arc<dyn Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync>;
 
 /// A closure of the user's, or the rule that holds unless told otherwise.
 #[derive(Clone, Default)]
-pub(crate) struct ByHead(Option<JudgeOf>);
+pub(crate) struct ResponseClassifier(Option<Classifier>);
 
-impl ByHead {
-    pub(super) fn of(judge: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static) -> ByHead {
-        ByHead(Some(Arc::new(judge)))
+impl ResponseClassifier {
+    pub(super) fn of(
+        classify: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static,
+    ) -> ResponseClassifier {
+        ResponseClassifier(Some(Arc::new(classify)))
     }
 
     fn outcome<B>(&self, response: &Response<B>) -> Outcome {
         let (status, headers) = (response.status(), response.headers());
         match &self.0 {
-            Some(judge) => judge(status, headers),
+            Some(classify) => classify(status, headers),
             None if status.is_server_error() || is_grpc_failure(headers) => Outcome::Failure,
             None => Outcome::Success,
         }
     }
 }
 
-impl<B, E> Judge<Response<B>, E> for ByHead {
-    fn judge(&self, result: &Result<Response<B>, E>) -> Outcome {
+impl<B, E> Classify<Response<B>, E> for ResponseClassifier {
+    fn classify(&self, result: &Result<Response<B>, E>) -> Outcome {
         result.as_ref().map_or(Outcome::Failure, |response| self.outcome(response))
     }
 }

@@ -20,10 +20,10 @@ pub trait Work: Sealed {
 
     #[doc(hidden)]
     /// Whether one that ends too late has timed out though it has ended: nothing could stop it.
-    const LATE_COUNTS: bool;
+    const TIMES_OUT_LATE: bool;
     #[doc(hidden)]
     /// Whether it has to be bounded by a bulkhead.
-    const NEEDS_PERMIT: bool;
+    const NEEDS_BULKHEAD: bool;
 
     #[doc(hidden)]
     /// Begins a try. It takes the permit unless the guard is to hold it.
@@ -34,7 +34,7 @@ pub trait Work: Sealed {
 
     #[doc(hidden)]
     /// Looks whether it has ended.
-    fn look(
+    fn poll_attempt(
         future: Pin<&mut Self::Future>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Self::Value, Self::Error>>;
@@ -50,7 +50,7 @@ pub trait Work: Sealed {
 pub trait Sealed {}
 
 impl<F> Sealed for InTask<F> {}
-impl<T> Sealed for ByTries<T> {}
+impl<T> Sealed for FromAttempts<T> {}
 impl<F> Sealed for OnThisThread<F> {}
 impl<F> Sealed for InThread<F> {}
 
@@ -71,21 +71,21 @@ where
     type Error = E;
     type Future = Fut;
 
-    const LATE_COUNTS: bool = false;
-    const NEEDS_PERMIT: bool = false;
+    const TIMES_OUT_LATE: bool = false;
+    const NEEDS_BULKHEAD: bool = false;
 
     fn start(&mut self, _permit: &mut Option<Permit>) -> Result<Fut, NoThread> {
         Ok((self.0)())
     }
 
-    fn look(future: Pin<&mut Fut>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll_attempt(future: Pin<&mut Fut>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
         future.poll(context)
     }
 }
 
 /// Makes the tries of a call where a closure cannot: the future of a service has to have a type that can be written down. See
-/// [`Guard::tries`](super::Guard::tries).
-pub trait Tries {
+/// [`Guard::attempts`](super::Guard::attempts).
+pub trait Attempts {
     /// What a call gives.
     type Value;
     /// What it fails with.
@@ -94,7 +94,7 @@ pub trait Tries {
     type Future: Future<Output = Result<Self::Value, Self::Error>>;
 
     /// Begins a try.
-    fn begin(&mut self) -> Self::Future;
+    fn start(&mut self) -> Self::Future;
 
     /// Whether another one could be made. It is asked after a try has failed, before the guard's retries are.
     fn may_retry(&self) -> bool;
@@ -102,21 +102,24 @@ pub trait Tries {
 
 /// In the task that awaits it, by something that has a name.
 #[derive(Clone, Debug)]
-pub struct ByTries<T>(pub(super) T);
+pub struct FromAttempts<T>(pub(super) T);
 
-impl<T: Tries> Work for ByTries<T> {
+impl<T: Attempts> Work for FromAttempts<T> {
     type Value = T::Value;
     type Error = T::Error;
     type Future = T::Future;
 
-    const LATE_COUNTS: bool = false;
-    const NEEDS_PERMIT: bool = false;
+    const TIMES_OUT_LATE: bool = false;
+    const NEEDS_BULKHEAD: bool = false;
 
     fn start(&mut self, _permit: &mut Option<Permit>) -> Result<T::Future, NoThread> {
-        Ok(self.0.begin())
+        Ok(self.0.start())
     }
 
-    fn look(future: Pin<&mut T::Future>, context: &mut Context<'_>) -> Poll<Result<T::Value, T::Error>> {
+    fn poll_attempt(
+        future: Pin<&mut T::Future>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<T::Value, T::Error>> {
         future.poll(context)
     }
 
@@ -137,14 +140,14 @@ where
     type Error = E;
     type Future = Ready<Result<T, E>>;
 
-    const LATE_COUNTS: bool = true;
-    const NEEDS_PERMIT: bool = false;
+    const TIMES_OUT_LATE: bool = true;
+    const NEEDS_BULKHEAD: bool = false;
 
     fn start(&mut self, _permit: &mut Option<Permit>) -> Result<Self::Future, NoThread> {
         Ok(ready((self.0)()))
     }
 
-    fn look(future: Pin<&mut Self::Future>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll_attempt(future: Pin<&mut Self::Future>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
         future.poll(context)
     }
 }
@@ -163,8 +166,8 @@ where
     type Error = E;
     type Future = Thread<T, E>;
 
-    const LATE_COUNTS: bool = false;
-    const NEEDS_PERMIT: bool = true;
+    const TIMES_OUT_LATE: bool = false;
+    const NEEDS_BULKHEAD: bool = true;
 
     fn start(&mut self, permit: &mut Option<Permit>) -> Result<Thread<T, E>, NoThread> {
         let slot = Arc::new(Slot::default());
@@ -175,7 +178,7 @@ where
         Ok(Thread { slot })
     }
 
-    fn look(future: Pin<&mut Thread<T, E>>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll_attempt(future: Pin<&mut Thread<T, E>>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
         match future.slot.take(context.waker()) {
             None => Poll::Pending,
             Some(Ok(result)) => Poll::Ready(result),

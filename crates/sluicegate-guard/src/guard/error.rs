@@ -18,22 +18,22 @@ pub enum Failure<E> {
     /// It took longer than the guard's `timeout` or `deadline`. (A call that blocks its thread was made nevertheless, to its end.)
     TimedOut,
     /// It was not made, not even once: nothing has happened that making it could do.
-    Refused(Refused),
+    Denied(GuardDenial),
     /// It was made, and gave an answer that the judge takes for a failure. Only a [`fallback`](super::Call::fallback) is told so: without one
     /// the answer itself is passed on.
-    BadAnswer,
+    BadResult,
 }
 
 /// Why a call, or a further try of it, was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum GuardDenial {
     /// The breaker is open.
-    ByBreaker(Denied),
+    Breaker(Denied),
     /// The bulkhead is full.
-    ByBulkhead(Denial),
+    Bulkhead(Denial),
     /// There was no permit of the bulkhead before the guard's `deadline`, or the time for a further try had passed.
-    ByDeadline,
+    Deadline,
     /// `call_in_thread` without a bulkhead: nothing would bound its threads.
     NoBulkhead,
     /// The system gave no thread for `call_in_thread`.
@@ -45,13 +45,13 @@ impl<E> Failure<E> {
     pub fn into_error(self) -> Option<E> {
         match self {
             Failure::Failed(error) | Failure::Ignored(error) => Some(error),
-            Failure::TimedOut | Failure::Refused(_) | Failure::BadAnswer => None,
+            Failure::TimedOut | Failure::Denied(_) | Failure::BadResult => None,
         }
     }
 
     /// Whether it was never made.
-    pub fn is_refused(&self) -> bool {
-        matches!(self, Failure::Refused(_))
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Failure::Denied(_))
     }
 }
 
@@ -60,29 +60,31 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
         match self {
             Failure::Failed(error) | Failure::Ignored(error) => error.fmt(f),
             Failure::TimedOut => TimedOut.fmt(f),
-            Failure::Refused(refused) => refused.fmt(f),
-            Failure::BadAnswer => {
+            Failure::Denied(denial) => denial.fmt(f),
+            Failure::BadResult => {
                 f.write_str("the call gave an answer that counts as a failure; try again later")
             }
         }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for GuardDenial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::ByBreaker(denied) => return denied.fmt(f),
-            Refused::ByBulkhead(Denial::TooLong) => {
+            GuardDenial::Breaker(denied) => return denied.fmt(f),
+            GuardDenial::Bulkhead(Denial::TooLong) => {
                 "the bulkhead is full and no permit came in time; try again later, or raise wait="
             }
-            Refused::ByBulkhead(_) => {
+            GuardDenial::Bulkhead(_) => {
                 "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
             }
-            Refused::ByDeadline => {
+            GuardDenial::Deadline => {
                 "the deadline came before a permit of the bulkhead; try again later, or allow it more time"
             }
-            Refused::NoBulkhead => "call_in_thread needs a bulkhead to bound its threads; add .bulkhead(..)",
-            Refused::NoThread => {
+            GuardDenial::NoBulkhead => {
+                "call_in_thread needs a bulkhead to bound its threads; add .bulkhead(..)"
+            }
+            GuardDenial::NoThread => {
                 "the system gives no further thread; try again later, or lower the bulkhead's limit"
             }
         })
@@ -94,9 +96,9 @@ impl<E: Error + 'static> Error for Failure<E> {
         match self {
             // It prints as that error, so what is behind it is what was behind that.
             Failure::Failed(error) | Failure::Ignored(error) => error.source(),
-            Failure::TimedOut | Failure::Refused(_) | Failure::BadAnswer => None,
+            Failure::TimedOut | Failure::Denied(_) | Failure::BadResult => None,
         }
     }
 }
 
-impl Error for Refused {}
+impl Error for GuardDenial {}

@@ -5,7 +5,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 /// A request without its body, borrowed. Closures of the layer get this.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,
     /// The target. Routers may have shortened the path before it comes here.
@@ -16,10 +16,10 @@ pub struct Head<'a> {
     pub extensions: &'a Extensions,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     /// The head of a request.
-    pub fn of<B>(request: &'a Request<B>) -> Head<'a> {
-        Head {
+    pub fn of<B>(request: &'a Request<B>) -> RequestHead<'a> {
+        RequestHead {
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
@@ -28,7 +28,7 @@ impl<'a> Head<'a> {
     }
 
     /// The only value of a header field: `None` if it is missing, empty, or there several times.
-    pub fn only(&self, name: impl http::header::AsHeaderName) -> Option<&'a [u8]> {
+    pub fn single_header(&self, name: impl http::header::AsHeaderName) -> Option<&'a [u8]> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?.as_bytes().trim_ascii();
         (values.next().is_none() && !value.is_empty()).then_some(value)

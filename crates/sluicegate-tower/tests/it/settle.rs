@@ -1,10 +1,10 @@
 //! Charges that are settled when the response is known: failed logins, refunds, extras, and callers who are gone.
 
-use crate::bed::{Body, admitted, answer, ask, field, from, get, limiter, with};
+use crate::support::{Body, admitted, answer, ask, field, from, get, limiter, with};
 use http::{Request, Response, StatusCode};
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
-use sluicegate_tower::{Charge, Outcome, RateLimitLayer, key};
+use sluicegate_tower::{Charge, Completion, RateLimitLayer, key};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,8 +101,8 @@ async fn what_stays_charged_is_exactly_what_was_said() {
         "sliding-window 1000/h",
     ] {
         let (limiter, _clock) = limiter(limits);
-        let layer = RateLimitLayer::new(limiter.clone()).cost(|_| 3).after(|outcome| match outcome {
-            Outcome::Response { status, .. } => match status.as_u16() {
+        let layer = RateLimitLayer::new(limiter.clone()).cost(|_| 3).settle(|outcome| match outcome {
+            Completion::Response { status, .. } => match status.as_u16() {
                 200 => Charge::Keep,
                 201 => Charge::Refund,
                 202 => Charge::Exactly(1),
@@ -158,8 +158,8 @@ async fn whoever_hangs_up_stays_charged() {
 #[tokio::test]
 async fn a_layer_may_forgive_those_who_hang_up_and_services_that_fail() {
     let (limiter, _clock) = limiter("sliding-log 3/60s");
-    let layer = RateLimitLayer::new(limiter.clone()).after(|outcome| match outcome {
-        Outcome::Dropped | Outcome::Failed => Charge::Refund,
+    let layer = RateLimitLayer::new(limiter.clone()).settle(|outcome| match outcome {
+        Completion::Dropped | Completion::Failed => Charge::Refund,
         _ => Charge::Keep,
     });
     let never =
@@ -201,7 +201,7 @@ async fn a_limit_that_cannot_give_back_is_a_mistake_in_the_set_up() {
     let layer = RateLimitLayer::new(limiter).charge_if(|status| status == 401);
     let response = ask(&layer, get()).await;
     assert_eq!(response.status(), 500);
-    assert!(crate::bed::text(response).await.contains("cannot be returned"));
+    assert!(crate::support::text(response).await.contains("cannot be returned"));
 }
 
 /// However long it runs, nothing is left of receipts.

@@ -8,18 +8,18 @@ use sluicegate_core::Time;
 use sluicegate_core::append_mostly_map::AppendMostlyMap;
 
 /// Things by their times. `T` is what is known of each.
-pub(crate) struct Due<T> {
+pub(crate) struct Deadlines<T> {
     by_time: AppendMostlyMap<(Time, u64), T>,
     alarms: Alarms,
 }
 
-impl<T> Default for Due<T> {
+impl<T> Default for Deadlines<T> {
     fn default() -> Self {
-        Due { by_time: AppendMostlyMap::default(), alarms: Alarms::default() }
+        Deadlines { by_time: AppendMostlyMap::default(), alarms: Alarms::default() }
     }
 }
 
-impl<T> Due<T> {
+impl<T> Deadlines<T> {
     /// Something of this number is to happen then. What was known of it before.
     pub(crate) fn insert(&mut self, at: Time, number: u64, what: T) -> Option<T> {
         self.by_time.insert((at, number), what)
@@ -44,17 +44,17 @@ impl<T> Due<T> {
     }
 
     /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
-    pub(crate) fn sets_alarm(&mut self) -> Option<Time> {
+    pub(crate) fn next_alarm(&mut self) -> Option<Time> {
         self.alarms.arm(self.by_time.first().map(|((next, _), _)| *next))
     }
 
     /// The alarm for a time has rung, or is lost.
-    pub(crate) fn alarm_is_gone(&mut self, at: Time) {
+    pub(crate) fn alarm_done(&mut self, at: Time) {
         self.alarms.disarm(at);
     }
 
     /// Those of which this is so, which are then no longer there.
-    pub(crate) fn take_if(&mut self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
+    pub(crate) fn extract_if(&mut self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let (taken, left): (Vec<_>, Vec<_>) = self.by_time.drain().partition(|(_, what)| is_taken(what));
         for (key, what) in left {
             self.by_time.insert(key, what);
@@ -78,24 +78,24 @@ mod tests {
 
     #[test]
     fn one_alarm_is_set_for_the_soonest() {
-        let mut due = Due::default();
-        due.insert(at(20), 1, "later");
-        assert_eq!(due.sets_alarm(), Some(at(20)));
-        assert_eq!(due.sets_alarm(), None);
-        due.insert(at(30), 2, "latest");
-        assert_eq!(due.sets_alarm(), None);
-        due.insert(at(10), 3, "sooner");
-        assert_eq!(due.sets_alarm(), Some(at(10)));
-        assert_eq!(due.pop(at(9)), None);
-        assert_eq!(due.pop(at(10)), Some((3, "sooner")));
-        due.alarm_is_gone(at(10));
+        let mut deadlines = Deadlines::default();
+        deadlines.insert(at(20), 1, "later");
+        assert_eq!(deadlines.next_alarm(), Some(at(20)));
+        assert_eq!(deadlines.next_alarm(), None);
+        deadlines.insert(at(30), 2, "latest");
+        assert_eq!(deadlines.next_alarm(), None);
+        deadlines.insert(at(10), 3, "sooner");
+        assert_eq!(deadlines.next_alarm(), Some(at(10)));
+        assert_eq!(deadlines.pop(at(9)), None);
+        assert_eq!(deadlines.pop(at(10)), Some((3, "sooner")));
+        deadlines.alarm_done(at(10));
         // That of 20 is still set.
-        assert_eq!(due.sets_alarm(), None);
-        assert_eq!(due.remove(at(20), 1), Some("later"));
-        assert_eq!(due.sets_alarm(), None);
-        due.alarm_is_gone(at(20));
-        assert_eq!(due.sets_alarm(), Some(at(30)));
-        assert_eq!(due.take_if(|what| *what == "another"), Vec::<&str>::new());
-        assert_eq!((due.take_if(|what| *what == "latest"), due.len()), (vec!["latest"], 0));
+        assert_eq!(deadlines.next_alarm(), None);
+        assert_eq!(deadlines.remove(at(20), 1), Some("later"));
+        assert_eq!(deadlines.next_alarm(), None);
+        deadlines.alarm_done(at(20));
+        assert_eq!(deadlines.next_alarm(), Some(at(30)));
+        assert_eq!(deadlines.extract_if(|what| *what == "another"), Vec::<&str>::new());
+        assert_eq!((deadlines.extract_if(|what| *what == "latest"), deadlines.len()), (vec!["latest"], 0));
     }
 }

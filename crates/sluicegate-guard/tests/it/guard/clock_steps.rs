@@ -1,8 +1,8 @@
 //! A clock that is set while calls are under way.
 
-use super::polled::Polled;
+use super::polling::Polled;
 use crate::wall::Wall;
-use sluicegate_guard::guard::{Failure, Guard, Refused};
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{Clock as _, Denial};
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ fn set_back_by_an_hour_a_wait_for_a_permit_does_not_take_an_hour() {
     let wall = Wall::new();
     let guard =
         Guard::builder("g").bulkhead("bulkhead 1 queue=1 wait=1s").clock(wall.clone()).build().unwrap();
-    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
-    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Denial::TooLong))));
+    assert_eq!(answer, Err(Failure::Denied(GuardDenial::Bulkhead(Denial::TooLong))));
     assert!((SECOND..=2 * SECOND).contains(&took), "{took:?}");
 }

@@ -1,6 +1,6 @@
 //! A bulkhead as one line of text: `bulkhead 10 queue=5 wait=1s`.
 
-use crate::text::{Rules, read};
+use crate::text::{Config, read};
 use sluicegate::LimitError;
 use sluicegate::internal::grammar::{Options, SyntaxError, name, number, span};
 use sluicegate_core::Span;
@@ -20,13 +20,13 @@ pub const BULKHEAD_QUEUE_MAX: u32 = 1_000_000;
 /// What a bulkhead lets in, as data. It prints as the line of text it is read from, defaults dropped.
 ///
 /// ```
-/// use sluicegate_guard::bulkhead::BulkheadSpec;
+/// use sluicegate_guard::bulkhead::BulkheadConfig;
 ///
-/// let spec: BulkheadSpec = "bulkhead 10 queue=5 wait=1000ms".parse()?;
+/// let spec: BulkheadConfig = "bulkhead 10 queue=5 wait=1000ms".parse()?;
 /// assert_eq!((spec.limit(), spec.queue()), (10, 5));
 /// assert_eq!(spec.to_string(), "bulkhead 10 queue=5");
 ///
-/// let mistake = "bulkhead 10 wait=1s".parse::<BulkheadSpec>().unwrap_err();
+/// let mistake = "bulkhead 10 wait=1s".parse::<BulkheadConfig>().unwrap_err();
 /// assert_eq!(
 ///     mistake.to_string(),
 ///     "bulkhead 10 wait=1s: wait= is for those in the queue, and there is none; add queue=, such as queue=5",
@@ -34,21 +34,21 @@ pub const BULKHEAD_QUEUE_MAX: u32 = 1_000_000;
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BulkheadSpec {
+pub struct BulkheadConfig {
     limit: u32,
     queue: u32,
     wait: Span,
 }
 
-impl BulkheadSpec {
+impl BulkheadConfig {
     /// How many may be in at once.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The same with another limit, which is within bounds.
-    pub(super) fn with_limit(self, limit: u32) -> BulkheadSpec {
-        BulkheadSpec { limit, ..self }
+    pub(super) fn with_limit(self, limit: u32) -> BulkheadConfig {
+        BulkheadConfig { limit, ..self }
     }
 
     /// How many may wait for a permit.
@@ -62,17 +62,17 @@ impl BulkheadSpec {
     }
 }
 
-impl Rules for BulkheadSpec {}
+impl Config for BulkheadConfig {}
 
-impl FromStr for BulkheadSpec {
+impl FromStr for BulkheadConfig {
     type Err = LimitError;
 
-    fn from_str(text: &str) -> Result<BulkheadSpec, LimitError> {
-        read(text, "a bulkhead", "write one, such as bulkhead 10 queue=5 wait=1s", spec)
+    fn from_str(text: &str) -> Result<BulkheadConfig, LimitError> {
+        read(text, "a bulkhead", "write one, such as bulkhead 10 queue=5 wait=1s", config)
     }
 }
 
-fn spec(text: &str) -> Result<BulkheadSpec, SyntaxError> {
+fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     name("kind", words.next().unwrap_or_default(), &["bulkhead"])?;
     let Some(limit) = words.next().filter(|word| !word.contains('=')) else {
@@ -93,14 +93,14 @@ fn spec(text: &str) -> Result<BulkheadSpec, SyntaxError> {
     }
     if let Some(wait) = wait.filter(|wait| *wait == Span::ZERO || *wait > PERIOD_MAX) {
         let problem = format!("wait={wait} is not from 1us to 3650d");
-        return Err(SyntaxError::new(problem, "leave queue= out if nobody is to wait"));
+        return Err(SyntaxError::new(problem, "cancel queue= out if nobody is to wait"));
     }
-    Ok(BulkheadSpec { limit, queue, wait: wait.unwrap_or(BULKHEAD_WAIT_DEFAULT) })
+    Ok(BulkheadConfig { limit, queue, wait: wait.unwrap_or(BULKHEAD_WAIT_DEFAULT) })
 }
 
-impl fmt::Display for BulkheadSpec {
+impl fmt::Display for BulkheadConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BulkheadSpec { limit, queue, wait } = self;
+        let BulkheadConfig { limit, queue, wait } = self;
         write!(f, "bulkhead {limit}")?;
         if *queue > 0 {
             write!(f, " queue={queue}")?;

@@ -1,12 +1,12 @@
 //! The tries of one request: the first with the service that was ready for it, and further ones with copies of both.
 
 use super::{Fallback, Shared};
-use crate::future::again;
-use crate::head::Head;
+use crate::future::take_once;
+use crate::request_head::RequestHead;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Method, Request, Response, Uri};
 use pin_project_lite::pin_project;
-use sluicegate_guard::guard::Tries;
+use sluicegate_guard::guard::Attempts;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 /// Makes copies of requests, for further tries. There are [`Once`] and [`RetryWith`].
-pub trait CopyRequest<Q> {
+pub trait CloneRequest<Q> {
     /// A copy, or none if the request must not be made twice.
     fn copy(&self, request: &Request<Q>) -> Option<Request<Q>>;
 }
 
 /// No copies: requests are made once.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Once;
+pub struct NoRetry;
 
-impl<Q> CopyRequest<Q> for Once {
+impl<Q> CloneRequest<Q> for NoRetry {
     #[inline]
     fn copy(&self, _: &Request<Q>) -> Option<Request<Q>> {
         None
@@ -47,14 +47,14 @@ impl<F> Clone for RetryWith<F> {
     }
 }
 
-impl<Q, F: Fn(&Request<Q>) -> Option<Request<Q>>> CopyRequest<Q> for RetryWith<F> {
+impl<Q, F: Fn(&Request<Q>) -> Option<Request<Q>>> CloneRequest<Q> for RetryWith<F> {
     fn copy(&self, request: &Request<Q>) -> Option<Request<Q>> {
         (self.0)(request)
     }
 }
 
 /// One request on its way through a guard.
-pub(crate) struct RequestTries<S, Q, R, C, F> {
+pub(crate) struct RequestAttempts<S, Q, R, C, F> {
     pub(super) shared: Arc<Shared<R, C, F>>,
     /// What the next try is made of.
     next: Option<Next<S, Q>>,
@@ -69,44 +69,44 @@ struct Next<S, Q> {
     request: Request<Q>,
 }
 
-impl<S, Q, R, C, F> RequestTries<S, Q, R, C, F> {
+impl<S, Q, R, C, F> RequestAttempts<S, Q, R, C, F> {
     #[inline]
     pub(super) fn new(shared: Arc<Shared<R, C, F>>, ready: S, request: Request<Q>) -> Self {
         let next = Some(Next { service: ready, is_ready: true, request });
-        RequestTries { shared, next, sent: Sent::default() }
+        RequestAttempts { shared, next, sent: Sent::default() }
     }
 
     /// What is still known of the request.
-    pub(super) fn with_head<T>(&self, look: impl FnOnce(Head<'_>) -> T) -> T {
+    pub(super) fn with_head<T>(&self, look: impl FnOnce(RequestHead<'_>) -> T) -> T {
         if let Some(next) = &self.next {
-            return look(Head::of(&next.request));
+            return look(RequestHead::of(&next.request));
         }
         let Sent { method, uri, content_type: headers } = &self.sent;
-        look(Head { method, uri, headers, extensions: &Extensions::new() })
+        look(RequestHead { method, uri, headers, extensions: &Extensions::new() })
     }
 }
 
-impl<S, Q, R, C, F, B> Tries for RequestTries<S, Q, R, C, F>
+impl<S, Q, R, C, F, B> Attempts for RequestAttempts<S, Q, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
-    C: CopyRequest<Q>,
+    C: CloneRequest<Q>,
     F: Fallback<B>,
 {
     type Value = Response<B>;
     type Error = S::Error;
-    type Future = Try<S, Q>;
+    type Future = Attempt<S, Q>;
 
-    fn begin(&mut self) -> Try<S, Q> {
-        let Next { mut service, is_ready, request } = again(&mut self.next);
-        if self.shared.guard.is_timed() || self.shared.fallback.instead().is_some() {
+    fn start(&mut self) -> Attempt<S, Q> {
+        let Next { mut service, is_ready, request } = take_once(&mut self.next);
+        if self.shared.guard.has_timeout() || self.shared.fallback.responder().is_some() {
             self.sent = Sent::of(&request);
         }
         let copy = self.shared.copy.copy(&request);
         self.next = copy.map(|request| Next { service: service.clone(), is_ready: false, request });
         if is_ready {
-            return Try::Calling { response: service.call(request) };
+            return Attempt::Calling { response: service.call(request) };
         }
-        Try::Readying { parked: Some(Box::new((service, request))) }
+        Attempt::Readying { parked: Some(Box::new((service, request))) }
     }
 
     fn may_retry(&self) -> bool {
@@ -116,8 +116,8 @@ where
 
 pin_project! {
     /// One try.
-    #[project = TryNow]
-    pub(crate) enum Try<S, Q>
+    #[project = AttemptNow]
+    pub(crate) enum Attempt<S, Q>
     where
         S: Service<Request<Q>>,
     {
@@ -127,20 +127,20 @@ pin_project! {
     }
 }
 
-impl<S: Service<Request<Q>>, Q> Future for Try<S, Q> {
+impl<S: Service<Request<Q>>, Q> Future for Attempt<S, Q> {
     type Output = Result<S::Response, S::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let TryNow::Readying { parked } = self.as_mut().project() {
+        if let AttemptNow::Readying { parked } = self.as_mut().project() {
             if let Some(parked) = parked {
                 ready!(parked.0.poll_ready(context))?;
             }
-            let (mut service, request) = *again(parked);
-            self.set(Try::Calling { response: service.call(request) });
+            let (mut service, request) = *take_once(parked);
+            self.set(Attempt::Calling { response: service.call(request) });
         }
         match self.project() {
-            TryNow::Calling { response } => response.poll(context),
-            TryNow::Readying { .. } => Poll::Pending,
+            AttemptNow::Calling { response } => response.poll(context),
+            AttemptNow::Readying { .. } => Poll::Pending,
         }
     }
 }

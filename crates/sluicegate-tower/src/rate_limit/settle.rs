@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Outcome<'a> {
+pub enum Completion<'a> {
     /// With a response, of which the head is known and the body may still be on its way.
     Response {
         /// Its status.

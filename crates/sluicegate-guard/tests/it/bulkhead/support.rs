@@ -1,6 +1,6 @@
 //! Those who ask for a permit, polled by hand: what each is told, and how often it was woken.
 
-use sluicegate_guard::bulkhead::{Enter, Entry};
+use sluicegate_guard::bulkhead::{AcquirePermit, PermitGrant};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ impl Wake for Woken {
 
 /// One who asks.
 pub(super) struct Asker {
-    enter: Pin<Box<Enter>>,
+    enter: Pin<Box<AcquirePermit>>,
     woken: Arc<Woken>,
 }
 
 impl Asker {
     /// Asks; the answer too, if there is one at once.
-    pub(super) fn new(enter: Enter) -> (Asker, Option<Entry>) {
+    pub(super) fn new(enter: AcquirePermit) -> (Asker, Option<PermitGrant>) {
         let mut asker = Asker { enter: Box::pin(enter), woken: Arc::default() };
         let entry = asker.poll();
         (asker, entry)
     }
 
     /// One that has to wait.
-    pub(super) fn waiting(enter: Enter) -> Asker {
+    pub(super) fn waiting(enter: AcquirePermit) -> Asker {
         let (asker, entry) = Asker::new(enter);
         assert!(entry.is_none(), "{entry:?} at once");
         asker
     }
 
-    pub(super) fn poll(&mut self) -> Option<Entry> {
+    pub(super) fn poll(&mut self) -> Option<PermitGrant> {
         let waker = Waker::from(Arc::clone(&self.woken));
         match self.enter.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(entry) => Some(entry),

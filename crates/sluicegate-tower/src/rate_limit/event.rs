@@ -1,6 +1,6 @@
 //! What an observer sees of each request.
 
-use crate::Head;
+use crate::RequestHead;
 use crate::key::RequestKey;
 use sluicegate::Decision;
 use sluicegate::backend::BackendError;
@@ -8,19 +8,19 @@ use sluicegate::backend::BackendError;
 /// A request, and what became of it at the layer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Seen<'a> {
+pub struct RateLimitEvent<'a> {
     /// The request.
-    pub head: &'a Head<'a>,
+    pub head: &'a RequestHead<'a>,
     /// Its key. Never label a metric by it: there may be millions.
     pub key: Option<&'a RequestKey<'a>>,
     /// What became of it.
-    pub verdict: Verdict<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Verdict<'a> {
+pub enum EventKind<'a> {
     /// It was admitted.
     Allowed(&'a Decision),
     /// It was denied.
@@ -31,8 +31,8 @@ pub enum Verdict<'a> {
     MissingKey,
     /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was
     /// admitted.
-    NoAnswer(&'a BackendError),
+    BackendFailed(&'a BackendError),
     /// There is a mistake in the set-up: what to do about it. In shadow mode the request was
     /// admitted.
-    SetUp(&'a str),
+    Misconfigured(&'a str),
 }

@@ -1,8 +1,8 @@
 //! Settings of a breaker.
 
-use super::{Breaker, BreakerRules, Inner};
+use super::{Breaker, BreakerConfig, Inner};
 use crate::event::Observer;
-use crate::text::IntoRules;
+use crate::text::IntoConfig;
 use sluicegate::BuildError;
 use sluicegate::LimitError;
 use sluicegate::clock::Clock;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 ///
 /// let clock = ManualClock::default();
 /// let payments = Breaker::builder("breaker 50%/1calls open=5s").name("payments").clock(clock.clone()).build()?;
-/// payments.ask().admitted()?.failure();
+/// payments.try_acquire().admitted()?.failure();
 /// assert_eq!(payments.state(), State::Open);
 /// clock.advance(Duration::from_secs(5));
-/// payments.ask().admitted()?.success();
+/// payments.try_acquire().admitted()?.success();
 /// assert_eq!(payments.state(), State::Closed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub struct BreakerBuilder {
-    pub(super) rules: Result<BreakerRules, LimitError>,
+    pub(super) config: Result<BreakerConfig, LimitError>,
     pub(super) settings: Settings,
 }
 
@@ -40,16 +40,16 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn make(&self, rules: BreakerRules) -> Breaker {
+    pub(super) fn make(&self, config: BreakerConfig) -> Breaker {
         let Settings { clock, observer, name } = self;
-        Breaker { inner: Arc::new(Inner::new(rules, clock.clone(), observer.clone(), name.clone())) }
+        Breaker { inner: Arc::new(Inner::new(config, clock.clone(), observer.clone(), name.clone())) }
     }
 }
 
 impl BreakerBuilder {
-    pub(super) fn new(rules: impl IntoRules<BreakerRules>) -> BreakerBuilder {
+    pub(super) fn new(config: impl IntoConfig<BreakerConfig>) -> BreakerBuilder {
         let settings = Settings { clock: AnyClock::System, observer: None, name: None };
-        BreakerBuilder { rules: rules.into_rules(), settings }
+        BreakerBuilder { config: config.into_config(), settings }
     }
 
     /// A clock of your own. For tests: [`crate::ManualClock`].
@@ -65,7 +65,7 @@ impl BreakerBuilder {
     }
 
     /// The clock and the observer of what it is a part of.
-    pub(crate) fn watched(
+    pub(crate) fn inherit(
         mut self,
         clock: &AnyClock,
         observer: Option<&Arc<dyn Observer>>,
@@ -85,15 +85,15 @@ impl BreakerBuilder {
     /// # Errors
     /// When the text is no breaker.
     pub fn build(self) -> Result<Breaker, BuildError> {
-        let rules = self.rules.map_err(BuildError::Limit)?;
-        Ok(self.settings.make(rules))
+        let config = self.config.map_err(BuildError::Limit)?;
+        Ok(self.settings.make(config))
     }
 }
 
 impl fmt::Debug for BreakerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BreakerBuilder")
-            .field("rules", &self.rules)
+            .field("config", &self.config)
             .field("name", &self.settings.name)
             .finish_non_exhaustive()
     }

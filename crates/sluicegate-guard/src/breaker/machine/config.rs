@@ -46,29 +46,29 @@ pub struct Slow {
 /// It is also one line of text: equal rules print the same canonical text, and that text parses to equal rules.
 ///
 /// ```
-/// use sluicegate_guard::breaker::BreakerRules;
+/// use sluicegate_guard::breaker::BreakerConfig;
 ///
-/// let rules: BreakerRules = "breaker 50%/10s min=20 open=60s slow=2s".parse()?;
+/// let rules: BreakerConfig = "breaker 50%/10s min=20 open=60s slow=2s".parse()?;
 /// assert_eq!(rules.to_string(), "breaker 50%/10s open=1m slow=2s");
 /// assert_eq!(rules.probes(), 1);
 ///
-/// let mistake = "breaker 50/10s".parse::<BreakerRules>().unwrap_err();
+/// let mistake = "breaker 50/10s".parse::<BreakerConfig>().unwrap_err();
 /// assert_eq!(mistake.to_string(), r#"breaker 50/10s: failure rate "50" has no %; write 50%"#);
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 ///
 /// ```
 /// use sluicegate_guard::Span;
-/// use sluicegate_guard::breaker::{BreakerRules, Window};
+/// use sluicegate_guard::breaker::{BreakerConfig, Window};
 ///
-/// let hystrix = BreakerRules::new(50, Window::Time(Span::from_micros(10_000_000)))?;
+/// let hystrix = BreakerConfig::new(50, Window::Time(Span::from_micros(10_000_000)))?;
 /// assert_eq!((hystrix.min(), hystrix.open().to_string().as_str(), hystrix.probes()), (20, "5s", 1));
 /// let strict = hystrix.with_probes(3)?.with_slow(Span::from_micros(2_000_000), 80)?;
 /// assert_eq!(strict.probes(), 3);
 /// # Ok::<(), sluicegate_core::bounds::OutOfBounds>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct BreakerRules {
+pub struct BreakerConfig {
     window: Window,
     failure_rate: u8,
     min: u32,
@@ -80,10 +80,10 @@ pub struct BreakerRules {
     metrics_only: bool,
 }
 
-impl BreakerRules {
+impl BreakerConfig {
     /// All that they say: a `probe-ttl` that was left out is the same as one as long as `open`.
-    fn said(&self) -> impl Eq + Hash + use<> {
-        let BreakerRules { window, failure_rate, min, open, probes, slow, metrics_only, .. } = *self;
+    fn canonical(&self) -> impl Eq + Hash + use<> {
+        let BreakerConfig { window, failure_rate, min, open, probes, slow, metrics_only, .. } = *self;
         (window, failure_rate, min, open, probes, self.probe_ttl(), slow, metrics_only)
     }
 
@@ -92,7 +92,7 @@ impl BreakerRules {
     ///
     /// # Errors
     /// When the percentage is not 1 to 100, or the window is empty or too large.
-    pub fn new(failure_rate: u64, window: Window) -> Result<BreakerRules, OutOfBounds> {
+    pub fn new(failure_rate: u64, window: Window) -> Result<BreakerConfig, OutOfBounds> {
         let failure_rate = percent("failure rate", failure_rate)?;
         let min = match window {
             Window::Time(span) => {
@@ -104,7 +104,7 @@ impl BreakerRules {
                 checked_number("window of calls", u64::from(calls), (1, WINDOW_CALLS_MAX), advice)?
             }
         };
-        Ok(BreakerRules {
+        Ok(BreakerConfig {
             window,
             failure_rate,
             min,
@@ -120,55 +120,55 @@ impl BreakerRules {
     ///
     /// # Errors
     /// When it is 0, or more than a window of calls holds: such a breaker would never open.
-    pub fn with_min(self, min: u64) -> Result<BreakerRules, OutOfBounds> {
+    pub fn with_min(self, min: u64) -> Result<BreakerConfig, OutOfBounds> {
         let (most, advice) = match self.window {
             Window::Time(_) => (COUNT_MAX, "use a smaller number"),
             Window::Calls(calls) => (calls, "the window holds no more calls, use fewer"),
         };
         let min =
             checked_number("min", min, (1, most), ["use at least 1, to open at the first failure", advice])?;
-        Ok(BreakerRules { min, ..self })
+        Ok(BreakerConfig { min, ..self })
     }
 
     /// How long it stays open.
     ///
     /// # Errors
     /// When it is 0 or above [`DURATION_MAX`].
-    pub fn with_open(self, open: Span) -> Result<BreakerRules, OutOfBounds> {
-        Ok(BreakerRules { open: duration("open", open)?, ..self })
+    pub fn with_open(self, open: Span) -> Result<BreakerConfig, OutOfBounds> {
+        Ok(BreakerConfig { open: duration("open", open)?, ..self })
     }
 
     /// How many probes are let through when it is half-open.
     ///
     /// # Errors
     /// When it is 0 or above [`PROBES_MAX`].
-    pub fn with_probes(self, probes: u64) -> Result<BreakerRules, OutOfBounds> {
+    pub fn with_probes(self, probes: u64) -> Result<BreakerConfig, OutOfBounds> {
         let advice = ["without a probe it would stay open for ever, use at least 1", "use fewer"];
-        Ok(BreakerRules { probes: checked_number("probes", probes, (1, PROBES_MAX), advice)?, ..self })
+        Ok(BreakerConfig { probes: checked_number("probes", probes, (1, PROBES_MAX), advice)?, ..self })
     }
 
     /// How long a probe may take before it counts as failed. As long as `open` unless said.
     ///
     /// # Errors
     /// When it is 0 or above [`DURATION_MAX`].
-    pub fn with_probe_ttl(self, ttl: Span) -> Result<BreakerRules, OutOfBounds> {
+    pub fn with_probe_ttl(self, ttl: Span) -> Result<BreakerConfig, OutOfBounds> {
         let ttl = duration("probe-ttl", ttl)?;
-        Ok(BreakerRules { probe_ttl: Some(ttl), ..self })
+        Ok(BreakerConfig { probe_ttl: Some(ttl), ..self })
     }
 
     /// Calls that took longer than this are slow, and this percentage of them opens it too.
     ///
     /// # Errors
     /// When the time is 0 or above [`DURATION_MAX`], or the percentage is not 1 to 100.
-    pub fn with_slow(self, longer_than: Span, rate: u64) -> Result<BreakerRules, OutOfBounds> {
+    pub fn with_slow(self, longer_than: Span, rate: u64) -> Result<BreakerConfig, OutOfBounds> {
         let slow = Slow { longer_than: duration("slow", longer_than)?, rate: percent("slow-rate", rate)? };
-        Ok(BreakerRules { slow: Some(slow), ..self })
+        Ok(BreakerConfig { slow: Some(slow), ..self })
     }
 
     /// Whether it only counts, and says when it would have opened.
     #[must_use]
-    pub fn with_metrics_only(self, metrics_only: bool) -> BreakerRules {
-        BreakerRules { metrics_only, ..self }
+    pub fn with_metrics_only(self, metrics_only: bool) -> BreakerConfig {
+        BreakerConfig { metrics_only, ..self }
     }
 
     /// Which outcomes count.
@@ -233,17 +233,17 @@ impl BreakerRules {
     }
 }
 
-impl PartialEq for BreakerRules {
-    fn eq(&self, other: &BreakerRules) -> bool {
-        self.said() == other.said()
+impl PartialEq for BreakerConfig {
+    fn eq(&self, other: &BreakerConfig) -> bool {
+        self.canonical() == other.canonical()
     }
 }
 
-impl Eq for BreakerRules {}
+impl Eq for BreakerConfig {}
 
-impl Hash for BreakerRules {
+impl Hash for BreakerConfig {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.said().hash(hasher);
+        self.canonical().hash(hasher);
     }
 }
 

@@ -1,8 +1,8 @@
 //! One thing at a time.
 
-use super::line_up::Asker;
+use super::support::Asker;
 use sluicegate::clock::Alarm;
-use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
+use sluicegate_guard::bulkhead::{Adapt, Bulkhead, CompletedCall};
 use sluicegate_guard::{Clock, Denial, Event, ManualClock, Observer, Outcome, Priority, Span, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,11 +20,11 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
 #[test]
 fn without_a_queue_nobody_waits() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2");
-    let (one, two) = (bulkhead.try_enter(), bulkhead.try_enter());
-    assert!(one.is_some() && two.is_some() && bulkhead.try_enter().is_none());
-    assert_eq!(bulkhead.enter().blocking().denial(), Some(Denial::QueueFull));
+    let (one, two) = (bulkhead.try_acquire(), bulkhead.try_acquire());
+    assert!(one.is_some() && two.is_some() && bulkhead.try_acquire().is_none());
+    assert_eq!(bulkhead.acquire().blocking().denial(), Some(Denial::QueueFull));
     drop(one);
-    let third = bulkhead.enter().blocking();
+    let third = bulkhead.acquire().blocking();
     assert!(third.allowed());
     let stats = bulkhead.stats();
     assert_eq!((stats.allowed, stats.denied, stats.in_use, stats.waiting, stats.limit), (3, 2, 2, 0, 2));
@@ -33,9 +33,9 @@ fn without_a_queue_nobody_waits() {
 #[test]
 fn the_queue_has_a_bound_and_an_end() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
-    let permit = bulkhead.try_enter().unwrap();
-    let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
-    assert_eq!(bulkhead.enter().blocking().denial(), Some(Denial::QueueFull));
+    let permit = bulkhead.try_acquire().unwrap();
+    let (mut first, mut second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
+    assert_eq!(bulkhead.acquire().blocking().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_micros(999_999));
     assert_eq!((first.woken(), second.woken()), (0, 0));
     clock.advance(Duration::from_micros(1));
@@ -45,19 +45,19 @@ fn the_queue_has_a_bound_and_an_end() {
     // The permit comes too late for the other one too, though it has not looked yet.
     drop(permit);
     assert_eq!(second.poll().unwrap().denial(), Some(Denial::TooLong));
-    assert!(bulkhead.try_enter().is_some());
+    assert!(bulkhead.try_acquire().is_some());
 }
 
 #[test]
 fn a_permit_goes_to_the_first_who_waits() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
-    let permit = bulkhead.try_enter().unwrap();
-    let mut low = Asker::waiting(bulkhead.enter().priority(Priority::Low));
-    let mut normal = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
-    let mut high = Asker::waiting(bulkhead.enter().priority(Priority::High));
+    let permit = bulkhead.try_acquire().unwrap();
+    let mut low = Asker::waiting(bulkhead.acquire().priority(Priority::Low));
+    let mut normal = [Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire())];
+    let mut high = Asker::waiting(bulkhead.acquire().priority(Priority::High));
     clock.advance(SECOND);
     drop(permit);
-    assert!(bulkhead.try_enter().is_none(), "nobody overtakes");
+    assert!(bulkhead.try_acquire().is_none(), "nobody overtakes");
     let entry = high.poll().unwrap();
     assert_eq!(entry.waited(), SECOND);
     drop(entry);
@@ -78,11 +78,11 @@ fn a_permit_goes_to_the_first_who_waits() {
 #[test]
 fn who_is_dropped_leaves_nothing_behind() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
-    drop(bulkhead.enter());
-    let permit = bulkhead.try_enter().unwrap();
-    let waits = Asker::waiting(bulkhead.enter());
-    let called = Asker::waiting(bulkhead.enter());
-    let next = Asker::waiting(bulkhead.enter());
+    drop(bulkhead.acquire());
+    let permit = bulkhead.try_acquire().unwrap();
+    let waits = Asker::waiting(bulkhead.acquire());
+    let called = Asker::waiting(bulkhead.acquire());
+    let next = Asker::waiting(bulkhead.acquire());
     drop(waits);
     drop(permit);
     assert_eq!((called.woken(), next.woken()), (1, 0));
@@ -90,8 +90,8 @@ fn who_is_dropped_leaves_nothing_behind() {
     assert_eq!(next.woken(), 1);
     drop(next);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
-    let _permit = bulkhead.try_enter().unwrap();
-    let refused = Asker::waiting(bulkhead.enter());
+    let _permit = bulkhead.try_acquire().unwrap();
+    let refused = Asker::waiting(bulkhead.acquire());
     clock.advance(60 * SECOND);
     assert_eq!(refused.woken(), 1);
     drop(refused);
@@ -101,12 +101,12 @@ fn who_is_dropped_leaves_nothing_behind() {
 #[test]
 fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
-    let permit = bulkhead.try_enter().unwrap();
-    std::mem::forget(Asker::waiting(bulkhead.enter()));
+    let permit = bulkhead.try_acquire().unwrap();
+    std::mem::forget(Asker::waiting(bulkhead.acquire()));
     assert_eq!(bulkhead.stats().waiting, 1);
     clock.advance(SECOND);
     assert_eq!(bulkhead.stats().waiting, 0);
-    let next = Asker::waiting(bulkhead.enter());
+    let next = Asker::waiting(bulkhead.acquire());
     drop(permit);
     assert_eq!(next.woken(), 1);
 }
@@ -114,10 +114,10 @@ fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait()
 #[test]
 fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
     let (bulkhead, _clock) = bulkhead("bulkhead 3 queue=5");
-    let mut permits: Vec<_> = (0..3).map_while(|_| bulkhead.try_enter()).collect();
+    let mut permits: Vec<_> = (0..3).map_while(|_| bulkhead.try_acquire()).collect();
     bulkhead.set_limit(1);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().limit), (3, 1));
-    let waits = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
+    let waits = [Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire())];
     permits.truncate(1);
     assert_eq!(waits[0].woken(), 0, "one is in, and one may be");
     permits.clear();
@@ -134,20 +134,20 @@ fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
 fn a_time_that_has_passed_is_too_late_even_with_places_free() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1");
     let just_passed = clock.now().saturating_sub(Span::from_micros(1));
-    assert_eq!(bulkhead.enter_until(just_passed).blocking().denial(), Some(Denial::TooLong));
-    assert!(bulkhead.enter_until(clock.now()).blocking().allowed(), "it is tried, but not waited for");
-    assert!(bulkhead.enter_until(clock.now().saturating_add(Span::from_micros(1))).blocking().allowed());
-    let _permit = bulkhead.try_enter().unwrap();
-    assert_eq!(bulkhead.enter_within(Duration::ZERO).blocking().denial(), Some(Denial::TooLong));
-    assert_eq!(bulkhead.enter_until(clock.now()).blocking().denial(), Some(Denial::TooLong));
+    assert_eq!(bulkhead.acquire_until(just_passed).blocking().denial(), Some(Denial::TooLong));
+    assert!(bulkhead.acquire_until(clock.now()).blocking().allowed(), "it is tried, but not waited for");
+    assert!(bulkhead.acquire_until(clock.now().saturating_add(Span::from_micros(1))).blocking().allowed());
+    let _permit = bulkhead.try_acquire().unwrap();
+    assert_eq!(bulkhead.acquire_within(Duration::ZERO).blocking().denial(), Some(Denial::TooLong));
+    assert_eq!(bulkhead.acquire_until(clock.now()).blocking().denial(), Some(Denial::TooLong));
 }
 
 /// The clock steps back by a day while somebody waits: a permit is a permit. (That nobody waits for a day: `guard/clock_set.rs`.)
 #[test]
 fn a_clock_that_steps_back_loses_nobody() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
-    let permit = bulkhead.try_enter().unwrap();
-    let (mut first, second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
+    let permit = bulkhead.try_acquire().unwrap();
+    let (mut first, second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
     let now = clock.now();
     clock.set(now.saturating_sub(Span::from_micros(86_400_000_000)));
     drop(permit);
@@ -158,8 +158,8 @@ fn a_clock_that_steps_back_loses_nobody() {
 #[test]
 fn a_permit_outlives_its_bulkhead() {
     let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-    let permit = bulkhead.try_enter().unwrap();
-    let waits = Asker::waiting(bulkhead.enter());
+    let permit = bulkhead.try_acquire().unwrap();
+    let waits = Asker::waiting(bulkhead.acquire());
     drop(bulkhead);
     std::thread::spawn(move || drop(permit)).join().unwrap();
     assert_eq!(waits.woken(), 1);
@@ -176,11 +176,11 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_costs_nobody_a_place() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2 queue=5");
-    let permits = (bulkhead.try_enter(), bulkhead.try_enter());
-    let mut panics = Box::pin(bulkhead.enter());
+    let permits = (bulkhead.try_acquire(), bulkhead.try_acquire());
+    let mut panics = Box::pin(bulkhead.acquire());
     let waker = Waker::from(Arc::new(Panics));
     assert!(panics.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    let mut next = Asker::waiting(bulkhead.enter());
+    let mut next = Asker::waiting(bulkhead.acquire());
     // Two more permits go to both who wait at once.
     assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.set_limit(4))).is_err());
     assert_eq!(next.woken(), 1);
@@ -201,7 +201,7 @@ impl Observer for Events {
 
 fn denial(event: &Event) -> Option<Denial> {
     match event {
-        Event::BulkheadRefused { name: Some(name), denial, .. } if &**name == "printer" => Some(*denial),
+        Event::BulkheadDenied { name: Some(name), denial, .. } if &**name == "printer" => Some(*denial),
         _ => None,
     }
 }
@@ -212,10 +212,10 @@ fn refusals_are_told() {
     let clock = ManualClock::default();
     let builder = Bulkhead::builder("bulkhead 1 queue=1").clock(clock.clone()).observer(Arc::clone(&events));
     let bulkhead = builder.name("printer").build().unwrap();
-    let _permit = bulkhead.try_enter();
-    assert!(bulkhead.try_enter().is_none());
-    let mut waits = Asker::waiting(bulkhead.enter());
-    assert!(bulkhead.try_enter().is_none());
+    let _permit = bulkhead.try_acquire();
+    assert!(bulkhead.try_acquire().is_none());
+    let mut waits = Asker::waiting(bulkhead.acquire());
+    assert!(bulkhead.try_acquire().is_none());
     clock.advance(SECOND);
     assert!(waits.poll().is_some());
     let refusals: Vec<Denial> = events.0.lock().unwrap().iter().filter_map(denial).collect();
@@ -224,12 +224,12 @@ fn refusals_are_told() {
 }
 
 /// What a rule was told.
-type Ended = Arc<Mutex<Vec<EndedCall>>>;
+type Ended = Arc<Mutex<Vec<CompletedCall>>>;
 
 struct Notes(Ended);
 
 impl Adapt for Notes {
-    fn ended(&mut self, call: &EndedCall) -> u32 {
+    fn after_call(&mut self, call: &CompletedCall) -> u32 {
         self.0.lock().unwrap().push(*call);
         call.limit + 1
     }
@@ -241,8 +241,8 @@ fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
     let builder =
         Bulkhead::builder("bulkhead 2 queue=3").clock(clock.clone()).adapt(Notes(Arc::clone(&ended)));
     let bulkhead = builder.build().unwrap();
-    let (one, two) = (bulkhead.try_enter().unwrap(), bulkhead.try_enter().unwrap());
-    let waits = [Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter())];
+    let (one, two) = (bulkhead.try_acquire().unwrap(), bulkhead.try_acquire().unwrap());
+    let waits = [Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire())];
     clock.advance(Duration::from_millis(30));
     one.finish(Outcome::Success);
     // One permit was returned, and there is one more.
@@ -258,7 +258,7 @@ fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
 struct PanicsOnFailure;
 
 impl Adapt for PanicsOnFailure {
-    fn ended(&mut self, call: &EndedCall) -> u32 {
+    fn after_call(&mut self, call: &CompletedCall) -> u32 {
         assert!(call.outcome == Outcome::Success, "a rule that panics");
         call.limit
     }
@@ -267,13 +267,13 @@ impl Adapt for PanicsOnFailure {
 #[test]
 fn a_rule_that_panics_costs_nobody_a_place() {
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1").adapt(PanicsOnFailure).build().unwrap();
-    let permit = bulkhead.try_enter().unwrap();
-    let mut next = Asker::waiting(bulkhead.enter());
+    let permit = bulkhead.try_acquire().unwrap();
+    let mut next = Asker::waiting(bulkhead.acquire());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(permit))).is_err());
     let permit = next.poll().unwrap().permit().unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| permit.finish(Outcome::Failure))).is_err());
     // One that is dropped by a panic must not end the process by a second one.
-    let permit = bulkhead.try_enter().unwrap();
+    let permit = bulkhead.try_acquire().unwrap();
     let said = catch_unwind(AssertUnwindSafe(|| {
         let _permit = permit;
         panic!("the call panics");
@@ -307,7 +307,7 @@ impl Clock for Trips {
 struct Stays;
 
 impl Adapt for Stays {
-    fn ended(&mut self, call: &EndedCall) -> u32 {
+    fn after_call(&mut self, call: &CompletedCall) -> u32 {
         call.limit
     }
 }
@@ -319,11 +319,11 @@ fn a_clock_that_panics_costs_nobody_a_place() {
     let builder = Bulkhead::builder("bulkhead 1 queue=2").adapt(Stays);
     let bulkhead = builder.clock(clock.clone()).build().unwrap();
     clock.after.store(1, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.try_enter())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.try_acquire())).is_err());
     assert_eq!(bulkhead.stats().in_use, 0);
     // Somebody who was called, with another one waiting behind: the queue looks first, and then the call begins.
-    let permit = bulkhead.try_enter().unwrap();
-    let (mut first, mut second) = (Asker::waiting(bulkhead.enter()), Asker::waiting(bulkhead.enter()));
+    let permit = bulkhead.try_acquire().unwrap();
+    let (mut first, mut second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
     drop(permit);
     assert_eq!((first.woken(), second.woken(), bulkhead.stats().in_use), (1, 0, 1));
     clock.after.store(2, Ordering::SeqCst);
@@ -360,8 +360,8 @@ fn no_waker_is_dropped_under_the_lock() {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=3");
-        let permit = bulkhead.try_enter().unwrap();
-        let mut enters: Vec<_> = (0..3).map(|_| Box::pin(bulkhead.enter())).collect();
+        let permit = bulkhead.try_acquire().unwrap();
+        let mut enters: Vec<_> = (0..3).map(|_| Box::pin(bulkhead.acquire())).collect();
         // Each time another waker, so that those of before are dropped.
         for _ in 0..3 {
             for enter in &mut enters {

@@ -6,9 +6,9 @@
 //! ```
 
 use super::machine::{
-    BreakerRules, OPEN_DEFAULT, PROBES_DEFAULT, SLOW_RATE_DEFAULT, Slow, WINDOW_CALLS_MAX, Window,
+    BreakerConfig, OPEN_DEFAULT, PROBES_DEFAULT, SLOW_RATE_DEFAULT, Slow, WINDOW_CALLS_MAX, Window,
 };
-use crate::text::{Rules, read};
+use crate::text::{Config, read};
 use sluicegate::LimitError;
 use sluicegate::internal::grammar::{Options, SyntaxError, name, number, percent, quoted, span};
 use sluicegate::internal::unit;
@@ -17,17 +17,17 @@ use std::str::FromStr;
 
 const TAKES: &str = "breaker takes min=N open=DURATION probes=N probe-ttl=DURATION slow=DURATION slow-rate=PERCENT mode=metrics-only";
 
-impl Rules for BreakerRules {}
+impl Config for BreakerConfig {}
 
-impl FromStr for BreakerRules {
+impl FromStr for BreakerConfig {
     type Err = LimitError;
 
-    fn from_str(text: &str) -> Result<BreakerRules, LimitError> {
-        read(text, "a breaker", "write one, such as breaker 50%/10s", rules)
+    fn from_str(text: &str) -> Result<BreakerConfig, LimitError> {
+        read(text, "a breaker", "write one, such as breaker 50%/10s", config)
     }
 }
 
-fn rules(text: &str) -> Result<BreakerRules, SyntaxError> {
+fn config(text: &str) -> Result<BreakerConfig, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else {
         return Err(SyntaxError::new("the breaker is empty", "write one, such as breaker 50%/10s"));
@@ -45,26 +45,26 @@ fn rules(text: &str) -> Result<BreakerRules, SyntaxError> {
         ));
     };
     let rate = percent("failure rate", rate)?;
-    let mut rules = BreakerRules::new(rate, self::window(window)?)?;
+    let mut config = BreakerConfig::new(rate, self::window(window)?)?;
 
     let mut options = Options::read(TAKES, words)?;
     if let Some(min) = options.take("min") {
-        rules = rules.with_min(number("min", min)?)?;
+        config = config.with_min(number("min", min)?)?;
     }
     if let Some(open) = options.take("open") {
-        rules = rules.with_open(span(open)?)?;
+        config = config.with_open(span(open)?)?;
     }
     if let Some(probes) = options.take("probes") {
-        rules = rules.with_probes(number("probes", probes)?)?;
+        config = config.with_probes(number("probes", probes)?)?;
     }
     if let Some(ttl) = options.take("probe-ttl") {
-        rules = rules.with_probe_ttl(span(ttl)?)?;
+        config = config.with_probe_ttl(span(ttl)?)?;
     }
     let slow = options.take("slow").map(span).transpose()?;
     let slow_rate = options.take("slow-rate").map(|word| percent("slow-rate", word)).transpose()?;
     match (slow, slow_rate) {
         (Some(longer_than), rate) => {
-            rules = rules.with_slow(longer_than, rate.unwrap_or(u64::from(SLOW_RATE_DEFAULT)))?;
+            config = config.with_slow(longer_than, rate.unwrap_or(u64::from(SLOW_RATE_DEFAULT)))?;
         }
         (None, Some(_)) => {
             let problem = "slow-rate= says how many slow calls are too many, but not when a call is slow";
@@ -74,14 +74,14 @@ fn rules(text: &str) -> Result<BreakerRules, SyntaxError> {
     }
     match options.take("mode") {
         None => {}
-        Some("metrics-only") => rules = rules.with_metrics_only(true),
+        Some("metrics-only") => config = config.with_metrics_only(true),
         Some(other) => {
             let problem = format!("unknown mode={}", quoted(other));
             return Err(SyntaxError::new(problem, "use mode=metrics-only, or leave it out"));
         }
     }
     options.refuse_the_rest()?;
-    Ok(rules)
+    Ok(config)
 }
 
 /// `10s` or `100calls`.
@@ -106,33 +106,33 @@ fn window(word: &str) -> Result<Window, SyntaxError> {
     }
 }
 
-impl fmt::Display for BreakerRules {
+impl fmt::Display for BreakerConfig {
     /// The canonical form: defaults dropped, lengths of time in the largest unit that divides them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self;
-        write!(f, "breaker {}%/", rules.failure_rate())?;
-        match rules.window() {
+        let config = self;
+        write!(f, "breaker {}%/", config.failure_rate())?;
+        match config.window() {
             Window::Time(span) => f.write_str(&unit(span))?,
             Window::Calls(calls) => write!(f, "{calls}calls")?,
         }
-        if BreakerRules::new(1, rules.window()).map(|fresh| fresh.min()) != Ok(rules.min()) {
-            write!(f, " min={}", rules.min())?;
+        if BreakerConfig::new(1, config.window()).map(|fresh| fresh.min()) != Ok(config.min()) {
+            write!(f, " min={}", config.min())?;
         }
-        if rules.open() != OPEN_DEFAULT {
-            write!(f, " open={}", rules.open())?;
+        if config.open() != OPEN_DEFAULT {
+            write!(f, " open={}", config.open())?;
         }
-        if rules.probes() != PROBES_DEFAULT {
-            write!(f, " probes={}", rules.probes())?;
+        if config.probes() != PROBES_DEFAULT {
+            write!(f, " probes={}", config.probes())?;
         }
-        if rules.probe_ttl() != rules.open() {
-            write!(f, " probe-ttl={}", rules.probe_ttl())?;
+        if config.probe_ttl() != config.open() {
+            write!(f, " probe-ttl={}", config.probe_ttl())?;
         }
-        if let Some(Slow { longer_than, rate }) = rules.slow() {
+        if let Some(Slow { longer_than, rate }) = config.slow() {
             write!(f, " slow={longer_than}")?;
             if rate != SLOW_RATE_DEFAULT {
                 write!(f, " slow-rate={rate}%")?;
             }
         }
-        if rules.metrics_only() { f.write_str(" mode=metrics-only") } else { Ok(()) }
+        if config.metrics_only() { f.write_str(" mode=metrics-only") } else { Ok(()) }
     }
 }
