@@ -36,7 +36,7 @@ pub(crate) type OfHead<T> = Arc<dyn Fn(&Head<'_>) -> T + Send + Sync>;
 pub(crate) struct Common {
     pub(crate) key: Arc<dyn Extract>,
     pub(crate) on_missing_key: OnMissingKey,
-    pub(crate) cost: Option<OfHead<u32>>,
+    pub(crate) cost: Option<OfHead<u64>>,
     pub(crate) skip: Option<OfHead<bool>>,
     pub(crate) name: Arc<str>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Call<'a> {
     pub(crate) head: &'a Head<'a>,
     /// `None` if the answer took time: the key is extracted again by what needs it.
     pub(crate) key: Option<&'a RequestKey<'a>>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// How a layer admits requests: a layer's own settings, with the backend among them.
@@ -78,7 +78,7 @@ pub(crate) trait Admit<R>: Sized {
     type Admitted: Default;
 
     /// Asks the backend.
-    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer>;
+    fn ask(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer>;
 
     /// Admits a request, or returns the response that its client gets instead.
     fn admit<B>(
@@ -100,7 +100,7 @@ enum Next<B, A, T> {
     Serve(A),
     Respond(Response<B>),
     /// The answer takes time.
-    Wait(crate::future::Later<T>, u32),
+    Wait(crate::future::Later<T>, u64),
 }
 
 impl<M, R> Shared<M, R> {
@@ -226,7 +226,7 @@ macro_rules! common_methods {
             /// The cost of a request; the default is 1. A request of cost 0 is always admitted, and
             /// charged nothing.
             #[must_use]
-            pub fn cost(mut self, cost: impl Fn(&$crate::Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
+            pub fn cost(mut self, cost: impl Fn(&$crate::Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
                 self.shared_mut().common.cost = Some(Arc::new(cost));
                 self
             }
