@@ -11,6 +11,7 @@
 //! call on several keys may not.
 
 use crate::algorithm::{Algorithm, Verb};
+use crate::bounds::saturating_count;
 use crate::decision::{Decision, Standing};
 use crate::rollback::Charge;
 use crate::time::{Span, Time};
@@ -104,7 +105,7 @@ pub fn take_list<A: Algorithm>(
     up_to: u32,
 ) -> Result<(Decision, u32), Unsupported> {
     limits.iter().try_for_each(|limit| limit.require(Verb::Take))?;
-    let taken = up_to.min(peek_list(limits, states, now, 0).remaining());
+    let taken = up_to.min(saturating_count(peek_list(limits, states, now, 0).remaining()));
     if taken == 0 {
         return Ok((peek_list(limits, states, now, up_to.min(1)), 0));
     }

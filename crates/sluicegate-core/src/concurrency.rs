@@ -390,7 +390,7 @@ mod tests {
         Concurrency::new(count, (ttl > 0).then(|| span(ttl))).unwrap()
     }
 
-    fn fields(decision: Decision) -> (bool, u32, Option<RetryAfter>, Span) {
+    fn fields(decision: Decision) -> (bool, u64, Option<RetryAfter>, Span) {
         (decision.allowed(), decision.remaining(), decision.retry_after(), decision.reset_after())
     }
 

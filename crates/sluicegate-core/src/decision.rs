@@ -68,13 +68,15 @@ impl Decision {
     }
 
     /// Returns the most that an idle key could take at once.
-    pub const fn limit(&self) -> u32 {
-        self.standing.limit
+    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
+    pub const fn limit(&self) -> u64 {
+        self.standing.limit as u64
     }
 
     /// Returns the cost that would still be allowed now, after this call.
-    pub const fn remaining(&self) -> u32 {
-        self.standing.remaining
+    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
+    pub const fn remaining(&self) -> u64 {
+        self.standing.remaining as u64
     }
 
     /// Returns the time until the key is fully recovered, assuming no other calls.

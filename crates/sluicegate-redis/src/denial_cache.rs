@@ -165,8 +165,8 @@ mod tests {
     /// What a limiter says of one call of this cost when `used` of the limit are used.
     fn decision(limit: &str, used: u32, cost: u32) -> Decision {
         let limiter = Limiter::new(limit).unwrap();
-        assert!(limiter.check_at("Harry", used, Time::EPOCH).allowed());
-        limiter.check_at("Harry", cost, Time::EPOCH)
+        assert!(limiter.check_at("Harry", used.into(), Time::EPOCH).allowed());
+        limiter.check_at("Harry", cost.into(), Time::EPOCH)
     }
 
     fn denial(limit: &str, used: u32, cost: u32, began: Instant) -> Denial {

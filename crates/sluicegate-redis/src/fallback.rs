@@ -5,7 +5,7 @@ use crate::store::RedisStore;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
 use sluicegate_core::decision::store::{no_room, unlimited};
 
 /// A call that is denied because the store is unavailable is told to come back after this.
@@ -42,9 +42,10 @@ impl<L> Fallback<L> {
     /// `limit` is what an answer says that nothing decided; `local` makes what decides in memory.
     fn new(
         on_store_failure: OnStoreFailure,
-        limit: u32,
+        limit: u64,
         local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
     ) -> Result<Fallback<L>, RedisBuildError> {
+        let limit = saturating_count(limit);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },

@@ -35,6 +35,7 @@ use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
 use sluicegate_core::algorithm;
 use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
@@ -102,7 +103,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_cost(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn check_cost(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, None).await
     }
 
@@ -110,7 +111,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -118,7 +119,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn peek(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
@@ -126,7 +127,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -135,7 +136,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// When the limit does not offer this (`count=all`, `smooth`), or the store gives no answer.
-    pub async fn take(&self, key: impl Key, up_to: u32) -> Result<(Answer, u32), BackendError> {
+    pub async fn take(&self, key: impl Key, up_to: u64) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
 
@@ -143,7 +144,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::take`].
-    pub async fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Answer, u32), BackendError> {
+    pub async fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, Some(now)).await
     }
 
@@ -151,7 +152,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// When the limit does not offer this (a pacer, `smooth` with a warm-up), or the store gives no answer.
-    pub async fn refund(&self, key: impl Key, cost: u32) -> Result<Answer, BackendError> {
+    pub async fn refund(&self, key: impl Key, cost: u64) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
 
@@ -159,7 +160,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::refund`].
-    pub async fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, BackendError> {
+    pub async fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -172,7 +173,7 @@ impl RedisLimiter {
     pub async fn reserve(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<RedisReservation, BackendError> {
         let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), None).await?;
@@ -186,7 +187,7 @@ impl RedisLimiter {
     pub async fn reserve_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
@@ -202,7 +203,7 @@ impl RedisLimiter {
     pub async fn check_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Answer, BackendError> {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), None).await
@@ -215,7 +216,7 @@ impl RedisLimiter {
     pub async fn check_within_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Answer, BackendError> {
@@ -244,7 +245,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle(&self, receipt: &Receipt, used: u32) -> Result<bool, BackendError> {
+    pub async fn settle(&self, receipt: &Receipt, used: u64) -> Result<bool, BackendError> {
         self.inner.close(receipt, "settle", used, None).await
     }
 
@@ -252,7 +253,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> Result<bool, BackendError> {
         self.inner.close(receipt, "settle", used, Some(now)).await
     }
 
@@ -290,8 +291,13 @@ impl RedisLimiter {
     }
 
     /// Names a call, to be made together with others: see [`check_all`] and [`check_each`].
-    pub fn call(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
-        RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
+    pub fn call(&self, key: impl Key, cost: u64) -> RedisCall<'_> {
+        RedisCall {
+            inner: &self.inner,
+            key: Cow::Owned(key.to_bytes().into_owned()),
+            cost: saturating_count(cost),
+            at: None,
+        }
     }
 
     /// The limits.
@@ -310,7 +316,7 @@ impl Inner {
     pub(crate) async fn check(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let answers = check_each(slice::from_ref(&self.call(key, cost, at))).await;
@@ -320,27 +326,28 @@ impl Inner {
     pub(crate) async fn peek(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let states = self.ask_states(self.call(key, cost, at), Verb::Read).await;
-        let peeked = states.map(|(_, now, states)| peek_list(&self.made, &states, now, cost));
+        let peeked =
+            states.map(|(_, now, states)| peek_list(&self.made, &states, now, saturating_count(cost)));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
 
     pub(crate) async fn take(
         self: &Arc<Inner>,
         key: &[u8],
-        up_to: u32,
+        up_to: u64,
         at: Option<Time>,
-    ) -> Result<(Answer, u32), BackendError> {
+    ) -> Result<(Answer, u64), BackendError> {
         self.require(algorithm::Verb::Take)?;
         let asked = async {
             let (yes, now, mut states) = self.ask_states(self.call(key, up_to, at), Verb::Take).await?;
-            let taken = take_list(&self.made, &mut states, now, up_to);
+            let taken = take_list(&self.made, &mut states, now, saturating_count(up_to));
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
             same(yes, taken > 0)?;
-            Ok((decision, taken))
+            Ok((decision, u64::from(taken)))
         };
         let (decision, mut taken) = match asked.await {
             Ok((decision, taken)) => (Ok(decision), taken),
@@ -357,7 +364,7 @@ impl Inner {
     pub(crate) async fn refund(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::Refund)?;
@@ -370,7 +377,7 @@ impl Inner {
     pub(crate) async fn reserve(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
@@ -394,7 +401,7 @@ impl Inner {
     pub(crate) async fn check_within(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
@@ -409,14 +416,14 @@ impl Inner {
         self: &Arc<Inner>,
         receipt: &Receipt,
         verb: &'static str,
-        used: u32,
+        used: u64,
         at: Option<Time>,
     ) -> Result<bool, BackendError> {
         let receipt = StoredReceipt::read(receipt)?;
         if receipt.scope != self.scope {
             return Ok(false);
         }
-        Ok(self.counted(self.close_stored(&receipt, verb, used, at).await)?)
+        Ok(self.counted(self.close_stored(&receipt, verb, saturating_count(used), at).await)?)
     }
 
     async fn close_stored(
@@ -456,8 +463,8 @@ impl Inner {
         Arc::clone(&self.limits)
     }
 
-    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u32, at: Option<Time>) -> RedisCall<'a> {
-        RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
+    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> RedisCall<'a> {
+        RedisCall { inner: self, key: Cow::Borrowed(key), cost: saturating_count(cost), at }
     }
 
     /// An error unless all limits offer the verb.

@@ -36,7 +36,7 @@ pub(crate) type OfHead<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
 pub(crate) struct Common {
     pub(crate) key: Arc<dyn KeyExtractor>,
     pub(crate) on_missing_key: OnMissingKey,
-    pub(crate) cost: Option<OfHead<u32>>,
+    pub(crate) cost: Option<OfHead<u64>>,
     pub(crate) skip: Option<OfHead<bool>>,
     pub(crate) name: Arc<str>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Call<'a> {
     pub(crate) head: &'a RequestHead<'a>,
     /// `None` if the answer took time: the key is extracted again by what needs it.
     pub(crate) key: Option<&'a RequestKey<'a>>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// How a layer admits requests: a layer's own settings, with the backend among them.
@@ -78,7 +78,7 @@ pub(crate) trait Admit<R>: Sized {
     type Admitted: Default;
 
     /// Asks the backend.
-    fn ask_backend(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer>;
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer>;
 
     /// Admits a request, or returns the response that its client gets instead.
     fn admit<B>(
@@ -100,7 +100,7 @@ enum Next<B, A, T> {
     Serve(A),
     Respond(Response<B>),
     /// The answer takes time.
-    Wait(crate::future::Later<T>, u32),
+    Wait(crate::future::Later<T>, u64),
 }
 
 impl<M, R> Shared<M, R> {
@@ -232,7 +232,7 @@ macro_rules! common_methods {
             #[must_use]
             pub fn cost(
                 mut self,
-                cost: impl Fn(&$crate::RequestHead<'_>) -> u32 + Send + Sync + 'static,
+                cost: impl Fn(&$crate::RequestHead<'_>) -> u64 + Send + Sync + 'static,
             ) -> Self {
                 self.shared_mut().common.cost = Some(Arc::new(cost));
                 self

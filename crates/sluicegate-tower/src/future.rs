@@ -35,7 +35,7 @@ pub(crate) struct Parked<S, Q, M, R> {
     pub(crate) inner: S,
     pub(crate) request: Request<Q>,
     pub(crate) shared: Arc<Shared<M, R>>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// A request whose answer is there.

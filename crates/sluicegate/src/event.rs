@@ -9,6 +9,6 @@ pub enum Event {
     #[non_exhaustive]
     LeaseExpired {
         /// What it cost.
-        cost: u32,
+        cost: u64,
     },
 }

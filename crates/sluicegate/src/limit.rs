@@ -222,8 +222,8 @@ impl Limit {
 
     /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`. Of `concurrency`: how
     /// many at once.
-    pub fn count(&self) -> u32 {
-        self.measure().0
+    pub fn count(&self) -> u64 {
+        u64::from(self.measure().0)
     }
 
     /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
@@ -309,11 +309,11 @@ impl Limit {
     }
 
     /// The most that an idle key could take at once.
-    pub fn at_once(&self) -> u32 {
-        match &self.made {
+    pub fn at_once(&self) -> u64 {
+        u64::from(match &self.made {
             Made::Check(made) => made.limit(),
             Made::Lease(concurrency) => concurrency.count(),
-        }
+        })
     }
 
     /// What the core gives leases with, if this is `concurrency`.

@@ -32,6 +32,7 @@ use crate::store::{NotAdmitted, QueueStore};
 use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{next_window_list, peek_list};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -121,14 +122,14 @@ impl Limiter {
 
     /// May the key act now, at this cost? If so it is charged. Cost 0 is always allowed and changes nothing.
     #[inline]
-    pub fn check_cost(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn check_cost(&self, key: impl Key, cost: u64) -> Decision {
         self.check_at(key, cost, self.now())
     }
 
     /// The same at a time: the explicit form under every convenience.
     #[inline]
-    pub fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        self.check_fingerprint(self.fingerprint(key), cost, now)
+    pub fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
+        self.check_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
     /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then check each with
@@ -146,24 +147,24 @@ impl Limiter {
 
     /// [`Limiter::check_at`] for a key that this limiter has hashed.
     #[inline]
-    pub fn check_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
-        self.check_fingerprint(key.0, cost, now)
+    pub fn check_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
+        self.check_fingerprint(key.0, saturating_count(cost), now)
     }
 
     /// Would a call of this cost be allowed now? Nothing is charged. (It does not look whether there is room for a new
     /// key: see [`crate::OnFull::Deny`].)
-    pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         self.peek_at(key, cost, self.now())
     }
 
     /// Would it be allowed at a time?
-    pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        self.peek_fingerprint(self.fingerprint(key), cost, now)
+    pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
+        self.peek_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
     /// [`Limiter::peek_at`] for a key that this limiter has hashed.
-    pub fn peek_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
-        self.peek_fingerprint(key.0, cost, now)
+    pub fn peek_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
+        self.peek_fingerprint(key.0, saturating_count(cost), now)
     }
 
     fn peek_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
@@ -180,7 +181,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    pub fn take(&self, key: impl Key, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         self.take_at(key, up_to, self.now())
     }
 
@@ -188,8 +189,8 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), Unsupported> {
-        let key = self.fingerprint(key);
+    pub fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Decision, u64), Unsupported> {
+        let (key, up_to) = (self.fingerprint(key), saturating_count(up_to));
         if let Some(denial) = self.denied_by_queue(key, up_to.min(1), now) {
             return self.offered(Verb::Take).map(|()| (denial, 0));
         }
@@ -197,7 +198,7 @@ impl Limiter {
         if let Ok((decision, _)) = &taken {
             self.observe(decision);
         }
-        taken
+        taken.map(|(decision, taken)| (decision, u64::from(taken)))
     }
 
     /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a [reservation](Limiter::reserve)
@@ -221,7 +222,7 @@ impl Limiter {
     pub fn check_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Decision, Unsupported> {
         self.check_within_at(key, cost, Span::from(max_wait), self.now())
@@ -234,11 +235,11 @@ impl Limiter {
     pub fn check_within_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Decision, Unsupported> {
-        let key = self.fingerprint(key);
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         if let Some(denial) = self.denied_by_queue(key, cost, now) {
             return self.offered(Verb::CheckWithin).map(|()| denial);
         }
@@ -252,7 +253,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, Unsupported> {
+    pub fn refund(&self, key: impl Key, cost: u64) -> Result<Decision, Unsupported> {
         self.refund_at(key, cost, self.now())
     }
 
@@ -260,8 +261,8 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, Unsupported> {
-        let key = self.fingerprint(key);
+    pub fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Decision, Unsupported> {
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
         self.queues().usage_changed(self.host(), key);
         refunded
@@ -296,8 +297,8 @@ impl Limiter {
     }
 
     /// Names a call, to be made together with others: see [`check_all`].
-    pub fn call(&self, key: impl Key, cost: u32) -> Call<'_> {
-        Call::new(self, self.fingerprint(key), cost)
+    pub fn call(&self, key: impl Key, cost: u64) -> Call<'_> {
+        Call::new(self, self.fingerprint(key), saturating_count(cost))
     }
 
     /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window

@@ -23,6 +23,7 @@ use crate::store::{
     AnySlot, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Size, Store, TaggedLimits,
 };
 use crate::wait::{Host, Queues};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
@@ -169,14 +170,14 @@ impl MemoryStore {
 
     /// Changes the charge of a reservation of any of its limiters to what was used: see
     /// [`Limiter::settle`](crate::Limiter::settle).
-    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.inner.clock.now())
     }
 
     /// Settles a reservation at a given time: see [`MemoryStore::settle`].
-    pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
+    pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
         let Inner { store, seal, queues, .. } = &*self.inner;
-        let (settled, key) = receipt.settle_in(store, seal, used, now);
+        let (settled, key) = receipt.settle_in(store, seal, saturating_count(used), now);
         queues.usage_changed(&*self.inner, key);
         settled
     }

@@ -34,6 +34,7 @@ use crate::wait::MaxWait;
 use lease::LeaseRef;
 use scope::ScopedLimit;
 use shard::{Caller, Common, Deferred, Shard};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -119,15 +120,15 @@ impl Semaphore {
 
     /// A lease of this cost, if there is room for it now and nobody waits for one. Cost 0 is always allowed, and there is no lease for it.
     #[inline]
-    pub fn try_acquire(&self, key: impl Key, cost: u32) -> Grant {
+    pub fn try_acquire(&self, key: impl Key, cost: u64) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.caller(), key, cost, None)
+        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), None)
     }
 
     /// The same at a time.
-    pub fn try_acquire_at(&self, key: impl Key, cost: u32, now: Time) -> Grant {
+    pub fn try_acquire_at(&self, key: impl Key, cost: u64, now: Time) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.caller(), key, cost, Some(now))
+        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), Some(now))
     }
 
     /// Waits for as long as it takes until there is room for a lease of this cost, first come, first served.
@@ -135,25 +136,25 @@ impl Semaphore {
     /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, nobody overtakes them: not a
     /// smaller cost, and not [`Semaphore::try_acquire`].
     #[inline]
-    pub fn acquire(&self, key: impl Key, cost: u32) -> AcquireLease {
+    pub fn acquire(&self, key: impl Key, cost: u64) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::Forever)
     }
 
     /// The same, for at most `max_wait`. Whether a lease will be returned in time nobody knows, so it is refused when the time has passed.
     #[inline]
-    pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> AcquireLease {
+    pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::For(max_wait.into()))
     }
 
     /// The same, until a time on the semaphore's clock.
     #[inline]
-    pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> AcquireLease {
+    pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::Until(deadline))
     }
 
     #[inline]
-    fn acquire_with(&self, key: impl Key, cost: u32, max_wait: MaxWait) -> AcquireLease {
-        let key = self.fingerprint(key);
+    fn acquire_with(&self, key: impl Key, cost: u64, max_wait: MaxWait) -> AcquireLease {
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         AcquireLease::new(Arc::clone(self.shard(key)), self.inner.scoped.clone(), key, cost, max_wait)
     }
 
@@ -184,15 +185,15 @@ impl Semaphore {
     }
 
     /// Would a lease of this cost be given now? Nothing is taken. (It does not look at [`SemaphoreBuilder::max_leases`].)
-    pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.caller(), key, cost, None)
+        self.shard(key).peek(self.caller(), key, saturating_count(cost), None)
     }
 
     /// The same at a time.
-    pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
+    pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.caller(), key, cost, Some(now))
+        self.shard(key).peek(self.caller(), key, saturating_count(cost), Some(now))
     }
 
     /// Forgets the key's leases: all of them are void, and those who wait go on.

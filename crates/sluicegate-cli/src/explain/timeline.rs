@@ -3,6 +3,7 @@
 use super::leases;
 use sluicegate::Limit;
 use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
@@ -112,12 +113,12 @@ impl Key {
         let _ = self.call(rested, 1);
     }
 
-    fn call(&mut self, now: Time, cost: u32) -> Decision {
+    fn call(&mut self, now: Time, cost: u64) -> Decision {
         self.call_at(&span(now.since(self.start)), now, cost)
     }
 
-    fn call_at(&mut self, label: &str, now: Time, cost: u32) -> Decision {
-        let decision = self.account.check(&self.limits, now, cost);
+    fn call_at(&mut self, label: &str, now: Time, cost: u64) -> Decision {
+        let decision = self.account.check(&self.limits, now, saturating_count(cost));
         let then = match decision.retry_after() {
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
             Some(RetryAfter::After(wait)) => format!("again in {}", span(wait)),
@@ -142,8 +143,8 @@ pub(super) fn row(
     decision: &Decision,
     then: &str,
 ) {
-    let remaining = u64::from(decision.remaining());
-    let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
+    let remaining = decision.remaining();
+    let filled = (remaining * BAR).div_ceil(decision.limit().max(1)).min(BAR);
     let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
     let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
     let _ = writeln!(text, "{}", row.trim_end());

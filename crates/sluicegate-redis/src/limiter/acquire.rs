@@ -23,6 +23,7 @@ use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::wait::{Acquired, Denial};
 use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::decision::store::{StoreDecision as _, no_room};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Acquired, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u64) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -62,7 +63,7 @@ impl RedisLimiter {
     pub async fn acquire_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Some(max_wait)).await
@@ -75,7 +76,7 @@ impl RedisLimiter {
     pub async fn acquire_until(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         deadline: Time,
     ) -> Result<Acquired, StoreFailure> {
         self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
@@ -93,7 +94,7 @@ impl Inner {
     pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Option<Duration>,
     ) -> Result<Acquired, StoreFailure> {
         let began = Instant::now();
@@ -150,13 +151,13 @@ impl Inner {
     async fn ask_turn(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<Asked, StoreFailure> {
         // Where denied calls count there are no reservations, and what costs nothing needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
             let reply = self.ask(self.call(key, cost, None), Verb::Check).await;
-            let decision = reply.and_then(|reply| self.decided(reply, cost));
+            let decision = reply.and_then(|reply| self.decided(reply, saturating_count(cost)));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
             return Ok(Asked::Answer(answer, None));
         }
@@ -195,7 +196,7 @@ impl Inner {
     }
 
     /// After which wait to ask again, or why not to.
-    fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
+    fn denial(&self, denied: &Answer, cost: u64, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));
         };

@@ -62,7 +62,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle(self, used: u32) -> Result<bool, BackendError> {
+    pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
         self.close("settle", used, None).await
     }
 
@@ -70,7 +70,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle_at(self, used: u32, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
         self.close("settle", used, Some(now)).await
     }
 
@@ -80,7 +80,7 @@ impl RedisReservation {
         self.reserved.receipt.take()
     }
 
-    async fn close(mut self, verb: &'static str, used: u32, at: Option<Time>) -> Result<bool, BackendError> {
+    async fn close(mut self, verb: &'static str, used: u64, at: Option<Time>) -> Result<bool, BackendError> {
         match self.reserved.receipt.take() {
             Some(receipt) => self.limiter.inner.close(&receipt, verb, used, at).await,
             None => Ok(false),

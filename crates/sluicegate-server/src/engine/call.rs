@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub(super) rule: Arc<CachedRule>,
     policy: PolicyId,
     pub(super) key: &'a [u8],
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     verb: Verb,
     /// The hash of the key, if a limiter in memory is to check it.
     hashed: Option<HashedKey>,
@@ -38,7 +38,7 @@ pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
 
 impl<'a> Call<'a> {
-    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u32, verb: Verb) -> Call<'a> {
+    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: Verb) -> Call<'a> {
         let policy = rule.policy_id(key);
         let hashed = match rule.policy(policy) {
             Policy::Limits(limits) if verb == Verb::Check => match &limits.backend {
@@ -195,7 +195,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::refund`].
-    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), RequestError> {
+    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u64), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
             (answer, if answer.allowed() { self.cost } else { 0 })

@@ -143,7 +143,7 @@ impl Engine {
     pub async fn acquire<'a>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Leased<'a>, RequestError> {
@@ -184,7 +184,7 @@ impl Engine {
     async fn follow_loads<'a, T>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         loaded: Notified<'_>,
         acquire: impl IntoFuture<Output = T>,
     ) -> (T, Option<Call<'a>>) {

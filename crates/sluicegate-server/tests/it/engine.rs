@@ -28,15 +28,15 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn try_check(engine: &Engine, target: Target<'_>, cost: u32) -> Result<Seen, RequestError> {
+fn try_check(engine: &Engine, target: Target<'_>, cost: u64) -> Result<Seen, RequestError> {
     Seen::of(&engine.check(&mut RuleCache::default(), target, cost, None)?, engine.now())
 }
 
-fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Seen {
+fn check(engine: &Engine, rule: &str, key: &str, cost: u64) -> Seen {
     try_check(engine, on(rule, key), cost).unwrap()
 }
 
-fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u32) -> Call<'a> {
+fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> Call<'a> {
     engine.call(on(rule, key), cost).unwrap()
 }
 

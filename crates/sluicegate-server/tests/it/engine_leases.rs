@@ -29,7 +29,7 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Seen, Option<String>) {
+fn acquire(engine: &Engine, rule: &str, key: &str, cost: u64) -> (Seen, Option<String>) {
     let mut leased = at_once(engine.acquire(on(rule, key), cost, Span::ZERO, engine.now())).unwrap();
     let lease = leased.lease.take();
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
@@ -52,7 +52,7 @@ fn release(engine: &Engine, rule: &str, key: &str, lease: &str) -> bool {
     at_once(engine.release(on(rule, key), lease, engine.now())).unwrap()
 }
 
-fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
+fn remaining(engine: &Engine, rule: &str, key: &str) -> u64 {
     at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 

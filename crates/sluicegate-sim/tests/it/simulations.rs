@@ -266,7 +266,7 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             while let Some(call) = calls.next_if(|call| call.at < end) {
                 least = least.min(again.check(call.at, b"k", call.cost).remaining());
             }
-            assert_eq!(*said, least, "seed {seed}: {} at piece {piece}", limits[0]);
+            assert_eq!(u64::from(*said), least, "seed {seed}: {} at piece {piece}", limits[0]);
         }
     }
 }

@@ -104,7 +104,7 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
     type Admitted = Option<HeldLease>;
 
     #[inline]
-    fn ask_backend(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
         match self.max_wait {
             None => self.semaphore.try_acquire(key, cost, None),
             max_wait => self.semaphore.acquire(key, cost, max_wait),

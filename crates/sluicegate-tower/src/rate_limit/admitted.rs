@@ -29,7 +29,7 @@ struct OnResponse<L: Backend, R> {
 /// The charge of a request that has no response yet. If it is dropped, the outcome is just that.
 struct OpenCharge<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
-    cost: u32,
+    cost: u64,
     receipt: Option<Receipt>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Settling<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
     /// `None` once it is settled.
     settled: Option<Later<Result<bool, BackendError>>>,
-    used: u32,
+    used: u64,
     receipt: Receipt,
     fields: Option<Fields>,
 }
@@ -56,7 +56,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     type Admitted = Admitted<L, R>;
 
     #[inline]
-    fn ask_backend(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
         let (limiter, uncharged) = (&self.limiter, |answer: Answer| Reserved { answer, receipt: None });
         match (self.mode, &self.after) {
             (Mode::Enforce, None) => self.when_due(limiter.check(key, cost, None), true, uncharged),
@@ -315,7 +315,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
     }
 
     /// What the request used, if that is not what it was charged.
-    fn used(&self, outcome: &Completion<'_>) -> Option<u32> {
+    fn used(&self, outcome: &Completion<'_>) -> Option<u64> {
         self.shared.settings.after.as_ref().and_then(|after| after(outcome).used(self.cost))
     }
 }

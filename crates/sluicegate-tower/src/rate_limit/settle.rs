@@ -29,14 +29,14 @@ pub enum Charge {
     /// Nothing, as if there had been no request.
     Refund,
     /// This instead. More than was charged becomes debt, as the response is on its way already.
-    Exactly(u32),
+    Exactly(u64),
     /// All of it and this as debt.
-    Extra(u32),
+    Extra(u64),
 }
 
 impl Charge {
     /// What a request that was charged `cost` used, if that is something else.
-    pub(super) fn used(self, cost: u32) -> Option<u32> {
+    pub(super) fn used(self, cost: u64) -> Option<u64> {
         match self {
             Charge::Keep | Charge::Extra(0) => None,
             Charge::Refund => Some(0),

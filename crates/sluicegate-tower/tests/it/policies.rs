@@ -40,27 +40,27 @@ impl Slow {
 }
 
 impl Backend for Slow {
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check(&self.limiter, key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check_within(&self.limiter, key, cost, max_wait, at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::peek(&self.limiter, key, cost, at))
     }
 
-    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+    fn take(&self, key: &dyn Key, up_to: u64, at: Option<Time>) -> Later<(Answer, u64)> {
         self.later(Backend::take(&self.limiter, key, up_to, at))
     }
 
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::refund(&self.limiter, key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
         self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -69,11 +69,11 @@ impl Backend for Slow {
         self.later(Backend::cancel(&self.limiter, receipt, at))
     }
 
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
         self.later(Backend::settle(&self.limiter, receipt, used, at))
     }
 
-    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+    fn settle_detached(&self, receipt: &Receipt, used: u64) {
         self.limiter.settle_detached(receipt, used);
         self.closed.fetch_add(1000, Ordering::Relaxed);
     }
@@ -95,7 +95,7 @@ impl Backend for Slow {
         self.later(Backend::reset(&self.limiter, key))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Acquired> {
         self.later(Backend::acquire(&self.limiter, key, cost, max_wait))
     }
 

@@ -37,7 +37,7 @@ fn limiter(limits: &str, store: &RedisStore, on_failure: OnStoreFailure) -> Redi
     RedisLimiter::builder(limits).in_store(store, "tower").on_store_failure(on_failure).build().unwrap()
 }
 
-async fn remaining(limiter: &RedisLimiter) -> u32 {
+async fn remaining(limiter: &RedisLimiter) -> u64 {
     Backend::peek(limiter, &PEER, 0, None).await.unwrap().remaining()
 }
 

@@ -23,7 +23,7 @@ fn login(status: &str) -> Request<Body> {
     with(get(), "x-status", status)
 }
 
-fn remaining(limiter: &Limiter) -> u32 {
+fn remaining(limiter: &Limiter) -> u64 {
     limiter.peek("203.0.113.9".parse::<std::net::IpAddr>().unwrap(), 0).remaining()
 }
 

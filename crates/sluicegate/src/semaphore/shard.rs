@@ -355,7 +355,7 @@ impl Shard {
         }
         if let Some(observer) = &self.common.observer {
             for cost in expired {
-                callbacks.run(|| observer.event(&Event::LeaseExpired { cost }));
+                callbacks.run(|| observer.event(&Event::LeaseExpired { cost: u64::from(cost) }));
             }
         }
         callbacks.run(|| std::mem::drop(drop));

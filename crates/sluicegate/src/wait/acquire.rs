@@ -7,6 +7,7 @@ use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
 use crate::store::NotAdmitted;
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
@@ -79,21 +80,21 @@ impl Limiter {
     /// It is denied only if no wait would help or the queue is full. While calls wait for a key, a
     /// plain check on the key is denied, so no waiter is overtaken.
     #[inline]
-    pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Forever)
+    pub fn acquire(&self, key: impl Key, cost: u64) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Forever)
     }
 
     /// Waits like [`Limiter::acquire`], for at most `max_wait`. If that cannot suffice, the call is
     /// denied immediately.
     #[inline]
-    pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, MaxWait::For(max_wait.into()))
+    pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::For(max_wait.into()))
     }
 
     /// Waits like [`Limiter::acquire`], until a time on the limiter's clock.
     #[inline]
-    pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Until(deadline))
+    pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Until(deadline))
     }
 }
 

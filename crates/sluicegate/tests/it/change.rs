@@ -46,11 +46,11 @@ fn a_bucket_leaks_at_the_old_rate_until_the_next_call() {
 #[test]
 fn limits_can_change_a_thousand_times() {
     let (limiter, _) = limiter("fixed-window 10000/day");
-    for version in 0..1_000_u32 {
+    for version in 0..1_000_u64 {
         assert!(limiter.check_cost(("k", version), version).allowed());
         limiter.change(format!("fixed-window {}/day", 10_001 + version)).unwrap();
     }
-    for version in 0..1_000_u32 {
+    for version in 0..1_000_u64 {
         assert_eq!(limiter.peek(("k", version), 0).remaining(), 11_000 - version, "{version}");
     }
 }

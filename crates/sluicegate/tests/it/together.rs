@@ -34,7 +34,7 @@ fn the_same_key_twice_is_one_key_with_both_costs() {
     let twice = |first, second| check_all(&[limiter.call("k", first), limiter.call("k", second)]).unwrap();
     assert_eq!(twice(2, 4).retry_after(), Some(RetryAfter::Never));
     assert_eq!(twice(2, 2).remaining(), 1);
-    assert_eq!(twice(u32::MAX, u32::MAX).retry_after(), Some(RetryAfter::Never));
+    assert_eq!(twice(u64::MAX, u64::MAX).retry_after(), Some(RetryAfter::Never));
     let other = Limiter::new("token-bucket 1/s burst=5").unwrap();
     assert!(
         check_all(&[limiter.call("k", 1), other.call("k", 5)]).unwrap().allowed(),

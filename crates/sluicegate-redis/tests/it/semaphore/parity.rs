@@ -61,7 +61,7 @@ impl Twins {
     }
 
     async fn acquire(&mut self, key: &str, cost: u32, now: Time) -> bool {
-        let grant = self.semaphore.try_acquire_at(key, cost, now).await.unwrap();
+        let grant = self.semaphore.try_acquire_at(key, cost.into(), now).await.unwrap();
         let (decision, held) = self.rule.acquire(&mut self.leases, now, cost, ());
         assert_eq!(
             (grant.decision(), grant.allowed()),
@@ -81,7 +81,7 @@ impl Twins {
     }
 
     async fn peek(&mut self, key: &str, cost: u32, now: Time) {
-        let answer = self.backend().peek(&key, cost, Some(now)).await.unwrap();
+        let answer = self.backend().peek(&key, cost.into(), Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {

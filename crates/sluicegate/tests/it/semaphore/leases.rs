@@ -41,7 +41,7 @@ fn a_grant_that_is_dropped_returns_its_lease() {
 fn a_thousand_leases_taken_and_returned_leave_all_places_free() {
     for limit in ["concurrency 3", "concurrency 3 ttl=30s"] {
         let (semaphore, _) = semaphore(limit);
-        for turn in 0..1_000_u32 {
+        for turn in 0..1_000_u64 {
             let cost = turn % 3 + 1;
             assert!(semaphore.try_acquire("k", cost).lease().unwrap().release());
         }
@@ -56,7 +56,7 @@ fn a_thousand_leases_taken_and_returned_leave_all_places_free() {
 #[test]
 fn a_cost_above_the_count_is_never_admitted_and_never_stored() {
     let (semaphore, _) = semaphore("concurrency 3 ttl=30s");
-    for grant in [semaphore.try_acquire("k", 4), semaphore.acquire("k", u32::MAX).blocking()] {
+    for grant in [semaphore.try_acquire("k", 4), semaphore.acquire("k", u64::MAX).blocking()] {
         assert_eq!((grant.allowed(), grant.denial()), (false, Some(Denial::Never)));
         assert_eq!(grant.decision().retry_after(), Some(RetryAfter::Never));
     }

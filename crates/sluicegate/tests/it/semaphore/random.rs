@@ -17,12 +17,12 @@ const LITTLE_ROOM: usize = 8;
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, most: u32) -> u32 {
+    fn below(&mut self, most: u64) -> u64 {
         // xorshift*
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        u32::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % most
+        u64::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % most
     }
 }
 
@@ -31,7 +31,7 @@ struct Run {
     random: Random,
     semaphore: Semaphore,
     clock: ManualClock,
-    count: u32,
+    count: u64,
     ttl: bool,
     /// Whether the clock does now and then.
     steps_back: bool,
@@ -43,7 +43,7 @@ struct Run {
 
 /// Somebody who has asked and not looked since.
 struct Waiting {
-    cost: u32,
+    cost: u64,
     priority: Priority,
     since: Time,
     deadline: Option<Time>,
@@ -54,7 +54,7 @@ struct Waiting {
 /// A lease, and what is known of it from outside.
 struct Held<L> {
     lease: L,
-    cost: u32,
+    cost: u64,
     until: Option<Time>,
     /// Once it was seen to have: a clock that steps back does not bring it back.
     has_lapsed: bool,
@@ -78,7 +78,7 @@ impl Waiting {
 
 impl<L> Held<L> {
     /// What it takes now, which somebody sees.
-    fn live(&mut self, now: Time) -> u32 {
+    fn live(&mut self, now: Time) -> u64 {
         self.has_lapsed |= self.until.is_some_and(|until| until <= now);
         if self.has_lapsed { 0 } else { self.cost }
     }
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, cost: u32) {
+    fn ask(&mut self, cost: u64) {
         let priority = [Priority::Normal, Priority::Normal, Priority::High, Priority::Low]
             [self.random.below(4) as usize];
         let since = self.semaphore.now();
@@ -148,13 +148,13 @@ impl Run {
         self.waiting.push(Waiting { cost, priority, since, deadline, caller, has_lapsed: false });
     }
 
-    fn hold(&mut self, cost: u32, lease: Lease, has_lapsed: bool) {
+    fn hold(&mut self, cost: u64, lease: Lease, has_lapsed: bool) {
         let until = lease.until();
         self.held.push(Held { lease, cost, until, has_lapsed });
     }
 
     fn pick(&mut self, len: usize) -> Option<usize> {
-        (len > 0).then(|| self.random.below(u32::try_from(len).unwrap()) as usize)
+        (len > 0).then(|| self.random.below(u64::try_from(len).unwrap()) as usize)
     }
 
     fn drop_one_held(&mut self) {
@@ -200,8 +200,8 @@ impl Run {
     /// What holds at every moment.
     fn check(&mut self) {
         let now = self.semaphore.now();
-        let mut live: u32 = self.held.iter_mut().map(|held| held.live(now)).sum();
-        live += self.kept.iter_mut().map(|kept| kept.live(now)).sum::<u32>();
+        let mut live: u64 = self.held.iter_mut().map(|held| held.live(now)).sum();
+        live += self.kept.iter_mut().map(|kept| kept.live(now)).sum::<u64>();
         for waiting in &mut self.waiting {
             if let Some(given_at) = waiting.given_at() {
                 waiting.has_lapsed |= self.ttl && given_at.saturating_add(TTL) <= now;

@@ -15,7 +15,7 @@ fn room(max_leases: usize) -> (LeasePool, ManualClock) {
     (LeasePool::builder().max_leases(max_leases).clock(clock.clone()).build().unwrap(), clock)
 }
 
-fn remaining(semaphore: &Semaphore) -> u32 {
+fn remaining(semaphore: &Semaphore) -> u64 {
     semaphore.peek("acme", 1).remaining()
 }
 
