@@ -27,7 +27,7 @@ mod pipeline;
 mod sentinel;
 mod slot;
 mod table;
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests;
 mod tls;
 
