@@ -58,8 +58,3 @@ pub use head::Head;
 pub use key::{Extract, MissingKey, RequestKey};
 pub use rate_limit::{Charge, Outcome, RateLimit, RateLimitFuture, RateLimitLayer, Seen, Verdict};
 pub use rejection::{GrpcStatus, Problem, Reason, Rejection, Respond, RespondWith};
-
-/// The page's code is compiled and run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tower.md")]
-struct Page;
