@@ -63,8 +63,3 @@ pub mod guide {
     #[doc = include_str!("../docs/adaptive.md")]
     pub mod adaptive {}
 }
-
-/// The README's code is compiled and run with the documentation tests: here, as it uses both this crate and `sluicegate`.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

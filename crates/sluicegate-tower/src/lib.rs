@@ -38,6 +38,7 @@
 //!
 //! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod bulkhead;
@@ -62,8 +63,3 @@ pub use rate_limit::{
 };
 pub use rejection::{GrpcStatus, ProblemDetails, Reason, Rejection, Respond, RespondWith};
 pub use request_head::RequestHead;
-
-/// The page's code is compiled and run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tower.md")]
-struct Page;

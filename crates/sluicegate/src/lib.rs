@@ -32,6 +32,7 @@
 //!
 //! - Deciding is the work of [`core`], a crate of pure functions without clock, lock or I/O.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod answer;

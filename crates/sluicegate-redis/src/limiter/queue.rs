@@ -186,7 +186,7 @@ impl Drop for Place {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests {
     use crate::{RedisLimiter, RedisStore};
     use redis_testkit::{Options, Server};
