@@ -143,7 +143,7 @@ fn a_made_up_name_is_nobodys() {
         other.replace_range(place..=place, if letter == '0' { "1" } else { "0" });
         assert!(!semaphore.release("k", &other.parse().unwrap()), "{other}");
     }
-    let said = "not a lease; hand back the text that the acquire gave, unchanged";
+    let said = "not a lease id; pass the text from the acquire unchanged";
     for bad in ["", "abc", &id[1..], &id.to_uppercase(), &format!("{id}0"), &"ä".repeat(24)] {
         if bad != id {
             assert_eq!(bad.parse::<LeaseId>().unwrap_err().to_string(), said, "{bad}");
