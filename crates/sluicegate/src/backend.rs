@@ -81,11 +81,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
 
     /// Changes the charge of a reservation to what was used. The result is `false` if the receipt
     /// is used or unknown.
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+
     /// Cancels (if `used` is 0) or settles a reservation whose caller cannot wait for the result,
     /// such as a request that is dropped. A backend whose `cancel` takes time does this in the
     /// background.
-    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
-
     fn settle_detached(&self, receipt: &Receipt, used: u64);
 
     /// Drops a receipt; its charge stays. Without this a receipt is kept until it expires.

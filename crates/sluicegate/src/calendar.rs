@@ -116,8 +116,10 @@ impl Zone {
         Some(if name == "UTC" { Zone::utc() } else { Zone { name, rules: zone } })
     }
 
-    /// Returns `true` for UTC.
+    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`, the
+    /// city alone, or `UTC+8`, which is written `+08:00`.
     pub(crate) fn nearest(name: &str) -> Option<String> {
+        // Shorter names are abbreviations, each one letter away from that of a far away place.
         const LETTERS_MIN: usize = 5;
         if let Some((utc, offset)) = name.split_at_checked(3)
             && ["utc", "gmt"].contains(&utc.to_ascii_lowercase().as_str())
@@ -134,6 +136,7 @@ impl Zone {
         meant.map(str::to_owned)
     }
 
+    /// Returns `true` for UTC.
     pub fn is_utc(&self) -> bool {
         self.name == "UTC"
     }

@@ -31,10 +31,10 @@ const SECOND_US: u64 = 1_000_000;
 /// A limit in the terms of the draft.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// The draft has no fractions of a second; a window with one is omitted.
     quota: u64,
+    /// The draft has no fractions of a second; a window with one is omitted.
     window_s: Option<u64>,
-    at_once: u64,
+    burst: u64,
 }
 
 impl Policy {
@@ -51,13 +51,13 @@ impl Policy {
     }
 
     /// A policy of which only the quota is known.
-    /// The most that an idle key could take at once.
     pub const fn of_quota(quota: u64) -> Policy {
-        Policy { quota, window_s: None, at_once: quota }
+        Policy { quota, window_s: None, burst: quota }
     }
 
-    pub const fn at_once(&self) -> u64 {
-        self.at_once
+    /// The most that an idle key could take at once.
+    pub const fn burst(&self) -> u64 {
+        self.burst
     }
 }
 
