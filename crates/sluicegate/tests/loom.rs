@@ -47,7 +47,7 @@ fn a_burst_is_admitted_exactly_once() {
 
 /// Two new keys and room for one: never two held, never none. Of four keys in three places some two are not in the same.
 #[test]
-fn the_number_of_keys_is_shared_by_all_places() {
+fn max_keys_is_shared_by_all_shards() {
     for (left, right) in [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")] {
         loom::model(move || {
             let limiter = limiter("fixed-window 5/h", 3);
@@ -63,7 +63,7 @@ fn the_number_of_keys_is_shared_by_all_places() {
 
 /// Two limiters named in opposite orders: no deadlock, and both are charged the same.
 #[test]
-fn several_are_charged_all_or_none_in_any_order() {
+fn check_all_is_atomic_in_any_order() {
     loom::model(|| {
         let (left, right) = (limiter("fixed-window 1/h", 1), limiter("token-bucket 1/h burst=5", 1));
         let (other_left, other_right) = (left.clone(), right.clone());
@@ -78,7 +78,7 @@ fn several_are_charged_all_or_none_in_any_order() {
 
 /// A change of limits while a key calls for the first time: it meets the new limit afterwards in any case.
 #[test]
-fn a_change_misses_no_place() {
+fn a_change_reaches_every_shard() {
     loom::model(|| {
         let limiter = limiter("fixed-window 5/h", 1);
         let other = limiter.clone();
@@ -92,7 +92,7 @@ fn a_change_misses_no_place() {
 
 /// The count of versions starts again while a key calls: what it used is neither lost nor read twice.
 #[test]
-fn versions_start_again_under_one_lock() {
+fn versions_restart_under_one_lock() {
     loom::model(|| {
         // Read twice, what was used at one rate would be taken for more or less at another.
         let limiter = limiter("token-bucket 1/h burst=60", 1);
@@ -109,7 +109,7 @@ fn versions_start_again_under_one_lock() {
 
 /// The numbers of limits that nobody needs are given out again while a key calls: it is judged by its own limit throughout.
 #[test]
-fn a_limit_that_is_needed_keeps_its_number() {
+fn a_limit_in_use_keeps_its_tag() {
     loom::model(|| {
         let clock = ManualClock::default();
         let store = MemoryStore::builder().clock(clock).max_keys(3).build().unwrap();
@@ -129,7 +129,7 @@ fn a_limit_that_is_needed_keeps_its_number() {
 
 /// One receipt for two: one of them gets it, and it is there again after the cancel.
 #[test]
-fn receipts_are_counted() {
+fn receipts_are_bounded() {
     loom::model(|| {
         let builder = Limiter::builder("fixed-window 9/h").clock(ManualClock::default()).max_keys(1);
         let limiter = builder.max_receipts(1).build().unwrap();
@@ -183,7 +183,7 @@ fn no_wake_up_is_lost() {
 
 /// The head leaves while its turn comes: the next is called all the same, and nothing is lost.
 #[test]
-fn who_leaves_while_called_passes_the_turn_on() {
+fn a_waiter_dropped_while_woken_admits_the_next() {
     loom::model(|| {
         let (limiter, clock) = in_line("token-bucket 1/s burst=1");
         assert!(limiter.check("k").allowed());
@@ -201,7 +201,7 @@ fn who_leaves_while_called_passes_the_turn_on() {
 
 /// A check and somebody who waits want the last unit: one gets it, and the other is not forgotten.
 #[test]
-fn a_check_and_a_caller_in_line_share_nothing() {
+fn a_check_and_a_waiter_do_not_share_a_unit() {
     loom::model(|| {
         let (limiter, clock) = in_line("token-bucket 1/s burst=1");
         let other = limiter.clone();
@@ -228,7 +228,7 @@ fn granted(acquire: &mut AcquireLease, woken: &Arc<Woken>) -> Option<Grant> {
 
 /// Three threads and two places: never three at work, and all places are free at the end.
 #[test]
-fn no_more_are_at_work_than_may() {
+fn the_limit_is_never_exceeded() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 2").clock(ManualClock::default()).build().unwrap();
         let at_work = Arc::new(AtomicUsize::new(0));
@@ -253,7 +253,7 @@ fn no_more_are_at_work_than_may() {
 
 /// A lease is returned while another waits for it: it is either there at once, or woken exactly once.
 #[test]
-fn no_returned_lease_is_lost() {
+fn no_released_lease_is_lost() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -270,7 +270,7 @@ fn no_returned_lease_is_lost() {
 
 /// The head leaves while its lease is given to it: the next has it, and nothing is lost.
 #[test]
-fn who_leaves_while_it_is_given_a_lease_passes_it_on() {
+fn an_undelivered_lease_goes_to_the_next_waiter() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -288,7 +288,7 @@ fn who_leaves_while_it_is_given_a_lease_passes_it_on() {
 
 /// Two keys and room for one lease: never two held, never none, wherever the keys are.
 #[test]
-fn the_room_for_leases_is_shared_by_all_keys() {
+fn max_leases_is_shared_by_all_keys() {
     for (left, right) in [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")] {
         loom::model(move || {
             let builder = Semaphore::builder("concurrency 1").clock(ManualClock::default());
@@ -305,7 +305,7 @@ fn the_room_for_leases_is_shared_by_all_keys() {
 
 /// A lease is returned at the moment at which it lapses: whoever waits for it is woken once, and the place is there once.
 #[test]
-fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
+fn a_lease_released_as_it_expires_is_freed_once() {
     loom::model(|| {
         let clock = ManualClock::default();
         let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(clock.clone()).build().unwrap();
@@ -330,7 +330,7 @@ fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
 
 /// The patience of one ends while its lease comes, or while it leaves: it has the lease, or it is told and the place is free.
 #[test]
-fn a_lease_that_comes_with_the_end_of_patience_is_not_lost() {
+fn a_lease_granted_at_the_deadline_is_not_lost() {
     for leaves in [false, true] {
         loom::model(move || {
             let clock = ManualClock::default();

@@ -12,7 +12,7 @@ fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualCl
 }
 
 #[test]
-fn there_are_never_more_keys_than_max_keys() {
+fn the_store_never_exceeds_max_keys() {
     for max_keys in [1, 2, 15, 16, 17, 192, 193, 1_000, 5_000] {
         for limits in ["token-bucket 5/60s", "sliding-log 5/60s"] {
             let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
@@ -38,7 +38,7 @@ fn max_keys_fit() {
 /// In a store that gets full some keys go to their other bucket, and some move there later: none of them may be lost, or
 /// found with what another has used.
 #[test]
-fn keys_that_move_keep_what_they_have_used() {
+fn moved_keys_keep_their_usage() {
     for limits in [
         vec!["fixed-window 1000/h"],
         vec!["token-bucket 1000/h"],
@@ -62,7 +62,7 @@ fn keys_that_move_keep_what_they_have_used() {
 }
 
 #[test]
-fn who_has_recovered_makes_room_first() {
+fn recovered_keys_make_room_first() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=5", 100, OnFull::Evict);
     (0..100).for_each(|key| assert!(limiter.check(key).allowed()));
     clock.advance(Duration::from_secs(1));
@@ -73,7 +73,7 @@ fn who_has_recovered_makes_room_first() {
 
 /// Each new key owes a fifth; the offender owes everything, and stays.
 #[test]
-fn a_flood_of_new_keys_does_not_free_an_offender() {
+fn a_flood_of_new_keys_does_not_evict_an_offender() {
     for limits in ["token-bucket 5/60s", "fixed-window 5/h", "sliding-window 5/h", "sliding-log 5/h"] {
         // However small it is.
         for max_keys in [2, 3, 10, 50, 100, 200, 400, 1_000] {
@@ -93,7 +93,7 @@ fn a_flood_of_new_keys_does_not_free_an_offender() {
 }
 
 #[test]
-fn under_several_limits_the_one_that_is_used_most_counts() {
+fn debt_is_that_of_the_most_used_limit() {
     let both = Limiter::builder(["fixed-window 1000/day", "fixed-window 4/h"]).max_keys(500);
     let both = both.clock(ManualClock::default()).build().unwrap();
     assert!(both.check_cost("offender", 4).allowed());
@@ -104,7 +104,7 @@ fn under_several_limits_the_one_that_is_used_most_counts() {
 }
 
 #[test]
-fn a_full_store_may_deny_new_keys_instead() {
+fn a_full_store_may_deny_new_keys() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=2", 10, OnFull::Deny);
     (0..10).for_each(|key| assert!(limiter.check(key).allowed()));
     let denied = limiter.check("new");
@@ -124,7 +124,7 @@ fn a_full_store_may_deny_new_keys_instead() {
 }
 
 #[test]
-fn what_was_reset_makes_room() {
+fn a_reset_makes_room() {
     let (limiter, _) = limiter("fixed-window 1/day", 3, OnFull::Deny);
     (0..3).for_each(|key| assert!(limiter.check(key).allowed()));
     limiter.reset(1);
@@ -136,7 +136,7 @@ fn what_was_reset_makes_room() {
 
 /// Whoever is told to come back when there is room finds it, and not a microsecond sooner; under several limits too.
 #[test]
-fn a_full_store_tells_truly_when_there_is_room() {
+fn a_full_store_reports_the_exact_wait() {
     for limits in [
         vec!["token-bucket 1/s burst=1000"],
         vec!["token-bucket 10/s burst=2", "fixed-window 1000/d"],
@@ -160,7 +160,7 @@ fn a_full_store_tells_truly_when_there_is_room() {
 
 /// A key whose two buckets are full gets the room of someone who has recovered anywhere near: its neighbours move.
 #[test]
-fn whoever_recovers_makes_room_for_anyone() {
+fn a_recovered_key_makes_room_for_any_key() {
     for round in 0..50 {
         let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
         assert!(limiter.check_cost("soon", 5).allowed());
@@ -174,7 +174,7 @@ fn whoever_recovers_makes_room_for_anyone() {
 
 /// What gives a stranger nothing takes nobody's room, whatever the limits are.
 #[test]
-fn a_refund_to_a_stranger_evicts_nobody() {
+fn a_refund_to_an_unseen_key_evicts_no_key() {
     for limits in [
         vec!["sliding-log 5/60s"],
         vec!["sliding-log 5/60s", "token-bucket 10/h"],
@@ -193,7 +193,7 @@ fn a_refund_to_a_stranger_evicts_nobody() {
 /// Who has recovered is judged by the limits that the key would meet: they may count what the old ones did not, or forget
 /// what they did.
 #[test]
-fn after_a_change_room_is_made_by_the_new_limits() {
+fn after_a_change_eviction_follows_the_new_limits() {
     let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("sliding-log 5/1h").unwrap();
@@ -208,7 +208,7 @@ fn after_a_change_room_is_made_by_the_new_limits() {
 
 /// Whether someone may have recovered is not known for good while keys have yet to meet new limits.
 #[test]
-fn who_recovers_sooner_by_new_limits_makes_room_first() {
+fn keys_that_recover_sooner_after_a_change_go_first() {
     for round in 0..50 {
         let (limiter, clock) = limiter("token-bucket 10/10h", 150, OnFull::Evict);
         (0..150).for_each(|key| {
@@ -228,7 +228,7 @@ fn who_recovers_sooner_by_new_limits_makes_room_first() {
 
 /// A bucket that was given something back while it was filling has recovered when all others are full too.
 #[test]
-fn a_full_store_tells_the_truth_about_buckets_that_fill() {
+fn a_full_store_reports_the_wait_of_filling_buckets() {
     for limits in [
         vec!["token-bucket 1/1s burst=100 initial=0"],
         vec!["token-bucket 1/1s burst=100 initial=0", "fixed-window 1000/d"],
@@ -248,7 +248,7 @@ fn a_full_store_tells_the_truth_about_buckets_that_fill() {
 
 /// Keys of the same call are not looked at for room, but are not forgotten either.
 #[test]
-fn who_was_in_the_same_call_may_make_room_later() {
+fn keys_of_one_call_can_make_room_later() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
     assert!(limiter.check_cost("soon", 5).allowed());
     (0..191).for_each(|key| assert!(limiter.check_cost(key, 1_000).allowed()));

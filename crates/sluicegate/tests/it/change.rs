@@ -10,7 +10,7 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn keys_keep_what_they_have_used() {
+fn keys_keep_their_usage() {
     for (old, new, remaining) in [
         ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
         ("fixed-window 10/day", "fixed-window 20/day", 14),
@@ -57,7 +57,7 @@ fn limits_can_change_a_thousand_times() {
 
 /// What changed its algorithm or its window and back again in between has started afresh.
 #[test]
-fn a_state_is_read_through_every_version() {
+fn a_state_is_converted_through_every_version() {
     let (one, _) = limiter("fixed-window 10/day");
     let _ = one.check_cost("k", 4);
     one.change("fixed-window 10/h").unwrap();
@@ -73,7 +73,7 @@ fn a_state_is_read_through_every_version() {
 }
 
 #[test]
-fn lists_may_grow_and_shrink() {
+fn lists_can_grow_and_shrink() {
     let clock = ManualClock::default();
     let builder = Limiter::builder(["fixed-window 10/day", "token-bucket 1/s burst=10"]).clock(clock);
     let limiter = builder.build().unwrap();
@@ -100,7 +100,7 @@ fn another_kind_of_state_needs_another_limiter() {
 }
 
 #[test]
-fn receipts_of_the_old_numbers_are_void() {
+fn receipts_of_the_old_limits_are_void() {
     let (limiter, _) = limiter("token-bucket 1/s burst=10");
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     limiter.change("token-bucket 2/s burst=10").unwrap();
@@ -110,7 +110,7 @@ fn receipts_of_the_old_numbers_are_void() {
 
 /// A glimpse of a wrong clock, of another key or by a peek, locks nobody out.
 #[test]
-fn a_wrong_clock_elsewhere_is_no_use() {
+fn a_wrong_time_on_another_key_has_no_effect() {
     for change_first in [false, true] {
         let (limiter, _) = limiter("token-bucket 1/s burst=10");
         let now = limiter.now();
@@ -131,7 +131,7 @@ fn a_wrong_clock_elsewhere_is_no_use() {
 
 /// The key had recovered and was gone from the table, but not its receipt.
 #[test]
-fn receipts_of_keys_that_are_gone_are_void_too() {
+fn receipts_of_dropped_keys_are_void_too() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
     let limiter = builder.clock(clock.clone()).build().unwrap();

@@ -15,7 +15,7 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn five_replies_a_minute_for_each_user() {
+fn five_replies_per_minute_per_user() {
     let (replies, clock) = limiter("sliding-log 5/60s");
     let allowed = |user: &str| (0..20).filter(|_| replies.check(user).allowed()).count();
     assert_eq!([allowed("Harry"), allowed("Ron"), allowed("Harry")], [5, 5, 0]);
@@ -26,7 +26,7 @@ fn five_replies_a_minute_for_each_user() {
 }
 
 #[test]
-fn every_verb_has_a_form_that_asks_the_clock() {
+fn every_verb_has_a_form_that_reads_the_clock() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=10");
     assert_eq!(limiter.check_cost("k", 4).remaining(), 6);
     assert_eq!(limiter.peek("k", 7).retry_after(), Some(RetryAfter::After(Span::from(SECOND))));
@@ -79,7 +79,7 @@ fn a_gate_is_a_limiter_with_one_key() {
 
 /// What costs nothing, is denied or only looked at leaves nothing behind.
 #[test]
-fn only_what_is_charged_is_remembered() {
+fn only_charged_keys_are_stored() {
     let (limiter, _) = limiter("fixed-window 5/h");
     let _ = limiter.check_cost("free", 0);
     let _ = limiter.check_cost("too much", 6);
@@ -93,14 +93,14 @@ fn only_what_is_charged_is_remembered() {
 }
 
 #[test]
-fn a_bucket_fills_from_when_the_limiter_was_made() {
+fn a_bucket_fills_from_the_creation_of_its_limiter() {
     let (limiter, clock) = limiter("token-bucket 50/10s initial=0");
     clock.advance(SECOND);
     assert_eq!(limiter.peek("new", 0).remaining(), 5);
 }
 
 #[test]
-fn mistakes_are_told_when_the_limiter_is_made() {
+fn invalid_limits_are_rejected_by_the_builder() {
     let said = |built: Result<Limiter, BuildError>| built.unwrap_err().to_string();
     assert!(said(Limiter::new("sliding-log 5/60x")).starts_with("sliding-log 5/60x: unknown unit"));
     assert!(said(Limiter::builder("min-interval 1s").and("nonsense").build()).starts_with("nonsense:"));
@@ -117,7 +117,7 @@ fn mistakes_are_told_when_the_limiter_is_made() {
 }
 
 #[test]
-fn limits_may_be_text_or_read_already() {
+fn limits_may_be_text_or_parsed() {
     let limit: Limit = "fixed-window 5/h".parse().unwrap();
     for limiter in [
         Limiter::new(&limit).unwrap(),
@@ -158,7 +158,7 @@ fn an_observer_may_call_its_limiter() {
 
 /// A bucket that is still filling can be given something back, which then has to be remembered.
 #[test]
-fn a_refund_without_room_gives_nothing() {
+fn a_refund_without_room_returns_nothing() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/h burst=5 initial=0").max_keys(1).on_full(OnFull::Deny);
     let limiter = builder.clock(clock.clone()).build().unwrap();

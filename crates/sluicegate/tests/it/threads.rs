@@ -54,7 +54,7 @@ fn a_burst_is_admitted_exactly_once() {
 }
 
 #[test]
-fn under_several_limits_too() {
+fn a_burst_under_a_list_is_admitted_exactly_once() {
     let lists = [
         ["token-bucket 1/h burst=1000", "fixed-window 3000/d"],
         ["sliding-log 1000/d", "pacer 1/h queue=5000"],
@@ -67,7 +67,7 @@ fn under_several_limits_too() {
 
 /// Half of the threads name the limiters in one order and half in the other.
 #[test]
-fn across_limiters_in_any_order() {
+fn check_all_is_atomic_in_any_order() {
     let (user, site) = (limiter("sliding-log 5000/d"), limiter("token-bucket 1/h burst=1000"));
     let allowed = at_once(|thread| {
         let (first, second) = (user.call("harry", 1), site.call((), 1));
@@ -80,7 +80,7 @@ fn across_limiters_in_any_order() {
 
 /// Every thread wants several keys of one limiter, each in an order of its own, while others check and evict.
 #[test]
-fn nobody_waits_for_ever() {
+fn locking_several_shards_never_deadlocks() {
     let limiter = Limiter::builder("fixed-window 1000000/d").max_keys(300).build().unwrap();
     let allowed = at_once(|thread| {
         let keys = [thread % 3, (thread + 1) % 3, (thread + 2) % 3, thread + 10];
@@ -93,7 +93,7 @@ fn nobody_waits_for_ever() {
 
 /// New keys, the same ones in every thread: whoever comes first makes the place, and none is lost.
 #[test]
-fn new_keys_are_made_once() {
+fn new_keys_are_inserted_once() {
     let limiter = limiter("fixed-window 3/d");
     let (next, allowed) = (AtomicU32::new(0), AtomicU32::new(0));
     at_once(|_| {
@@ -106,7 +106,7 @@ fn new_keys_are_made_once() {
 }
 
 #[test]
-fn what_is_reserved_and_cancelled_is_all_there_again() {
+fn cancelled_reservations_return_everything() {
     let limiter = limiter("token-bucket 1/h burst=1000");
     let reserved = at_once(|_| {
         let reserved = limiter.reserve("k", 3, Duration::ZERO).unwrap();
@@ -118,7 +118,7 @@ fn what_is_reserved_and_cancelled_is_all_there_again() {
 
 /// The limit goes up and down meanwhile; nobody is admitted twice, and no place is left behind.
 #[test]
-fn limits_change_while_others_call() {
+fn limits_change_during_calls() {
     let limiter = limiter("fixed-window 1000/d");
     let allowed = at_once(|thread| {
         if thread == 0 {
@@ -133,7 +133,7 @@ fn limits_change_while_others_call() {
 }
 
 #[test]
-fn it_can_be_shared() {
+fn limiters_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
     shared(&limiter("min-interval 1s"));
     shared(&sluicegate::Gate::new("min-interval 1s").unwrap());

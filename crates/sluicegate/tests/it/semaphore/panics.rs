@@ -1,6 +1,6 @@
 //! An observer that panics, at whichever point: nothing is lost, and nobody else is harmed.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::{Alarm, Clock, ManualClock};
 use sluicegate::semaphore::{AcquireLease, Grant, Semaphore};
 use sluicegate::{Decision, Event, Observer, Time};
@@ -70,7 +70,7 @@ fn assert_nothing_is_left(semaphore: &Semaphore) {
 }
 
 #[test]
-fn a_lease_that_was_given_at_once_comes_back() {
+fn a_lease_granted_immediately_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     panics.after(&clock, 10);
     assert!(panics_when_polled(&mut Box::pin(semaphore.acquire("k", 1))));
@@ -78,7 +78,7 @@ fn a_lease_that_was_given_at_once_comes_back() {
 }
 
 #[test]
-fn a_lease_that_was_given_to_one_with_a_deadline_comes_back() {
+fn a_lease_granted_under_a_deadline_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     panics.after(&clock, 10);
     assert!(panics_when_polled(&mut Box::pin(semaphore.acquire_until("k", 1, Time::MAX))));
@@ -86,7 +86,7 @@ fn a_lease_that_was_given_to_one_with_a_deadline_comes_back() {
 }
 
 #[test]
-fn a_place_in_line_is_still_its_callers() {
+fn a_waiter_stays_enqueued() {
     for stays in [true, false] {
         let (semaphore, clock, panics) = semaphore(2);
         clock.advance(Duration::from_secs(5));
@@ -108,7 +108,7 @@ fn a_place_in_line_is_still_its_callers() {
 }
 
 #[test]
-fn a_lease_that_was_seen_by_looking_comes_back_and_the_seat_is_the_next_ones() {
+fn a_lease_granted_by_a_poll_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     let mut waits = Box::pin(semaphore.acquire("k", 1));
     assert!(poll(&mut waits).is_pending());
@@ -125,7 +125,7 @@ fn a_lease_that_was_seen_by_looking_comes_back_and_the_seat_is_the_next_ones() {
 
 /// A second panic while the first goes on would end the process.
 #[test]
-fn a_lease_that_a_panic_drops_is_returned() {
+fn a_lease_dropped_by_a_panic_is_released() {
     let (semaphore, clock, panics) = semaphore(2);
     clock.advance(Duration::from_secs(5));
     let lease = semaphore.try_acquire("k", 1).lease();

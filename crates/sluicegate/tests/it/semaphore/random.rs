@@ -1,6 +1,6 @@
 //! Random runs in virtual time: holders and waiters come, look, renew, return and are dropped at any point.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{Lease, LeaseId, Semaphore};
 use sluicegate::wait::{Denial, Priority};
@@ -253,7 +253,7 @@ fn run(seed: u64, max_leases: Option<usize>) -> Run {
 }
 
 #[test]
-fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
+fn random_runs_neither_lose_nor_gain_permits() {
     for seed in 1..=400 {
         run(seed, None);
     }
@@ -261,7 +261,7 @@ fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
 
 /// Whoever waits has kept room for its lease. However its waiting ends, that comes back.
 #[test]
-fn no_room_is_lost_however_holders_and_waiters_come_and_go() {
+fn random_runs_lose_no_capacity() {
     for seed in 1..=200 {
         let semaphore = run(seed, Some(LITTLE_ROOM)).semaphore;
         let leases: Vec<_> =

@@ -1,6 +1,6 @@
 //! What cannot be had is told at once, and every bound is kept.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::{Acquired, Denial};
@@ -17,7 +17,7 @@ fn retry_after(turn: Acquired) -> Option<u64> {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
+fn a_hopeless_deadline_is_denied_immediately() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("min-interval 1s").clock(clock.clone()).build().unwrap();
     assert!(limiter.check("k").allowed());
@@ -39,7 +39,7 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
 }
 
 #[test]
-fn a_line_of_two_is_a_line_of_two() {
+fn max_queue_and_max_waiters_bound_the_queue() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1s").clock(clock.clone());
     let limiter = builder.max_queue(2).max_waiters(3).build().unwrap();
@@ -60,7 +60,7 @@ fn a_line_of_two_is_a_line_of_two() {
 }
 
 #[test]
-fn a_pacers_queue_is_its_line() {
+fn a_pacers_queue_bounds_its_waiters() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("pacer 10/s queue=2").clock(clock.clone()).build().unwrap();
     let ask = || Caller::new(limiter.acquire("k", 1));
@@ -75,7 +75,7 @@ fn a_pacers_queue_is_its_line() {
 }
 
 #[test]
-fn a_cost_above_the_limit_never_has_a_turn() {
+fn a_cost_above_the_limit_is_never_admitted() {
     let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
     let turn = limiter.acquire("k", 4).blocking();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_cost_above_the_limit_never_has_a_turn() {
 }
 
 #[test]
-fn without_room_for_a_key_it_is_refused() {
+fn a_call_without_room_for_its_key_is_denied() {
     let builder = Limiter::builder("min-interval 1h").clock(ManualClock::default());
     let limiter = builder.max_keys(1).on_full(OnFull::Deny).build().unwrap();
     assert!(limiter.check("first").allowed());
@@ -95,7 +95,7 @@ fn without_room_for_a_key_it_is_refused() {
 }
 
 #[test]
-fn a_bound_out_of_bounds_is_refused_by_name() {
+fn settings_out_of_bounds_are_rejected_by_name() {
     let error = Limiter::builder("min-interval 1h").max_queue(usize::MAX).build().unwrap_err().to_string();
     assert_eq!(error, format!("max_queue is {}; use 0 to 100000000", usize::MAX));
     let error = Limiter::builder("min-interval 1h").max_waiters(100_000_001).build().unwrap_err();

@@ -1,6 +1,6 @@
 //! First come, first served, and who may go first.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::Priority;
@@ -17,7 +17,7 @@ fn served(callers: &mut [Caller<'_>]) -> Vec<usize> {
 }
 
 #[test]
-fn a_large_cost_is_not_overtaken_by_small_ones() {
+fn small_costs_do_not_overtake_a_large_one() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=5");
     assert!(limiter.check_cost("k", 5).allowed());
     let mut callers = vec![Caller::new(limiter.acquire("k", 5))];
@@ -33,7 +33,7 @@ fn a_large_cost_is_not_overtaken_by_small_ones() {
 }
 
 #[test]
-fn keys_do_not_wait_for_each_other() {
+fn keys_have_independent_queues() {
     let (limiter, clock) = limiter("min-interval 1h");
     assert!(limiter.check("slow").allowed());
     let mut slow = Caller::new(limiter.acquire("slow", 1));
@@ -46,7 +46,7 @@ fn keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn priorities_go_first_and_keep_their_order() {
+fn higher_priorities_go_first_in_order() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let priorities =
@@ -64,7 +64,7 @@ fn priorities_go_first_and_keep_their_order() {
 }
 
 #[test]
-fn who_is_overtaken_beyond_their_deadline_is_told_at_once() {
+fn a_waiter_overtaken_past_its_deadline_is_denied() {
     let (limiter, _clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let within = |seconds| limiter.acquire_within("k", 1, Duration::from_secs(seconds));

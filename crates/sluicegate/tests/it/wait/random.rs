@@ -1,6 +1,6 @@
 //! Random callers who join, are called, look, leave and are forgotten, in any order: what holds whatever happens.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate::wait::Priority;
 use sluicegate::{Limiter, Time};
@@ -35,7 +35,7 @@ const STEPS: usize = 60;
 
 /// Order is kept, nothing is lost or gained, nobody is woken but when called, and nobody waits who could go.
 #[test]
-fn whatever_happens_nothing_is_lost_and_nobody_overtaken() {
+fn random_runs_lose_nothing_and_keep_the_order() {
     for number in 1..=250_u64 {
         for limit in LIMITS {
             let clock = ManualClock::default();

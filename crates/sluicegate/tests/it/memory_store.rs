@@ -15,7 +15,7 @@ fn limiter(store: &MemoryStore, scope: &'static str, limits: &str) -> Limiter {
 }
 
 #[test]
-fn what_a_key_has_used_belongs_to_its_scope() {
+fn usage_belongs_to_scope_and_key() {
     let (store, _) = store();
     let (one, same) = (limiter(&store, "a", "sliding-log 5/60s"), limiter(&store, "a", "sliding-log 5/60s"));
     let other = limiter(&store, "b", "sliding-log 5/60s");
@@ -28,7 +28,7 @@ fn what_a_key_has_used_belongs_to_its_scope() {
 
 /// By another limiter of the same scope, and by the same limiter: in a shared store any limits may follow any others.
 #[test]
-fn other_limits_of_a_scope_go_on_with_what_its_keys_have_used() {
+fn other_limits_of_a_scope_continue_with_its_usage() {
     for (old, new, remaining) in [
         ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
         ("fixed-window 10/day", "fixed-window 20/day", 14),
@@ -55,7 +55,7 @@ fn other_limits_of_a_scope_go_on_with_what_its_keys_have_used() {
 }
 
 #[test]
-fn a_list_may_become_one_limit_and_the_reverse() {
+fn a_list_can_become_one_limit_and_back() {
     let (store, _) = store();
     let limiter = limiter(&store, "a", "fixed-window 10/day");
     assert!(limiter.check_cost("k", 3).allowed());
@@ -69,7 +69,7 @@ fn a_list_may_become_one_limit_and_the_reverse() {
 
 /// As redis-cell reads new numbers: the time until the bucket is full stays.
 #[test]
-fn a_debt_can_be_kept_as_time() {
+fn debt_can_be_preserved_as_recovery_time() {
     let (store, clock) = store();
     let throttle = |limit: &str| {
         Limiter::builder(limit).in_store(&store, "cl").preserve_recovery_time().build().unwrap()
@@ -102,7 +102,7 @@ fn a_debt_can_be_kept_as_time() {
 }
 
 #[test]
-fn receipts_are_good_in_the_store_and_void_when_limits_change() {
+fn receipts_work_in_the_store_until_limits_change() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let others = limiter(&store, "others", "token-bucket 1/h burst=5");
@@ -136,7 +136,7 @@ fn a_reset_voids_all_receipts_of_the_key() {
 }
 
 #[test]
-fn a_made_up_receipt_does_nothing() {
+fn a_forged_receipt_does_nothing() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let receipt = mails.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap().to_string();
@@ -158,7 +158,7 @@ fn a_made_up_receipt_does_nothing() {
 /// More different limits than a store can number, one after another: those that nobody needs make room for others, and no
 /// key is judged by the wrong ones.
 #[test]
-fn limits_that_nobody_needs_are_forgotten() {
+fn unused_limits_are_reclaimed() {
     let (store, clock) = store();
     let kept = limiter(&store, "kept", "token-bucket 1/h burst=7");
     assert_eq!(kept.check("k").remaining(), 6);
@@ -192,7 +192,7 @@ fn limits_that_nobody_needs_are_forgotten() {
 
 /// Callers who make limits up cannot take all the room that there is for limits.
 #[test]
-fn limits_made_up_by_callers_leave_room_for_others() {
+fn untrusted_limits_leave_tags_to_others() {
     let (store, _) = store();
     let made_up = |n: u64| {
         let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
@@ -210,7 +210,7 @@ fn limits_made_up_by_callers_leave_room_for_others() {
 
 /// A receipt that nobody comes back for keeps its limits for an hour, and not for ever.
 #[test]
-fn forgotten_receipts_do_not_keep_limits() {
+fn expired_receipts_do_not_keep_limits() {
     let (store, clock) = store();
     let reserve = |n: u64| {
         let limiter = Limiter::builder(format!("token-bucket {n}/s burst=9")).in_store(&store, n).build()?;
@@ -223,7 +223,7 @@ fn forgotten_receipts_do_not_keep_limits() {
 }
 
 #[test]
-fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
+fn limiters_of_one_store_are_charged_all_or_nothing() {
     let (store, clock) = store();
     let (user, site) =
         (limiter(&store, "user", "sliding-log 2/60s"), limiter(&store, "site", "fixed-window 100/day"));
@@ -243,7 +243,7 @@ fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
 
 /// Hashed first and then checked: the answers are those of plain checks.
 #[test]
-fn a_batch_is_decided_as_one_call_after_another() {
+fn a_batch_decides_like_single_calls() {
     let (store, clock) = store();
     let limiter = limiter(&store, "a", "token-bucket 1/h burst=3");
     let batch = [("k", 1), ("k", 2), ("k", 1), ("other", 3)].map(|(key, cost)| (limiter.hash(key), cost));
@@ -252,7 +252,7 @@ fn a_batch_is_decided_as_one_call_after_another() {
 }
 
 #[test]
-fn all_limiters_share_the_room() {
+fn all_limiters_share_the_capacity() {
     let store = MemoryStore::builder().max_keys(100).on_full(OnFull::Deny).build().unwrap();
     let limiters = ["sliding-log 5/h", "fixed-window 5/day"].map(|limit| limiter(&store, limit, limit));
     let allowed = (0..1_000_u32).filter(|n| limiters[(n % 2) as usize].check(*n).allowed()).count();

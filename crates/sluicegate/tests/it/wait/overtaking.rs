@@ -1,6 +1,6 @@
 //! Those who do not wait, while others do.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::MemoryStore;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::Denial;
@@ -46,7 +46,7 @@ fn a_check_does_not_overtake() {
 }
 
 #[test]
-fn a_call_on_several_keys_does_not_overtake_either() {
+fn check_all_does_not_overtake_either() {
     let (users, clock) = limiter("min-interval 1s");
     let site = Limiter::builder("token-bucket 9/s").clock(clock.clone()).build().unwrap();
     assert!(users.check("Harry").allowed());
@@ -59,7 +59,7 @@ fn a_call_on_several_keys_does_not_overtake_either() {
 }
 
 #[test]
-fn what_is_given_back_calls_the_next_at_once() {
+fn returned_cost_admits_the_next_waiter() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=2");
     let reserved = limiter.reserve("k", 2, Duration::ZERO).unwrap();
     let mut first = Caller::new(limiter.acquire("k", 1));
@@ -77,7 +77,7 @@ fn what_is_given_back_calls_the_next_at_once() {
 }
 
 #[test]
-fn a_change_of_limits_plans_anew() {
+fn a_change_of_limits_replans_the_queue() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=3");
     assert!(limiter.check_cost("k", 3).allowed());
     let mut callers: Vec<Caller<'_>> = [1, 3].map(|cost| Caller::new(limiter.acquire("k", cost))).into();
@@ -97,7 +97,7 @@ fn a_change_of_limits_plans_anew() {
 }
 
 #[test]
-fn limiters_of_one_scope_have_one_line() {
+fn limiters_of_one_scope_share_a_queue() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).max_queue(3).build().unwrap();
     let limiter =
@@ -120,7 +120,7 @@ fn limiters_of_one_scope_have_one_line() {
 
 /// A clock that is set back makes those who wait wait longer, and one that is set forward calls them.
 #[test]
-fn a_clock_that_steps_loses_nobody() {
+fn clock_steps_lose_no_waiter() {
     let (limiter, clock) = limiter("min-interval 10s");
     assert!(limiter.check("k").allowed());
     let start = limiter.now();

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// As the system's: it can be set, and its alarms ring by the time that passes.
 #[derive(Clone, Debug)]
-pub(crate) struct Wall {
-    pub(crate) passes: ManualClock,
+pub(crate) struct WallClock {
+    pub(crate) elapsed: ManualClock,
     /// How far it was set back, in microseconds.
     back: Arc<AtomicU64>,
 }
 
-impl Wall {
-    pub(crate) fn new() -> Wall {
-        Wall { passes: ManualClock::default(), back: Arc::default() }
+impl WallClock {
+    pub(crate) fn new() -> WallClock {
+        WallClock { elapsed: ManualClock::default(), back: Arc::default() }
     }
 
     pub(crate) fn set_back(&self, by: Duration) {
@@ -24,12 +24,12 @@ impl Wall {
     }
 }
 
-impl Clock for Wall {
+impl Clock for WallClock {
     fn now(&self) -> Time {
-        self.passes.now().saturating_sub(Span::from_micros(self.back.load(Ordering::Relaxed)))
+        self.elapsed.now().saturating_sub(Span::from_micros(self.back.load(Ordering::Relaxed)))
     }
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
-        self.passes.ring_at(self.passes.now().saturating_add(time.since(self.now())), alarm);
+        self.elapsed.ring_at(self.elapsed.now().saturating_add(time.since(self.now())), alarm);
     }
 }
