@@ -1,4 +1,4 @@
-//! Memory that cannot run away, and who makes room.
+//! Bounded memory, and which keys make room.
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
@@ -25,7 +25,8 @@ fn the_store_never_exceeds_max_keys() {
     }
 }
 
-/// Half a million keys into a store for as many: hardly one is lost because both its buckets were full.
+/// Half a million keys into a store for as many: hardly one is lost because both its buckets were
+/// full.
 #[test]
 fn max_keys_fit() {
     let keys = 500_000;
@@ -35,8 +36,8 @@ fn max_keys_fit() {
     assert!(stats.keys * 10_000 >= keys * 9_999, "{stats:?}");
 }
 
-/// In a store that gets full some keys go to their other bucket, and some move there later: none of them may be lost, or
-/// found with what another has used.
+/// As a store fills up some keys go to their secondary bucket, and some move there later: none may
+/// be lost, or found with the state of another.
 #[test]
 fn moved_keys_keep_their_usage() {
     for limits in [
@@ -71,11 +72,11 @@ fn recovered_keys_make_room_first() {
     assert_eq!((stats.keys, stats.evicted), (100, 0));
 }
 
-/// Each new key owes a fifth; the offender owes everything, and stays.
+/// Each new key has a debt of a fifth; the offender's is the whole limit, so it stays.
 #[test]
 fn a_flood_of_new_keys_does_not_evict_an_offender() {
     for limits in ["token-bucket 5/60s", "fixed-window 5/h", "sliding-window 5/h", "sliding-log 5/h"] {
-        // However small it is.
+        // In stores of any size.
         for max_keys in [2, 3, 10, 50, 100, 200, 400, 1_000] {
             let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
             assert!(limiter.check_cost("offender", 5).allowed());
@@ -134,7 +135,7 @@ fn a_reset_makes_room() {
     assert!(limiter.check(3).allowed() && !limiter.check(4).allowed());
 }
 
-/// Whoever is told to come back when there is room finds it, and not a microsecond sooner; under several limits too.
+/// A caller that obeys `retry_after` finds room, and not a microsecond earlier; under a list too.
 #[test]
 fn a_full_store_reports_the_exact_wait() {
     for limits in [
@@ -158,7 +159,8 @@ fn a_full_store_reports_the_exact_wait() {
     }
 }
 
-/// A key whose two buckets are full gets the room of someone who has recovered anywhere near: its neighbours move.
+/// A key whose two buckets are full gets the room of a recovered key elsewhere in the shard: its
+/// neighbors move.
 #[test]
 fn a_recovered_key_makes_room_for_any_key() {
     for round in 0..50 {
@@ -172,7 +174,7 @@ fn a_recovered_key_makes_room_for_any_key() {
     }
 }
 
-/// What gives a stranger nothing takes nobody's room, whatever the limits are.
+/// A refund that returns nothing to an unseen key evicts no other, under any limits.
 #[test]
 fn a_refund_to_an_unseen_key_evicts_no_key() {
     for limits in [
@@ -190,8 +192,8 @@ fn a_refund_to_an_unseen_key_evicts_no_key() {
     }
 }
 
-/// Who has recovered is judged by the limits that the key would meet: they may count what the old ones did not, or forget
-/// what they did.
+/// Whether a key has recovered is decided by the limits that would apply to it: they may count what
+/// the old ones did not, or the reverse.
 #[test]
 fn after_a_change_eviction_follows_the_new_limits() {
     let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
@@ -206,7 +208,7 @@ fn after_a_change_eviction_follows_the_new_limits() {
     assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start afresh");
 }
 
-/// Whether someone may have recovered is not known for good while keys have yet to meet new limits.
+/// While keys have not been converted to new limits, the time of the next recovery is not known.
 #[test]
 fn keys_that_recover_sooner_after_a_change_go_first() {
     for round in 0..50 {
@@ -217,7 +219,7 @@ fn keys_that_recover_sooner_after_a_change_go_first() {
         limiter.change("token-bucket 10/1h").unwrap();
         assert!(limiter.check_cost("first", 10).allowed());
         assert_eq!(limiter.stats().evicted, 1);
-        // Some meet the new limits now, and will have recovered in half an hour.
+        // Some are converted to the new limits now, and will have recovered in half an hour.
         let held = (0..20).filter(|key| limiter.contains((round, *key)));
         held.for_each(|key| assert!(!limiter.check_cost((round, key), 10).allowed()));
         clock.advance(Duration::from_secs(1_900));
@@ -226,7 +228,7 @@ fn keys_that_recover_sooner_after_a_change_go_first() {
     }
 }
 
-/// A bucket that was given something back while it was filling has recovered when all others are full too.
+/// A bucket that was refunded while it was filling has recovered when all others are full too.
 #[test]
 fn a_full_store_reports_the_wait_of_filling_buckets() {
     for limits in [
@@ -246,7 +248,7 @@ fn a_full_store_reports_the_wait_of_filling_buckets() {
     }
 }
 
-/// Keys of the same call are not looked at for room, but are not forgotten either.
+/// Keys of the same call are not evicted, but are not lost for later calls either.
 #[test]
 fn keys_of_one_call_can_make_room_later() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);

@@ -1,5 +1,5 @@
-//! Calendar windows against an independent calculation: another time-zone library, asked for the date on the wall
-//! minute by minute. A window begins whenever a date comes up that was not there before.
+//! Calendar windows against an independent calculation: another time-zone library, asked for the
+//! local date minute by minute. A window begins whenever a date appears that was not there before.
 
 use chrono::{DateTime, Datelike as _, NaiveDate, Offset as _, TimeZone as _, Utc};
 use chrono_tz::Tz;
@@ -8,7 +8,8 @@ use sluicegate_core::{Algorithm as _, AnyState, Time};
 
 const MINUTE: i64 = 60;
 
-/// The first moment in each window from `from` to `to`, as seconds: by watching the wall.
+/// The first instant of each window from `from` to `to`, in seconds, found by watching the local
+/// date.
 fn by_watching(zone: Tz, from: i64, to: i64, first_day: impl Fn(NaiveDate) -> NaiveDate) -> Vec<i64> {
     let date = |second: i64| {
         let moment = DateTime::from_timestamp(second, 0).unwrap();
@@ -32,7 +33,7 @@ fn offset(zone: Tz, moment: DateTime<Utc>) -> i64 {
     i64::from(zone.offset_from_utc_datetime(&moment.naive_utc()).fix().local_minus_utc())
 }
 
-/// The same by asking a limit for its next window again and again.
+/// The first instant of each window, found by asking a limit for its next window again and again.
 fn by_limit(unit: &str, zone: &str, from: i64, to: i64) -> Vec<i64> {
     let limit: Limit =
         format!("fixed-window 1/{unit} tz={zone}").parse().unwrap_or_else(|error| panic!("{error}"));
@@ -74,21 +75,21 @@ fn agree(zone: &str, from: &str, to: &str) {
     assert_eq!(by_limit("year", zone, from, to), by_watching(tz, from, to, first_of_year), "years in {zone}");
 }
 
-/// Days, weeks, months and years over a decade where clocks change in all the ways they do.
+/// Days, weeks, months and years over a decade, where clocks change in all the ways they do.
 #[test]
 fn a_decade_of_windows_matches_the_local_dates() {
     for zone in [
         "America/New_York",
-        // Midnight is skipped in spring and comes again in autumn.
+        // Midnight is skipped in spring and occurs twice in autumn.
         "America/Sao_Paulo",
         "Asia/Beirut",
         // Clocks went from 00:01 back to 23:01 the day before.
         "America/St_Johns",
-        // Half an hour of summer time.
+        // Half an hour of daylight saving time.
         "Australia/Lord_Howe",
         // 2011-12-30 did not happen.
         "Pacific/Apia",
-        // Summer time is taken off for Ramadan.
+        // Daylight saving time is suspended for Ramadan.
         "Africa/Casablanca",
         "Asia/Kathmandu",
     ] {
@@ -121,7 +122,8 @@ fn days_have_their_actual_lengths() {
         lengths("day", "America/New_York", "2026-10-31T00:00:00Z", "2026-11-03T12:00:00Z"),
         [24, 25, 24]
     );
-    // In Apia 2011-12-29 was followed by 2011-12-31: every day that there was had 24 hours, and none was empty.
+    // In Apia 2011-12-29 was followed by 2011-12-31: each of these days had 24 hours, and none was
+    // empty.
     assert_eq!(lengths("day", "Pacific/Apia", "2011-12-28T00:00:00Z", "2012-01-02T12:00:00Z"), [24; 5]);
 }
 

@@ -1,4 +1,4 @@
-//! Several limiters as one.
+//! Several limiters decided together.
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
@@ -42,7 +42,7 @@ fn equal_keys_are_merged() {
     );
 }
 
-/// Keys of one place and of many, more of them than a bucket has slots.
+/// Keys of one shard and of many, more of them than a bucket has slots.
 #[test]
 fn one_call_can_have_many_keys_of_a_limiter() {
     for limits in ["fixed-window 3/h", "sliding-log 3/60s"] {
@@ -68,7 +68,7 @@ fn calls_that_cannot_be_combined_are_rejected() {
     assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
 }
 
-/// When one limiter has no room for its new key, nobody is charged and no room is kept.
+/// If one limiter has no room for its new key, none is charged and no slot is kept.
 #[test]
 fn without_room_for_one_key_none_is_charged() {
     let small = Limiter::builder("fixed-window 9/h").max_keys(2).on_full(OnFull::Deny);
@@ -84,7 +84,7 @@ fn without_room_for_one_key_none_is_charged() {
     assert_eq!((large.stats().keys, small.stats().keys), (1, 2));
 }
 
-/// Even who could evict others evicts none of the keys of the same call.
+/// A call that may evict others evicts none of its own keys.
 #[test]
 fn keys_of_one_call_do_not_evict_each_other() {
     let tiny =
@@ -106,7 +106,7 @@ fn receipts_account_for_combined_charges() {
     assert_eq!(gate.peek(0).remaining(), 7);
 }
 
-/// Nobody is evicted for a call that finds no room elsewhere.
+/// No key is evicted for a call that finds no room elsewhere.
 #[test]
 fn a_denied_call_evicts_no_key() {
     let evicting = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).clock(ManualClock::default());
@@ -118,7 +118,7 @@ fn a_denied_call_evicts_no_key() {
     assert!(!evicting.check("offender").allowed());
 }
 
-/// More keys than one of the limiters holds never fit, so nobody leaves another one for them.
+/// More keys than one of the limiters holds never fit, so none is evicted from another for them.
 #[test]
 fn a_call_that_cannot_fit_evicts_no_key() {
     let [one, other] = [(), ()].map(|()| {

@@ -1,4 +1,4 @@
-//! What a limiter and a gate offer.
+//! The methods of a limiter and a gate.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{BuildError, Decision, Gate, Limit, Limiter, Observer, RetryAfter, Span, Time, check_all};
@@ -77,7 +77,7 @@ fn a_gate_is_a_limiter_with_one_key() {
     assert!(Gate::new("fixed-window 5/h").unwrap().clone().check().allowed());
 }
 
-/// What costs nothing, is denied or only looked at leaves nothing behind.
+/// A free, denied or peeked call leaves nothing behind.
 #[test]
 fn only_charged_keys_are_stored() {
     let (limiter, _) = limiter("fixed-window 5/h");
@@ -132,7 +132,7 @@ fn limits_may_be_text_or_parsed() {
     }
 }
 
-/// It is told of every decision when no lock is held, so it may call the limiter again.
+/// An observer runs while no lock is held, so it may call the limiter.
 #[test]
 fn an_observer_may_call_its_limiter() {
     #[derive(Default)]
@@ -156,7 +156,7 @@ fn an_observer_may_call_its_limiter() {
     assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is no decision");
 }
 
-/// A bucket that is still filling can be given something back, which then has to be remembered.
+/// A refund to a bucket that is still filling is state that needs a slot.
 #[test]
 fn a_refund_without_room_returns_nothing() {
     let clock = ManualClock::default();
@@ -167,7 +167,7 @@ fn a_refund_without_room_returns_nothing() {
     assert_eq!((limiter.stats().keys, limiter.peek("first", 0).remaining()), (1, 2));
 }
 
-/// The clock of the system, at work: a window that was opened is closed again.
+/// The system clock: a window that was open closes again.
 #[test]
 fn the_system_clock_runs() {
     let limiter = Limiter::new("fixed-window 1/100us start=first").unwrap();

@@ -1,4 +1,4 @@
-//! The limit grammar, the calendar, and limiters on their store in memory.
+//! The limit grammar, the calendar, limiters and semaphores in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

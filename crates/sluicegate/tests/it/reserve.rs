@@ -65,7 +65,7 @@ fn a_receipt_is_text_and_works_once() {
     }
 }
 
-/// Zeros are what a free slot holds: no receipt names one.
+/// A free slot holds zeros, and no receipt names one.
 #[test]
 fn a_forged_receipt_does_nothing() {
     let (limiter, _) = limiter("token-bucket 10/s");
@@ -95,7 +95,7 @@ fn evicting_a_key_voids_its_receipts() {
     assert!(!limiter.contains("first") && !limiter.cancel(&receipt));
 }
 
-/// The key has recovered and made room, yet its receipt is good for a debt.
+/// The key has recovered and made room, yet its receipt can still add debt.
 #[test]
 fn a_receipt_outlives_a_recovered_key() {
     let clock = ManualClock::default();
@@ -129,7 +129,7 @@ fn open_receipts_are_bounded() {
     }
     let _kept = reserve(8).unwrap().keep();
     assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
-    // Nobody came back for them within an hour, and what they cost has leaked.
+    // None was used within an hour, and their cost has leaked.
     clock.advance(Duration::from_secs(3_601));
     assert!(reserve(9).unwrap().allowed());
     assert!(!limiter.settle(&kept[1], 5), "forgotten");
@@ -174,7 +174,7 @@ fn count_all_does_not_support_reservations() {
     assert!(limiter.take("k", 1).is_err());
 }
 
-/// There is no room for the debt, and yet the receipt is used.
+/// There is no room for the debt, and yet the receipt is used up.
 #[test]
 fn a_settlement_without_room_uses_up_its_receipt() {
     let clock = ManualClock::default();

@@ -1,4 +1,4 @@
-//! Semaphores: leases given, returned, renewed and lapsed, and those who wait for them.
+//! Semaphores: leases that are granted, renewed, released and expire, and their waiters.
 
 mod bounds;
 mod caller;

@@ -1,12 +1,12 @@
-//! Waiting callers in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call that waited 0.2 s for
-//! its turn, `U0.20` a caller that did something else for as long. The numbers are those of Guava 31.1.
+//! Delayed calls in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call
+//! that waited 0.2 s, `U0.20` is 0.2 s of other work. The values are those of Guava 31.1.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::limit::ListError;
 use sluicegate::{CheckAllError, Gate, Limiter, RetryAfter, Span, check_all};
 use std::time::Duration;
 
-/// One caller of one limit.
+/// A caller of one limit.
 struct Caller {
     gate: Gate,
     clock: ManualClock,
@@ -20,7 +20,7 @@ impl Caller {
         Caller { gate, clock, log: Vec::new() }
     }
 
-    /// Guava's `acquire(permits)`: charged now, and then the time passes that it has to wait.
+    /// Guava's `acquire(permits)`: charged now, then the clock advances by the wait.
     fn acquire(&mut self, permits: u64) -> &mut Caller {
         let decision = self.gate.check_within(permits, Duration::MAX).unwrap();
         assert!(decision.allowed(), "{decision:?}");
@@ -53,7 +53,7 @@ impl Caller {
     }
 
     fn passes(&mut self, event: char, time: Duration) -> &mut Caller {
-        // Hundredths, halves up, as Java prints them.
+        // Hundredths, halves rounded up, as Java prints them.
         let hundredths = (time.as_micros() + 5_000) / 10_000;
         self.log.push(format!("{event}{}.{:02}", hundredths / 100, hundredths % 100));
         self.clock.advance(time);
@@ -149,7 +149,8 @@ fn a_new_rate_keeps_the_stored_share() {
     );
 }
 
-/// The threshold is at 20 permits and the most at 40: the first 20 take the warm-up, the next 20 half as long.
+/// The threshold is at 20 permits and the maximum at 40: the first 20 take the warm-up, the next 20
+/// half as long.
 #[test]
 fn a_warm_up_takes_its_time_whatever_calls_cost() {
     for permits in [1, 2, 4, 5, 10, 20] {
@@ -184,7 +185,7 @@ fn a_pacer_stores_nothing() {
     let mut caller = Caller::of("pacer 10/s queue=3");
     caller.acquires(3).sleeps(1_000).acquires(3).sleeps(50).acquires(2);
     assert_eq!(caller.happened(), "R0.00, R0.10, R0.10, U1.00, R0.00, R0.10, R0.10, U0.05, R0.05, R0.10");
-    // All at once they stand in line, each behind the other, and the one after the last place is denied.
+    // Calls at one time are queued one behind another, and the one after the last is denied.
     let caller = Caller::of("pacer 10/s queue=3");
     let asked = || caller.gate.check_within(1, Duration::MAX).unwrap();
     let delays: Vec<u64> = (0..4).map(|_| asked().delay().as_micros() / 1_000).collect();
@@ -245,7 +246,7 @@ fn unsupported_verbs_are_rejected() {
 fn removing_the_warm_up_keeps_the_stored_share() {
     let mut caller = Caller::of("smooth 10/s warmup=4s");
     caller.acquire(20).set_rate("smooth 10/s");
-    // Half of what could be stored is stored, and what the last call cost is waited for.
+    // Half of what can be stored is stored, and the cost of the last call is waited for.
     assert_eq!(caller.gate.peek(0).remaining(), 5);
     assert_eq!(caller.acquire(5).acquires(2).happened(), "R0.00, R4.00, R0.00, R0.10");
 }

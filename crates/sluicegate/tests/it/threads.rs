@@ -1,4 +1,4 @@
-//! Threads: one burst, exactly `burst` allowed, whoever calls how.
+//! Threads: of one burst exactly `burst` calls are allowed, however the threads interleave.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limiter, Receipt, check_all};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const THREADS: u32 = 8;
 const CALLS: u32 = 500;
 
-/// Every thread calls `call` so often, all at once. How many said yes.
+/// Every thread calls `call` `CALLS` times, all at once. Returns how many calls returned `true`.
 fn at_once(call: impl Fn(u32) -> bool + Sync) -> u32 {
     let (allowed, barrier) = (AtomicU32::new(0), Barrier::new(THREADS as usize));
     std::thread::scope(|scope| {
@@ -78,7 +78,8 @@ fn check_all_is_atomic_in_any_order() {
     assert_eq!(user.peek("harry", 0).remaining(), 4_000, "charged as often as the site");
 }
 
-/// Every thread wants several keys of one limiter, each in an order of its own, while others check and evict.
+/// Every thread locks several keys of one limiter, each in its own order, while others check and
+/// evict.
 #[test]
 fn locking_several_shards_never_deadlocks() {
     let limiter = Limiter::builder("fixed-window 1000000/d").max_keys(300).build().unwrap();
@@ -91,7 +92,7 @@ fn locking_several_shards_never_deadlocks() {
     assert_eq!(allowed, THREADS * CALLS);
 }
 
-/// New keys, the same ones in every thread: whoever comes first makes the place, and none is lost.
+/// The same new keys in every thread: each is inserted once, and none is lost.
 #[test]
 fn new_keys_are_inserted_once() {
     let limiter = limiter("fixed-window 3/d");
@@ -116,7 +117,8 @@ fn cancelled_reservations_return_everything() {
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000);
 }
 
-/// The limit goes up and down meanwhile; nobody is admitted twice, and no place is left behind.
+/// The limit goes up and down in the meantime: no call is admitted twice, and every shard is
+/// reached.
 #[test]
 fn limits_change_during_calls() {
     let limiter = limiter("fixed-window 1000/d");
@@ -127,7 +129,8 @@ fn limits_change_during_calls() {
         }
         limiter.check("k").allowed()
     });
-    // Who called while it was down was denied, perhaps all that were left if the one that changes it was held up.
+    // Calls while the limit was low were denied, perhaps all that were left if the changing thread
+    // was delayed.
     let later: u32 = (0..2 * BURST).map(|_| u32::from(limiter.check("k").allowed())).sum();
     assert_eq!(allowed + later, BURST);
 }

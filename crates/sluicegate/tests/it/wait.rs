@@ -1,4 +1,4 @@
-//! Waiting in line, in virtual time.
+//! Waiting in queues, in virtual time.
 
 mod bounds;
 mod caller;

@@ -1,4 +1,4 @@
-//! A clock on the wall.
+//! A wall clock.
 
 use sluicegate::clock::{Alarm, Clock, ManualClock};
 use sluicegate::{Span, Time};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// As the system's: it can be set, and its alarms ring by the time that passes.
+/// A clock like the system's: it can be set, and its alarms ring by elapsed time.
 #[derive(Clone, Debug)]
 pub(crate) struct WallClock {
     pub(crate) elapsed: ManualClock,

@@ -18,7 +18,7 @@ fn max_leases_bounds_all_shards_together() {
         let (builder, _) = builder("concurrency 1");
         let semaphore = builder.max_leases(most).build().unwrap();
         assert_eq!(semaphore.stats().max_leases, most);
-        // What is not used of one round is found by the next, under other keys.
+        // The second round, under other keys, finds what the first does not use any more.
         for round in 0..2 {
             let leases: Vec<_> =
                 (0..most).filter_map(|key| semaphore.try_acquire((round, key), 1).lease()).collect();
@@ -51,7 +51,7 @@ fn expired_leases_make_room_before_a_denial() {
     assert!(!semaphore.try_acquire("yet another", 1).allowed());
 }
 
-/// Keys that nobody asks about any more are freed as others come, without a sweep.
+/// Idle keys are freed as others arrive, without a sweep.
 #[test]
 fn unreleased_leases_do_not_accumulate() {
     let (builder, clock) = builder("concurrency 1 ttl=1s");
@@ -62,12 +62,14 @@ fn unreleased_leases_do_not_accumulate() {
         clock.advance(Duration::from_millis(1));
         most = most.max(semaphore.stats().leases);
     }
-    // A thousand are live at a time. Those of shards where nothing new comes for a while stay a little longer.
+    // A thousand are live at a time. In shards without new leases, expired ones stay a little
+    // longer.
     assert!((1_000..3_000).contains(&most), "{most}");
     assert_eq!(semaphore.stats().expired + u64::try_from(semaphore.stats().leases).unwrap(), 50_000);
 }
 
-/// Very many may lapse together under one key. A call under another frees a few of them at a time, and in the end all.
+/// Many leases may expire together under one key. A call under another frees a few at a time, and
+/// in the end all.
 #[test]
 fn mass_expiry_is_handled_without_a_pause() {
     let (builder, clock) = builder("concurrency 1000 ttl=1s");

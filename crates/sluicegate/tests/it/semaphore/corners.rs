@@ -22,7 +22,7 @@ impl Wake for Panics {
     }
 }
 
-/// Asks the semaphore again while it is woken, or dropped: what would never end if a lock were held.
+/// Calls the semaphore while it is woken or dropped, which would deadlock if a lock were held.
 struct Asks(Semaphore);
 
 impl Wake for Asks {
@@ -108,7 +108,7 @@ fn a_panicking_waker_does_not_stop_a_change() {
     assert!(good.iter().all(|caller| caller.woken() == 1));
 }
 
-/// A clock whose alarms are thrown away, as when a runtime ends.
+/// A clock that drops its alarms, as when a runtime shuts down.
 #[derive(Clone, Debug, Default)]
 struct Forgets {
     clock: ManualClock,

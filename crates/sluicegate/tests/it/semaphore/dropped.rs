@@ -1,10 +1,11 @@
-//! Whoever is dropped, whenever, loses and leaks nothing.
+//! Dropping a future or a lease at any point loses and leaks nothing.
 
 use super::caller::Caller;
 use super::semaphore;
 use std::time::Duration;
 
-/// Trap 1: thomhurst/Kevlar#15, and Go: a head, middle or tail that leaves, before and after its turn has come.
+/// Trap 1 (thomhurst/Kevlar#15, and Go): a head, middle or tail that leaves, before and after it is
+/// granted.
 #[test]
 fn a_dropped_waiter_leaves_no_trace() {
     for leaves in 0..3 {

@@ -1,4 +1,4 @@
-//! Leases and their names, without anybody who waits.
+//! Leases and their ids, without waiters.
 
 use super::semaphore;
 use sluicegate::clock::ManualClock;
@@ -36,7 +36,7 @@ fn a_dropped_grant_releases_its_lease() {
     assert!(semaphore.try_acquire("k", 1).allowed());
 }
 
-/// Trap 3: redisson#7342, where each cycle lost a permit.
+/// Trap 3 (redisson#7342): each cycle lost a permit.
 #[test]
 fn a_thousand_released_leases_free_all_permits() {
     for limit in ["concurrency 3", "concurrency 3 ttl=30s"] {
@@ -52,7 +52,7 @@ fn a_thousand_released_leases_free_all_permits() {
     }
 }
 
-/// Trap 5: limits#151, where such a cost was stored and blocked others.
+/// Trap 5 (limits#151): such a cost was stored and blocked others.
 #[test]
 fn a_cost_above_the_limit_is_never_admitted() {
     let (semaphore, _) = semaphore("concurrency 3 ttl=30s");
@@ -64,7 +64,7 @@ fn a_cost_above_the_limit_is_never_admitted() {
     assert!(semaphore.try_acquire("k", 3).allowed());
 }
 
-/// Trap 6: denied calls changed state in several others.
+/// Trap 6: denied calls changed state in several other libraries.
 #[test]
 fn a_denial_changes_nothing() {
     let (semaphore, clock) = semaphore("concurrency 2 ttl=30s");
@@ -168,7 +168,7 @@ fn leases_from_before_a_reset_release_nothing() {
     assert!(semaphore.try_acquire("k", 2).allowed());
 }
 
-/// Trap 10: Guava and Go do not plan anew when the numbers change.
+/// Trap 10: Guava and Go do not replan when the limit changes.
 #[test]
 fn below_what_is_held_nothing_remains() {
     let (semaphore, clock) = semaphore("concurrency 4 ttl=30s");
@@ -193,7 +193,7 @@ fn below_what_is_held_nothing_remains() {
     );
 }
 
-/// Trap 7: golang/go#56287, where a clock that went back gave out tokens.
+/// Trap 7 (golang/go#56287): a clock that went back granted tokens.
 #[test]
 fn a_step_back_neither_grants_nor_revives_leases() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
@@ -208,7 +208,7 @@ fn a_step_back_neither_grants_nor_revives_leases() {
     assert!(!lease.renew() && semaphore.try_acquire("k", 1).allowed());
 }
 
-/// Trap 13: axum#2634, where a clone had a limit of its own.
+/// Trap 13 (axum#2634): a clone had a limit of its own.
 #[test]
 fn clones_are_the_same_semaphore() {
     let (semaphore, _) = semaphore("concurrency 1");

@@ -1,4 +1,4 @@
-//! Who goes first.
+//! The order of waiters.
 
 use super::caller::Caller;
 use super::semaphore;
@@ -152,7 +152,7 @@ fn a_grant_reports_its_wait_with_and_without_ttl() {
     }
 }
 
-/// More have to lapse than are looked at to plan a turn.
+/// More leases have to expire than are examined to plan when the head is due.
 #[test]
 fn the_head_is_granted_in_time_behind_many_leases() {
     let (semaphore, clock) = semaphore("concurrency 10000 ttl=1h");
@@ -161,7 +161,7 @@ fn the_head_is_granted_in_time_behind_many_leases() {
         clock.advance(Duration::from_millis(1));
     }
     let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
-    // The 5000th was taken 4.999 s after the first, ten seconds after which it is now.
+    // The 5000th was acquired 4.999 s after the first, and 10 s have passed since.
     let until_it_lapses = 3_600_000_000 + 4_999_000 - 10_000_000;
     clock.advance(Duration::from_micros(until_it_lapses - 1));
     assert!(!waiting.poll() && waiting.woken() == 0);

@@ -1,4 +1,4 @@
-//! Threads and a runtime, on the system's clock.
+//! Threads and a runtime, with the system clock.
 
 use super::caller::Caller;
 use sluicegate::clock::TokioClock;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counts who is at work, and the most there ever were.
+/// Counts the calls in progress, and their maximum.
 #[derive(Default)]
 struct AtWork {
     now: AtomicU64,
@@ -71,7 +71,7 @@ fn cancelled_tasks_lose_no_permit() {
     runtime.block_on(async {
         let tasks: Vec<_> = (0..400_u64)
             .map(|task| {
-                // The future borrows nothing, and so is spawned as it is.
+                // The future borrows nothing, so it can be spawned.
                 let (acquire, at_work) = (semaphore.acquire("k", task % 4 + 1), Arc::clone(&at_work));
                 tokio::spawn(async move {
                     let lease = acquire.await.lease();

@@ -1,4 +1,4 @@
-//! Semaphores that share one room.
+//! Semaphores that share a pool.
 
 use super::caller::Caller;
 use sluicegate::ChangeError;
@@ -85,7 +85,7 @@ fn scopes_can_be_counted_together() {
     clock.advance(Duration::from_secs(10));
     assert_eq!(remaining(&first), 3);
     assert_eq!((exports.stats().leases, exports.stats().expired, together.stats().expired), (0, 1, 0));
-    // Nobody has the scope any more but a lease.
+    // Only a lease holds the scope now.
     first.try_acquire("acme", 1).lease().unwrap().keep();
     drop((first, exports));
     assert_eq!(room.scope("exports").stats().leases, 1);
@@ -111,7 +111,8 @@ fn waiters_follow_the_limit_last_used_for_their_key() {
     assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
 }
 
-/// A rule that is loaded anew is another semaphore of the same scope: whatever is done to a key by it counts for those who wait.
+/// A reloaded rule is another semaphore of the same scope: its limit applies to the waiters of
+/// every key that it is used for.
 #[test]
 fn release_and_reset_apply_the_callers_limit() {
     for returns in [true, false] {
@@ -148,7 +149,8 @@ fn a_lower_limit_denies_waiters_that_can_never_fit() {
     assert!(callers[0].poll() && callers[0].allowed() && !callers[2].poll());
 }
 
-/// Two scopes of one name, of which one is counted with others: a key is counted with whoever asked about it last.
+/// Two scopes of one name, one of which is counted with others: a key is counted for the scope that
+/// used it last.
 #[test]
 fn a_key_is_counted_for_one_scope_at_a_time() {
     let (room, _) = room(100);

@@ -1,4 +1,4 @@
-//! What cannot be had is told at once, and every bound is kept.
+//! Hopeless calls are denied immediately, and every bound is kept.
 
 use super::caller::Caller;
 use sluicegate::OnFull;
@@ -32,7 +32,7 @@ fn a_hopeless_deadline_is_denied_immediately() {
     assert!(until(second).waits());
     let just_before = limiter.now().saturating_add(Span::from_micros(1_999_999));
     assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
-    // It is told in the same way when it may ask again: then it is in time.
+    // It also reports when to retry: then the deadline can be met.
     assert!(first.waits());
     clock.advance(Duration::from_micros(1));
     assert!(within(1_999_999).waits());
@@ -49,11 +49,11 @@ fn max_queue_and_max_waiters_bound_the_queue() {
     clock.advance(Duration::from_millis(300));
     let refused = ask("a").turn().unwrap();
     assert_eq!(refused.denial(), Some(Denial::QueueFull));
-    // When the head has had its turn there is a place.
+    // There is space when the head has been admitted.
     assert_eq!(retry_after(refused), Some(700_000));
     held.push(ask("b"));
     assert!(held[2].waits());
-    // Three wait in all.
+    // Three wait in total.
     assert_eq!(ask("b").turn().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_millis(700));
     assert!(ask("a").waits());
@@ -100,7 +100,7 @@ fn settings_out_of_bounds_are_rejected_by_name() {
     assert_eq!(error, format!("max_queue is {}; use 0 to 100000000", usize::MAX));
     let error = Limiter::builder("min-interval 1h").max_waiters(100_000_001).build().unwrap_err();
     assert_eq!(error.to_string(), "max_waiters is 100000001; use 0 to 100000000");
-    // With no line at all it is as a check.
+    // Without a queue `acquire` decides like a check.
     let limiter = Limiter::builder("min-interval 1h").max_queue(0).build().unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
     assert_eq!(limiter.acquire("k", 1).blocking().denial(), Some(Denial::QueueFull));

@@ -1,4 +1,4 @@
-//! Where two things happen at once: lines and changes, resets, other limiters, clocks and wakers of all kinds.
+//! Interactions: queues with changes, resets, other limiters, clocks and wakers of all kinds.
 
 use super::caller::Caller;
 use sluicegate::MemoryStore;
@@ -19,7 +19,7 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Counts how often it is asked to ring.
+/// Counts how often an alarm is set.
 #[derive(Clone, Debug)]
 struct Counting {
     clock: ManualClock,
@@ -37,8 +37,8 @@ impl Clock for Counting {
     }
 }
 
-/// One waits for long under a key, and a thousand for a second each under others: an alarm each, and not one more for each
-/// that has rung.
+/// One call waits for long under a key, and a thousand for a second each under others: one alarm
+/// each, and not one more for each that has rung.
 #[test]
 fn one_alarm_is_set_per_due_time() {
     let (clock, alarms) = (ManualClock::default(), Arc::new(AtomicUsize::new(0)));
@@ -79,7 +79,8 @@ fn limiters_of_one_scope_may_have_different_limits() {
     assert!(waits.poll().is_some() && behind.poll().is_some());
 }
 
-/// Ten have stored permits and are called at one moment. The one that is gone gives back its own, not those of all.
+/// Ten calls have stored permits and are woken together. A dropped one returns its own charge, not
+/// those of all.
 #[test]
 fn a_dropped_waiter_under_smooth_returns_its_own_charge() {
     let (limiter, clock) = limiter("smooth 10/s");
@@ -99,12 +100,12 @@ fn a_tokio_clock_works_without_a_runtime() {
     assert!(limiter.check("k").allowed());
     let turn = limiter.acquire("k", 1).blocking();
     assert!(turn.allowed() && turn.waited() <= SECOND * 20);
-    // Nor in one whose time is not enabled.
+    // Nor in one without a timer.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(runtime.block_on(limiter.acquire("k", 1)).allowed());
 }
 
-/// Another limiter of the scope brings faster limits: they hold for whoever waits already.
+/// Another limiter of the scope has faster limits: they apply to calls that already wait.
 #[test]
 fn the_latest_limits_of_a_scope_apply_to_all_waiters() {
     let clock = ManualClock::default();
@@ -120,8 +121,8 @@ fn the_latest_limits_of_a_scope_apply_to_all_waiters() {
     assert!(second.poll().is_some());
 }
 
-/// Those who were called have not looked yet, and somebody who did not wait has called since: what was planned before that is not
-/// believed.
+/// Woken waiters have not polled, and a call that does not wait was admitted since: the plan from
+/// before is discarded.
 #[test]
 fn a_deadline_is_checked_against_the_current_state() {
     let (limiter, clock) = limiter("min-interval 1s");
@@ -152,7 +153,7 @@ fn a_high_priority_call_sees_woken_waiters() {
     assert!(other.poll().is_none());
 }
 
-/// The machine slept through somebody's deadline: the turn is not taken for one in time.
+/// The machine slept past a waiter's deadline: it is denied, not admitted late.
 #[test]
 fn a_waiter_past_its_deadline_is_denied() {
     let (limiter, clock) = limiter("min-interval 1s");
@@ -166,7 +167,8 @@ fn a_waiter_past_its_deadline_is_denied() {
     assert_eq!(past.denial(), Some(Denial::TooLong));
 }
 
-/// The limits change while one has been called and has not looked: what it gives back is not in the old numbers.
+/// The limits change while a woken waiter has not polled: its charge is not rolled back in terms of
+/// the old ones.
 #[test]
 fn a_change_makes_the_charges_of_woken_waiters_final() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=1");
@@ -208,7 +210,7 @@ fn a_peek_at_another_time_changes_no_plan() {
     assert_eq!(limiter.check("k").retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
 }
 
-/// A waker that panics, among others.
+/// A waker that panics.
 struct Panics;
 
 impl Wake for Panics {
@@ -224,7 +226,7 @@ fn a_panicking_waker_does_not_affect_others() {
     let waker = Waker::from(Arc::new(Panics));
     let mut first = pin!(limiter.acquire("k", 1));
     assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // By the timer thread, which has met the panic before.
+    // By the timer thread, which has seen the panic before.
     assert!(limiter.acquire("k", 1).blocking().allowed());
     assert!(first.poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
@@ -259,7 +261,7 @@ fn unsupported_verbs_are_rejected_while_calls_wait() {
     assert!(matches!(together, Err(CheckAllError::Smooth(_))));
 }
 
-/// Another limit makes callers wait for an hour: they are still only so many in the pacer's queue.
+/// Another limit makes calls wait for an hour: the pacer's queue still bounds their number.
 #[test]
 fn a_pacer_in_a_list_counts_waiters() {
     let clock = ManualClock::default();

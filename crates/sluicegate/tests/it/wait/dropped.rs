@@ -1,4 +1,4 @@
-//! Whoever leaves, leaves no trace.
+//! A dropped waiter leaves no trace.
 
 use super::caller::Caller;
 use sluicegate::Limiter;
@@ -12,8 +12,8 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Head, middle and tail, before and after the call: those behind move up, and in the end as much is there as if it had
-/// never asked.
+/// Head, middle and tail, before and after they are woken: the waiters behind move up, and in the
+/// end the key is as if the call had never been made.
 #[test]
 fn the_waiters_behind_move_up() {
     for limit in
@@ -49,7 +49,7 @@ fn a_woken_waiter_that_is_dropped_is_rolled_back() {
         clock.advance(SECOND);
         assert_eq!((called.woken(), called.waits()), (1, true), "{limit}: called, and not yet seen");
         drop(called);
-        // As if it had never asked: the next has its turn as soon as without it.
+        // As if it had never been made: the next call is due as soon as without it.
         let (alone, its_clock) = self::limiter(limit);
         assert!(alone.check_cost("k", all).allowed());
         let mut alone_next = Caller::new(alone.acquire("k", all));
@@ -64,7 +64,8 @@ fn a_woken_waiter_that_is_dropped_is_rolled_back() {
     }
 }
 
-/// Guava's callers pay for the one before: a call that was called and is gone costs the next one nothing.
+/// Guava's callers pay for the call before: a call that was admitted and dropped costs the next
+/// nothing.
 #[test]
 fn a_woken_waiter_under_smooth_is_rolled_back_too() {
     for limit in ["smooth 2/s", "smooth 2/s warmup=4s cold=5", "smooth 2/s burst=7 initial=3"] {
@@ -96,7 +97,7 @@ fn an_unpolled_future_is_not_enqueued() {
     assert_eq!((limiter.stats().waiting, limiter.stats().allowed, limiter.stats().denied), (0, 1, 0));
 }
 
-/// The future of one that was called is forgotten: it costs its own turn, and holds up nobody.
+/// The future of a woken waiter is leaked: it wastes its own charge, and blocks no other.
 #[test]
 fn a_leaked_future_does_not_block_the_queue() {
     let (limiter, clock) = limiter("min-interval 1s");
@@ -109,7 +110,8 @@ fn a_leaked_future_does_not_block_the_queue() {
     assert!(limiter.check("k").allowed());
 }
 
-/// More are called at once than a key can have receipts: all the same nothing is lost when all of them are gone.
+/// More waiters are woken at once than a key can have receipts: nothing is lost when all of them
+/// are dropped.
 #[test]
 fn many_dropped_waiters_lose_no_charge() {
     let clock = ManualClock::default();
@@ -122,6 +124,6 @@ fn many_dropped_waiters_lose_no_charge() {
     drop(callers);
     let decision = limiter.peek("k", 0);
     assert_eq!(limiter.stats().waiting, 0);
-    // The last ten were behind those that could be called at once: they were dropped unseen.
+    // The last ten were behind those that could be woken at once: they were dropped while enqueued.
     assert_eq!((seen, decision.remaining()), (0, 5_000));
 }

@@ -1,11 +1,11 @@
-//! What happens when, as a log: `R0.20` is a turn after 0.2 s of waiting, `U0.50` half a second in which nobody asks.
+//! Event logs: `R0.20` is a call that waited 0.2 s, `U0.50` half a second without calls.
 
 use super::caller::Caller;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
-/// Plays calls one after another, each waiting for its turn before the next asks.
+/// Plays calls one after another, each waiting before the next is made.
 struct Play {
     clock: ManualClock,
     limiter: Limiter,
@@ -81,7 +81,7 @@ fn a_list_waits_for_its_slowest_limit() {
     assert_eq!(play.log(), "R0.00, R0.10, R0.10, R0.80, R0.10");
 }
 
-/// Guava's own log of its bursty limiter, waited for in line.
+/// The log of Guava's own bursty limiter, through the queue.
 #[test]
 fn smooth_waits_as_guava_does() {
     let play = Play::of("smooth 5/s").acquire(1).acquire(1).acquire(1).idle(0.2).acquire(1).acquire(1);
@@ -90,7 +90,7 @@ fn smooth_waits_as_guava_does() {
     assert_eq!(play.log(), "U0.50, R0.00, R1.38, R1.13, R0.88");
 }
 
-/// Turns come with whole microseconds, thirds of a second do not. What is rounded up is not lost.
+/// Due times are whole microseconds, thirds of a second are not. The rounding does not accumulate.
 #[test]
 fn ten_thousand_waiters_take_as_long_as_the_rate() {
     for (limit, micros) in [
@@ -105,7 +105,8 @@ fn ten_thousand_waiters_take_as_long_as_the_rate() {
         let began = limiter.now();
         let mut callers: Vec<Caller<'_>> =
             (0..=10_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
-        // They look now and then: of those who were called, a line remembers only so many who have not looked.
+        // They poll now and then: a queue wakes only a bounded number of waiters ahead of their
+        // polls.
         let step = (micros - 1) / 20;
         for _ in 0..20 {
             clock.advance(Duration::from_micros(step));

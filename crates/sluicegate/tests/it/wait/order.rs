@@ -1,4 +1,4 @@
-//! First come, first served, and who may go first.
+//! The order of waiters, and priorities.
 
 use super::caller::Caller;
 use sluicegate::Limiter;
@@ -11,7 +11,7 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Who has had a turn.
+/// The indices of the calls that are done.
 fn served(callers: &mut [Caller<'_>]) -> Vec<usize> {
     callers.iter_mut().enumerate().filter_map(|(index, caller)| caller.poll().map(|_| index)).collect()
 }
@@ -28,7 +28,7 @@ fn small_costs_do_not_overtake_a_large_one() {
     assert_eq!(served(&mut callers), [0]);
     clock.advance(Duration::from_secs(2));
     assert_eq!(served(&mut callers), [0, 1, 2]);
-    // Nobody was woken before their turn, or twice.
+    // None was woken early, or twice.
     assert_eq!(callers.iter().map(Caller::woken).collect::<Vec<_>>(), [1, 1, 1, 0]);
 }
 
@@ -70,7 +70,7 @@ fn a_waiter_overtaken_past_its_deadline_is_denied() {
     let within = |seconds| limiter.acquire_within("k", 1, Duration::from_secs(seconds));
     let mut patient = Caller::new(within(2));
     let mut hasty = Caller::new(within(1).priority(Priority::Low));
-    // Its turn would be the second.
+    // It would be the second.
     assert!(!hasty.turn().unwrap().allowed());
     let mut second = Caller::new(within(2).priority(Priority::Low));
     assert!(patient.waits() && second.waits());

@@ -14,7 +14,7 @@ fn threads_wait_until_they_are_due() {
             scope.spawn(|| (0..10).for_each(|_| assert!(gate.acquire(1).blocking().allowed())));
         }
     });
-    // 39 intervals of 5 ms. How much longer it takes is up to the machine, so that is not tested.
+    // 39 intervals of 5 ms. How much longer it takes depends on the machine, so that is not tested.
     assert!(began.elapsed() >= Duration::from_millis(195), "{:?}", began.elapsed());
     assert_eq!(gate.stats().allowed, 40);
 }
@@ -27,7 +27,7 @@ fn a_thread_with_a_hopeless_deadline_does_not_wait() {
     assert_eq!(turn.denial(), Some(Denial::TooLong));
 }
 
-/// Threads that join, wait and give up at random: in the end nobody waits and the count is right.
+/// Threads that wait and time out at random: in the end no call waits and the counts are right.
 #[test]
 fn many_threads_and_keys_lose_no_waiter() {
     let limiter = Limiter::new("token-bucket 5000/s burst=5").unwrap();

@@ -1,4 +1,4 @@
-//! In tokio: paused time, tasks that are aborted, and a runtime that ends.
+//! In tokio: paused time, aborted tasks, and a runtime that shuts down.
 
 use sluicegate::Limiter;
 use sluicegate::clock::TokioClock;
@@ -60,7 +60,7 @@ fn aborted_tasks_do_not_block_the_queue() {
     });
 }
 
-/// The runtime that would have rung the alarm ends. Who waits in another sets a new one.
+/// The runtime that would have rung the alarm shuts down. A waiter in another sets a new one.
 #[test]
 fn waiters_survive_the_end_of_another_runtime() {
     let limiter = Limiter::builder("min-interval 50ms").clock(TokioClock::new()).build().unwrap();
@@ -83,7 +83,7 @@ fn waiters_survive_the_end_of_another_runtime() {
     assert!(turn.unwrap().unwrap().allowed());
 }
 
-/// With the system's clock, in tasks of several threads.
+/// With the system clock, in tasks on several threads.
 #[test]
 fn the_timer_wakes_tasks_of_any_runtime() {
     let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
