@@ -140,7 +140,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
     let layer = RateLimitLayer::new(slow("sliding-log 1/60s", false)).observer(|seen| {
         let EventKind::BackendFailed(why) = seen.kind else { panic!("{:?}", seen.kind) };
-        assert_eq!(why.to_string(), "the store is away: 10.0.0.3 does not answer");
+        assert_eq!(why.to_string(), "the store is unavailable: 10.0.0.3 does not answer");
     });
     let response = ask(&layer, get()).await;
     assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (503, None));

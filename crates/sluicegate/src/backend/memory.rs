@@ -1,4 +1,5 @@
-//! Memory as a backend: every answer is there at once, except to a call that waits in a queue.
+//! The in-memory backend: every answer is ready immediately, except for a call that waits in a
+//! queue.
 
 use super::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use crate::answer::Answer;

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// ```
 ///
 /// `L` is the backend's lease: [`Lease`] in memory, `RedisLease` in a shared store.
-#[must_use = "a denied call must not happen, and dropping a lease releases it: ask `allowed()`, keep `lease()`"]
+#[must_use = "a denied call must not happen, and dropping a lease releases it: check `allowed()`, keep `lease()`"]
 #[derive(Debug)]
 pub struct Grant<L = Lease> {
     acquired: Acquired,
@@ -31,7 +31,8 @@ pub struct Grant<L = Lease> {
 }
 
 impl<L> Grant<L> {
-    /// A grant. `lease` is `None` if the call was refused, cost nothing, or was allowed by a fallback.
+    /// A grant. `lease` is `None` if the call was denied, cost nothing, or was allowed by a
+    /// fallback.
     #[inline]
     pub fn new(acquired: Acquired, lease: Option<L>) -> Grant<L> {
         Grant { acquired, lease }
@@ -65,12 +66,13 @@ impl<L> Grant<L> {
         self.acquired.waited()
     }
 
-    /// Why the call was refused. If it does not wait, [`Denial::TooLong`] means that no permit was free.
+    /// Why the call was denied. If it does not wait, [`Denial::TooLong`] means that too few permits
+    /// were free.
     pub fn denial(&self) -> Option<Denial> {
         self.acquired.denial()
     }
 
-    /// The lease. `None` if the call was refused, cost nothing, or was allowed by a fallback.
+    /// The lease. `None` if the call was denied, cost nothing, or was allowed by a fallback.
     #[must_use = "dropping a lease releases it"]
     pub fn lease(self) -> Option<L> {
         self.lease

@@ -151,7 +151,7 @@ fn a_count_is_never_reduced() {
 }
 
 #[test]
-fn a_larger_log_can_be_asked_for() {
+fn a_larger_log_can_be_allowed() {
     let text = "sliding-log 2000000/60s";
     assert!(text.parse::<Limit>().is_err());
     let mut bounds = Bounds::default();
@@ -160,7 +160,7 @@ fn a_larger_log_can_be_asked_for() {
 }
 
 #[test]
-fn a_bucket_with_initial_starts_when_the_limiter_was_made_unless_it_says_otherwise() {
+fn initial_counts_from_the_creation_or_start() {
     let at = |micros| Time::from_micros(micros).unwrap();
     let limit: Limit = "token-bucket 1/s burst=10 initial=0".parse().unwrap();
     let made = limit.made_at(at(5_000_000)).unwrap();

@@ -1,8 +1,8 @@
 //! Wakers that panic, alarms that are lost, clocks that jump.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use super::semaphore;
-use crate::wall::Wall;
+use crate::wall_clock::WallClock;
 use sluicegate::clock::{Alarm, Clock, ManualClock};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::wait::Denial;
@@ -22,7 +22,7 @@ impl Wake for Panics {
     }
 }
 
-/// Asks the semaphore again while it is woken, or dropped: what would never end if a lock were held.
+/// Calls the semaphore while it is woken or dropped, which would deadlock if a lock were held.
 struct Asks(Semaphore);
 
 impl Wake for Asks {
@@ -39,7 +39,7 @@ impl Drop for Asks {
 }
 
 #[test]
-fn a_waker_that_panics_harms_nobody_else() {
+fn a_panicking_waker_does_not_affect_others() {
     let (semaphore, _) = semaphore("concurrency 2");
     let lease = semaphore.try_acquire("k", 2).lease();
     let mut bad = Box::pin(semaphore.acquire("k", 1));
@@ -53,7 +53,7 @@ fn a_waker_that_panics_harms_nobody_else() {
 }
 
 #[test]
-fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
+fn a_lease_dropped_by_a_panic_wakes_without_aborting() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
     let mut bad = Box::pin(semaphore.acquire("k", 1));
@@ -68,7 +68,7 @@ fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
 }
 
 #[test]
-fn wakers_run_and_are_dropped_when_no_lock_is_held() {
+fn wakers_run_and_are_dropped_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
     let asks = |acquire: &mut Pin<Box<sluicegate::semaphore::AcquireLease>>| {
@@ -84,7 +84,7 @@ fn wakers_run_and_are_dropped_when_no_lock_is_held() {
 }
 
 #[test]
-fn a_change_wakes_when_no_lock_is_held() {
+fn a_change_wakes_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let _lease = semaphore.try_acquire("k", 1).lease();
     let mut waiting = Box::pin(semaphore.acquire("k", 1));
@@ -96,7 +96,7 @@ fn a_change_wakes_when_no_lock_is_held() {
 }
 
 #[test]
-fn a_waker_that_panics_in_a_change_keeps_nobody_waiting_under_other_keys() {
+fn a_panicking_waker_does_not_stop_a_change() {
     let (semaphore, _) = semaphore("concurrency 1");
     let keys = 0..200;
     let _leases: Vec<_> = keys.clone().map(|key| semaphore.try_acquire(key, 1).lease()).collect();
@@ -108,7 +108,7 @@ fn a_waker_that_panics_in_a_change_keeps_nobody_waiting_under_other_keys() {
     assert!(good.iter().all(|caller| caller.woken() == 1));
 }
 
-/// A clock whose alarms are thrown away, as when a runtime ends.
+/// A clock that drops its alarms, as when a runtime shuts down.
 #[derive(Clone, Debug, Default)]
 struct Forgets {
     clock: ManualClock,
@@ -126,7 +126,7 @@ impl Clock for Forgets {
 }
 
 #[test]
-fn when_an_alarm_is_lost_those_who_wait_set_another() {
+fn waiters_replace_a_lost_alarm() {
     let clock = Forgets::default();
     let semaphore = Semaphore::builder("concurrency 1 ttl=30s").clock(clock.clone()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -142,7 +142,7 @@ fn when_an_alarm_is_lost_those_who_wait_set_another() {
 }
 
 #[test]
-fn a_clock_that_jumps_past_a_deadline_gives_no_lease_that_is_too_late() {
+fn a_clock_jump_past_a_deadline_denies_the_waiter() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut late = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(15)));
@@ -153,7 +153,7 @@ fn a_clock_that_jumps_past_a_deadline_gives_no_lease_that_is_too_late() {
 }
 
 #[test]
-fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
+fn after_a_step_back_waiters_wait_the_step_longer() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
     let start = semaphore.now();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -167,17 +167,17 @@ fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
 }
 
 #[test]
-fn set_back_by_an_hour_a_wait_takes_its_time_again_and_not_an_hour() {
-    let wall = Wall::new();
+fn after_an_hour_back_a_wait_only_restarts() {
+    let wall = WallClock::new();
     let semaphore = Semaphore::builder("concurrency 1").clock(wall.clone()).build().unwrap();
     let held = semaphore.try_acquire("k", 1).lease();
     let mut waits = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(1)));
     let mut patient = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(7_200)));
-    wall.passes.advance(Duration::from_millis(500));
+    wall.elapsed.advance(Duration::from_millis(500));
     wall.set_back(Duration::from_secs(3_600));
-    wall.passes.advance(Duration::from_millis(1_499));
+    wall.elapsed.advance(Duration::from_millis(1_499));
     assert!(waits.waits() && !waits.poll());
-    wall.passes.advance(Duration::from_millis(1));
+    wall.elapsed.advance(Duration::from_millis(1));
     assert!(waits.poll() && waits.denial() == Some(Denial::TooLong));
     assert!(patient.waits());
     drop(held);

@@ -1,19 +1,19 @@
-//! Random runs in virtual time: holders and waiters come, look, renew, return and are dropped at any point.
+//! Random runs in virtual time: calls acquire, poll, renew, release and are dropped at any point.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{Lease, LeaseId, Semaphore};
 use sluicegate::wait::{Denial, Priority};
 use sluicegate::{Span, Time};
 use std::time::Duration;
 
-/// How long leases live, if they lapse.
+/// The TTL of leases, if they have one.
 const TTL: Span = Span::from_micros(1_000);
 
-/// With so little room, whoever leaves without giving it back is noticed.
+/// With so little capacity, a waiter that leaks its reservation is noticed.
 const LITTLE_ROOM: usize = 8;
 
-/// A small generator of our own: the crate has no other need for one.
+/// A small generator: the crate has no other need for one.
 struct Random(u64);
 
 impl Random {
@@ -33,15 +33,15 @@ struct Run {
     clock: ManualClock,
     count: u64,
     ttl: bool,
-    /// Whether the clock does now and then.
+    /// Whether the clock steps back now and then.
     steps_back: bool,
-    /// Those who have not been seen to be through, in the order of their arrival.
+    /// Calls that have not been seen to be done, in the order of their arrival.
     waiting: Vec<Waiting>,
     held: Vec<Held<Lease>>,
     kept: Vec<Held<LeaseId>>,
 }
 
-/// Somebody who has asked and not looked since.
+/// A call that has not been polled since it was enqueued.
 struct Waiting {
     cost: u64,
     priority: Priority,
@@ -56,16 +56,16 @@ struct Held<L> {
     lease: L,
     cost: u64,
     until: Option<Time>,
-    /// Once it was seen to have: a clock that steps back does not bring it back.
+    /// Once it was seen expired, a clock that steps back does not revive it.
     has_lapsed: bool,
 }
 
 impl Waiting {
-    /// When it was given a lease, if it was.
+    /// When it was granted a lease, if it was.
     fn given_at(&mut self) -> Option<Time> {
         let woken_at = self.caller.woken_at();
         if !self.caller.is_told() {
-            // Whoever was woken at its deadline has to look to know why.
+            // A call that was woken at its deadline has to poll to learn why.
             let is_in_time = |at: Time| self.deadline.is_none_or(|deadline| at < deadline);
             if is_in_time(woken_at?) {
                 return woken_at;
@@ -77,7 +77,7 @@ impl Waiting {
 }
 
 impl<L> Held<L> {
-    /// What it takes now, which somebody sees.
+    /// The cost that it holds now.
     fn live(&mut self, now: Time) -> u64 {
         self.has_lapsed |= self.until.is_some_and(|until| until <= now);
         if self.has_lapsed { 0 } else { self.cost }
@@ -176,11 +176,11 @@ impl Run {
         }
     }
 
-    /// Some look at what has come of their waiting. Within a priority none is through before one that came earlier.
+    /// Polls some of the calls. Within a priority none is done before one that came earlier.
     fn look(&mut self) {
         let mut later: Vec<Waiting> = Vec::new();
         for mut waiting in std::mem::take(&mut self.waiting) {
-            // Not all of them look: some are woken and dropped before.
+            // Not all of them: some are woken and dropped without a poll.
             if self.random.below(4) == 0 || !waiting.caller.poll() {
                 later.push(waiting);
                 continue;
@@ -197,7 +197,7 @@ impl Run {
         self.waiting = later;
     }
 
-    /// What holds at every moment.
+    /// What holds at any time.
     fn check(&mut self) {
         let now = self.semaphore.now();
         let mut live: u64 = self.held.iter_mut().map(|held| held.live(now)).sum();
@@ -210,7 +210,7 @@ impl Run {
         }
         let remaining = self.semaphore.peek("k", 0).remaining();
         assert_eq!(live + remaining, self.count, "seed {}: what is live, and what remains", self.seed);
-        // Nobody waits who could go: the head of the highest priority that waits does not fit.
+        // No call waits that could go: the head of the highest waiting priority does not fit.
         let waits = self.waiting.iter().filter(|waiting| waiting.caller.waits());
         if let Some(head) = waits.min_by_key(|waiting| waiting.priority) {
             let Run { seed, .. } = self;
@@ -222,7 +222,7 @@ impl Run {
         }
     }
 
-    /// All are gone, in any order.
+    /// All are dropped, in any order.
     fn end(&mut self) {
         while !(self.held.is_empty() && self.waiting.is_empty()) {
             if self.random.below(2) == 0 { self.drop_one_held() } else { self.drop_one_waiting() }
@@ -253,15 +253,15 @@ fn run(seed: u64, max_leases: Option<usize>) -> Run {
 }
 
 #[test]
-fn nothing_is_lost_or_gained_however_holders_and_waiters_come_and_go() {
+fn random_runs_neither_lose_nor_gain_permits() {
     for seed in 1..=400 {
         run(seed, None);
     }
 }
 
-/// Whoever waits has kept room for its lease. However its waiting ends, that comes back.
+/// A waiter has reserved capacity for its lease. However its wait ends, that is returned.
 #[test]
-fn no_room_is_lost_however_holders_and_waiters_come_and_go() {
+fn random_runs_lose_no_capacity() {
     for seed in 1..=200 {
         let semaphore = run(seed, Some(LITTLE_ROOM)).semaphore;
         let leases: Vec<_> =

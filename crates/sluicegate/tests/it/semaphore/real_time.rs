@@ -1,13 +1,13 @@
-//! Threads and a runtime, on the system's clock.
+//! Threads and a runtime, with the system clock.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::TokioClock;
 use sluicegate::semaphore::Semaphore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counts who is at work, and the most there ever were.
+/// Counts the calls in progress, and their maximum.
 #[derive(Default)]
 struct AtWork {
     now: AtomicU64,
@@ -26,7 +26,7 @@ impl AtWork {
 }
 
 #[test]
-fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
+fn threads_never_exceed_the_limit_and_all_finish() {
     for limit in ["concurrency 3", "concurrency 3 ttl=1h"] {
         let (semaphore, at_work) = (Semaphore::new(limit).unwrap(), Arc::new(AtWork::default()));
         let threads: Vec<_> = (0..8_u64)
@@ -64,14 +64,14 @@ fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
 }
 
 #[test]
-fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
+fn cancelled_tasks_lose_no_permit() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     let (semaphore, at_work) = (Semaphore::new("concurrency 4").unwrap(), Arc::new(AtWork::default()));
     runtime.block_on(async {
         let tasks: Vec<_> = (0..400_u64)
             .map(|task| {
-                // The future borrows nothing, and so is spawned as it is.
+                // The future borrows nothing, so it can be spawned.
                 let (acquire, at_work) = (semaphore.acquire("k", task % 4 + 1), Arc::clone(&at_work));
                 tokio::spawn(async move {
                     let lease = acquire.await.lease();
@@ -93,7 +93,7 @@ fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_lease_lapses_in_real_time_and_wakes_who_waits_for_it() {
+fn a_lease_expires_in_real_time_and_wakes_its_waiter() {
     let semaphore = Semaphore::new("concurrency 1 ttl=20ms").unwrap();
     let began = Instant::now();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -102,7 +102,7 @@ fn a_lease_lapses_in_real_time_and_wakes_who_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_runtime_holds_leases_too() {
+async fn leases_follow_paused_time() {
     let semaphore = Semaphore::builder("concurrency 1 ttl=1h").clock(TokioClock::new()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let grant = semaphore.acquire("k", 1).await;
@@ -110,7 +110,7 @@ async fn a_paused_runtime_holds_leases_too() {
 }
 
 #[test]
-fn when_a_runtime_ends_those_who_wait_go_on_in_another() {
+fn waiters_survive_the_end_of_another_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(TokioClock::new()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();

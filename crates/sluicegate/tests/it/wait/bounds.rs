@@ -1,6 +1,6 @@
-//! What cannot be had is told at once, and every bound is kept.
+//! Hopeless calls are denied immediately, and every bound is kept.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::{Acquired, Denial};
@@ -17,7 +17,7 @@ fn retry_after(turn: Acquired) -> Option<u64> {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
+fn a_hopeless_deadline_is_denied_immediately() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("min-interval 1s").clock(clock.clone()).build().unwrap();
     assert!(limiter.check("k").allowed());
@@ -32,14 +32,14 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
     assert!(until(second).waits());
     let just_before = limiter.now().saturating_add(Span::from_micros(1_999_999));
     assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
-    // It is told in the same way when it may ask again: then it is in time.
+    // It also reports when to retry: then the deadline can be met.
     assert!(first.waits());
     clock.advance(Duration::from_micros(1));
     assert!(within(1_999_999).waits());
 }
 
 #[test]
-fn a_line_of_two_is_a_line_of_two() {
+fn max_queue_and_max_waiters_bound_the_queue() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1s").clock(clock.clone());
     let limiter = builder.max_queue(2).max_waiters(3).build().unwrap();
@@ -49,18 +49,18 @@ fn a_line_of_two_is_a_line_of_two() {
     clock.advance(Duration::from_millis(300));
     let refused = ask("a").turn().unwrap();
     assert_eq!(refused.denial(), Some(Denial::QueueFull));
-    // When the head has had its turn there is a place.
+    // There is space when the head has been admitted.
     assert_eq!(retry_after(refused), Some(700_000));
     held.push(ask("b"));
     assert!(held[2].waits());
-    // Three wait in all.
+    // Three wait in total.
     assert_eq!(ask("b").turn().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_millis(700));
     assert!(ask("a").waits());
 }
 
 #[test]
-fn a_pacers_queue_is_its_line() {
+fn a_pacers_queue_bounds_its_waiters() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("pacer 10/s queue=2").clock(clock.clone()).build().unwrap();
     let ask = || Caller::new(limiter.acquire("k", 1));
@@ -75,7 +75,7 @@ fn a_pacers_queue_is_its_line() {
 }
 
 #[test]
-fn a_cost_above_the_limit_never_has_a_turn() {
+fn a_cost_above_the_limit_is_never_admitted() {
     let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
     let turn = limiter.acquire("k", 4).blocking();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_cost_above_the_limit_never_has_a_turn() {
 }
 
 #[test]
-fn without_room_for_a_key_it_is_refused() {
+fn a_call_without_room_for_its_key_is_denied() {
     let builder = Limiter::builder("min-interval 1h").clock(ManualClock::default());
     let limiter = builder.max_keys(1).on_full(OnFull::Deny).build().unwrap();
     assert!(limiter.check("first").allowed());
@@ -95,12 +95,12 @@ fn without_room_for_a_key_it_is_refused() {
 }
 
 #[test]
-fn a_bound_out_of_bounds_is_refused_by_name() {
+fn settings_out_of_bounds_are_rejected_by_name() {
     let error = Limiter::builder("min-interval 1h").max_queue(usize::MAX).build().unwrap_err().to_string();
     assert_eq!(error, format!("max_queue is {}; use 0 to 100000000", usize::MAX));
     let error = Limiter::builder("min-interval 1h").max_waiters(100_000_001).build().unwrap_err();
     assert_eq!(error.to_string(), "max_waiters is 100000001; use 0 to 100000000");
-    // With no line at all it is as a check.
+    // Without a queue `acquire` decides like a check.
     let limiter = Limiter::builder("min-interval 1h").max_queue(0).build().unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
     assert_eq!(limiter.acquire("k", 1).blocking().denial(), Some(Denial::QueueFull));

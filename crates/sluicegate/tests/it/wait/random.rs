@@ -1,12 +1,13 @@
-//! Random callers who join, are called, look, leave and are forgotten, in any order: what holds whatever happens.
+//! Random calls that are enqueued, woken, polled, dropped and leaked in any order: what always
+//! holds.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate::wait::Priority;
 use sluicegate::{Limiter, Time};
 use std::time::Duration;
 
-/// A small generator of numbers; the same seed gives the same run.
+/// A small random generator; equal seeds give equal runs.
 struct Random(u64);
 
 impl Random {
@@ -18,7 +19,8 @@ impl Random {
     }
 }
 
-/// What is charged in whole microseconds, so that a plain check at the time of a turn leaves the same as the turn.
+/// Limits charged in whole microseconds, so that a plain check at the time of an admission leaves
+/// the same state.
 const LIMITS: [&str; 9] = [
     "token-bucket 4/1s burst=5",
     "leaky-bucket 1/2s capacity=3",
@@ -33,9 +35,10 @@ const LIMITS: [&str; 9] = [
 
 const STEPS: usize = 60;
 
-/// Order is kept, nothing is lost or gained, nobody is woken but when called, and nobody waits who could go.
+/// Order is kept, nothing is lost or gained, only admitted waiters are woken, and none waits that
+/// could go.
 #[test]
-fn whatever_happens_nothing_is_lost_and_nobody_overtaken() {
+fn random_runs_lose_nothing_and_keep_the_order() {
     for number in 1..=250_u64 {
         for limit in LIMITS {
             let clock = ManualClock::default();
@@ -62,13 +65,13 @@ fn whatever_happens_nothing_is_lost_and_nobody_overtaken() {
     }
 }
 
-/// One who asked.
+/// A call.
 struct Asked<'a> {
     caller: Caller<'a>,
     number: usize,
     cost: u64,
     priority: Priority,
-    /// When it was called.
+    /// When it was woken.
     called: Option<Time>,
 }
 
@@ -79,11 +82,11 @@ struct Run<'a> {
     limiter: &'a Limiter,
     clock: ManualClock,
     with_priorities: bool,
-    /// Whoever is called and leaves does so at once. Later on part of the charge has leaked, which is not given twice: then it is only
-    /// never more than the limit.
+    /// Woken waiters that are dropped are dropped immediately. Later part of the charge has leaked,
+    /// which is not returned twice: then only the limit itself holds.
     prompt: bool,
     waiting: Vec<Asked<'a>>,
-    /// Whoever was called and did not leave before they saw it: when, who, and the cost.
+    /// The calls that were woken and not dropped before their poll: when, which, and the cost.
     charged: Vec<(Time, usize, u64)>,
     left_late: bool,
 }
@@ -122,11 +125,11 @@ impl Run<'_> {
             Some(_) => {}
             None => self.waiting.push(Asked { caller, number, cost, priority, called: None }),
         }
-        // Of a high priority it may have been called at once, before others who wait.
+        // With a high priority it may have been woken immediately, before other waiters.
         self.note_called();
     }
 
-    /// Somebody who does not wait.
+    /// A call that does not wait.
     fn check(&mut self, number: usize) {
         let decision = self.limiter.check("k");
         if decision.allowed() && decision.delay().as_micros() == 0 {
@@ -134,13 +137,13 @@ impl Run<'_> {
             assert!(alone, "{}: a check overtook", self.name);
             self.charged.push((self.limiter.now(), number, 1));
         } else if decision.allowed() {
-            // A pacer's slot that is still to come: from here on turns are told apart from it no longer.
+            // A pacer's slot in the future: from here on the expected times differ.
             self.left_late = true;
             self.charged.push((self.limiter.now(), number, 1));
         }
     }
 
-    /// Somebody leaves, wherever they stand, called or not.
+    /// Drops a call, wherever it is, woken or not.
     fn leave(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -148,7 +151,8 @@ impl Run<'_> {
         let index = usize::try_from(self.random.below(self.waiting.len() as u64)).unwrap();
         let called = self.waiting[index].called;
         let is_late = called.is_some_and(|called| called < self.limiter.now());
-        // A window that was opened by one who is gone stays open if others are in it, and so ends sooner.
+        // A window that was opened by a dropped call stays open if others are in it, and so ends
+        // sooner.
         if self.prompt && is_late || self.limit.ends_with("start=first") && called.is_some() {
             return;
         }
@@ -159,7 +163,7 @@ impl Run<'_> {
         self.note_called();
     }
 
-    /// Somebody who was called looks.
+    /// Polls a woken call.
     fn look(&mut self) {
         if let Some(index) = self.waiting.iter().position(|asked| asked.called.is_some()) {
             let mut looks = self.waiting.swap_remove(index);
@@ -168,7 +172,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes who was called, in order.
+    /// Records the woken calls, in order.
     fn note_called(&mut self) {
         let now = self.limiter.now();
         let is_new = |asked: &&mut Asked<'_>| asked.called.is_none() && asked.caller.woken() > 0;
@@ -181,7 +185,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody of the same or a higher priority who came before one that was called waits still.
+    /// No call of the same or a higher priority that came before a woken one still waits.
     fn assert_in_order(&self) {
         for called in self.waiting.iter().filter(|asked| asked.called.is_some()) {
             let overtaken = self.waiting.iter().find(|other| {
@@ -192,7 +196,7 @@ impl Run<'_> {
     }
 
     fn assert_nothing_is_lost_or_gained(self) {
-        // Plain checks at the times of the turns, where nobody waits.
+        // Plain checks at the times of the admissions, without a queue.
         let builder = Limiter::builder(self.limit).clock(self.clock.clone());
         let reference = builder.start(ManualClock::default().now()).build().unwrap();
         for (time, number, cost) in &self.charged {
@@ -207,7 +211,7 @@ impl Run<'_> {
             let could_go = answer.allowed() && answer.delay().as_micros() == 0;
             assert!(!could_go, "{}: {} could go and was not called", self.name, head.number);
         }
-        // All leave: what was seen is all that is charged.
+        // All are dropped: only what was seen is charged.
         let unseen =
             |(_, number, _): &(Time, usize, u64)| self.waiting.iter().any(|asked| asked.number == *number);
         let given_back = self.charged.iter().any(unseen);

@@ -1,4 +1,4 @@
-//! Callers in line, polled by hand: what each is told, and how often it was woken.
+//! A call that waits, polled by hand: its result, and how often it was woken.
 
 use sluicegate::wait::{Acquire, Acquired};
 use std::future::Future as _;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it is woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -17,7 +17,7 @@ impl Wake for Woken {
     }
 }
 
-/// One caller.
+/// A call.
 pub(super) struct Caller<'a> {
     acquire: Pin<Box<Acquire<'a>>>,
     woken: Arc<Woken>,
@@ -25,14 +25,14 @@ pub(super) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Asks for a turn.
+    /// Polls an acquire for the first time.
     pub(super) fn new(acquire: Acquire<'a>) -> Caller<'a> {
         let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), turn: None };
         caller.poll();
         caller
     }
 
-    /// Looks whether the turn has come.
+    /// Polls the future.
     pub(super) fn poll(&mut self) -> Option<Acquired> {
         if self.turn.is_none() {
             let waker = Waker::from(Arc::clone(&self.woken));
@@ -48,12 +48,12 @@ impl<'a> Caller<'a> {
         self.woken.0.load(Ordering::Relaxed)
     }
 
-    /// The turn, if it has been seen.
+    /// The result, if it has been seen.
     pub(super) fn turn(&self) -> Option<Acquired> {
         self.turn
     }
 
-    /// Whether it waits still.
+    /// Returns `true` if it has no result yet.
     pub(super) fn waits(&self) -> bool {
         self.turn.is_none()
     }

@@ -11,7 +11,7 @@ fn said(text: &str) -> String {
 }
 
 #[test]
-fn each_mistake_points_at_the_word() {
+fn each_error_points_at_the_word() {
     let units = |text: &str| format!("{text}; use {UNITS}");
     let rows = [
         ("", "the limit is empty; write one, such as sliding-log 5/60s".to_owned()),
@@ -313,7 +313,7 @@ fn the_bounds_of_a_list_are_fine() {
 }
 
 #[test]
-fn each_number_out_of_bounds_says_the_value_the_bound_and_what_to_do() {
+fn bounds_errors_name_the_value_and_the_bound() {
     for (text, expected) in [
         ("sliding-log 0/60s", "count 0 is below the least, 1; that would deny every call, use at least 1"),
         (
@@ -410,7 +410,7 @@ fn the_bounds_themselves_are_fine() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_escaped_and_what_is_long_is_cut() {
+fn errors_escape_and_truncate_their_input() {
     assert_eq!(
         said("sliding-log 5/60s\u{1b}[31m"),
         format!("sliding-log 5/60s\\u{{1b}}[31m: unknown unit \"s\\u{{1b}}[31m\"; use {UNITS}")
@@ -429,7 +429,7 @@ fn what_cannot_be_printed_is_escaped_and_what_is_long_is_cut() {
 }
 
 #[test]
-fn a_start_is_rfc_3339_and_nothing_looser() {
+fn a_start_is_strictly_rfc_3339() {
     for start in [
         "2026-11-11",
         "2026-11-11T00Z",
@@ -449,7 +449,7 @@ fn a_start_is_rfc_3339_and_nothing_looser() {
 }
 
 #[test]
-fn a_limiter_refuses_what_gives_leases_alone_and_in_a_list() {
+fn a_limiter_rejects_concurrency_limits() {
     let said = "concurrency 10 ttl=30s: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)";
     let alone = Limiter::new("concurrency 10 ttl=30s").unwrap_err();
     let in_a_list = Limiter::new(["sliding-log 5/60s", "concurrency 10 ttl=30s"]).unwrap_err();

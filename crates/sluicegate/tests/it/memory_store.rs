@@ -15,7 +15,7 @@ fn limiter(store: &MemoryStore, scope: &'static str, limits: &str) -> Limiter {
 }
 
 #[test]
-fn what_a_key_has_used_belongs_to_its_scope() {
+fn usage_belongs_to_scope_and_key() {
     let (store, _) = store();
     let (one, same) = (limiter(&store, "a", "sliding-log 5/60s"), limiter(&store, "a", "sliding-log 5/60s"));
     let other = limiter(&store, "b", "sliding-log 5/60s");
@@ -26,15 +26,16 @@ fn what_a_key_has_used_belongs_to_its_scope() {
     assert_eq!(store.stats().allowed, 3);
 }
 
-/// By another limiter of the same scope, and by the same limiter: in a shared store any limits may follow any others.
+/// By another limiter of the same scope, and by the same limiter: in a shared store any limits may
+/// follow any others.
 #[test]
-fn other_limits_of_a_scope_go_on_with_what_its_keys_have_used() {
+fn other_limits_of_a_scope_continue_with_its_usage() {
     for (old, new, remaining) in [
         ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
         ("fixed-window 10/day", "fixed-window 20/day", 14),
         ("sliding-window 10/h", "sliding-window 7/h", 1),
         ("sliding-log 10/60s", "sliding-log 20/60s", 14),
-        // Another period of a window, or another algorithm, starts afresh.
+        // Another period of a window, or another algorithm, starts with fresh state.
         ("fixed-window 10/day", "fixed-window 10/h", 10),
         ("sliding-log 10/60s", "token-bucket 1/s burst=10", 10),
         ("token-bucket 1/s burst=10", "sliding-log 10/60s", 10),
@@ -55,7 +56,7 @@ fn other_limits_of_a_scope_go_on_with_what_its_keys_have_used() {
 }
 
 #[test]
-fn a_list_may_become_one_limit_and_the_reverse() {
+fn a_list_can_become_one_limit_and_back() {
     let (store, _) = store();
     let limiter = limiter(&store, "a", "fixed-window 10/day");
     assert!(limiter.check_cost("k", 3).allowed());
@@ -67,9 +68,9 @@ fn a_list_may_become_one_limit_and_the_reverse() {
     assert_eq!(limiter.peek("k", 0).remaining(), 5);
 }
 
-/// As redis-cell reads new numbers: the time until the bucket is full stays.
+/// As redis-cell interprets new parameters: the time until the bucket is full is kept.
 #[test]
-fn a_debt_can_be_kept_as_time() {
+fn debt_can_be_preserved_as_recovery_time() {
     let (store, clock) = store();
     let throttle = |limit: &str| {
         Limiter::builder(limit).in_store(&store, "cl").preserve_recovery_time().build().unwrap()
@@ -82,7 +83,7 @@ fn a_debt_can_be_kept_as_time() {
     assert_eq!(fast.peek("k", 0).remaining(), 8);
     assert_eq!(Duration::from(fast.check("k").reset_after()), Duration::from_millis(6_500));
     clock.advance(seconds(2));
-    // 4.5 seconds at one in three seconds are one and a half tokens, and a burst of 1 cannot hold them.
+    // 4.5 seconds at one per three seconds are 1.5 tokens, which exceeds a burst of 1.
     let slower = throttle("token-bucket 1/3s burst=1");
     let denied = slower.check("k");
     assert_eq!(
@@ -91,7 +92,8 @@ fn a_debt_can_be_kept_as_time() {
     );
     clock.advance(Duration::from_millis(4_500));
     assert!(slower.check("k").allowed());
-    // A third of a second that no microsecond can say, and back: rounded up, by less than a microsecond.
+    // A third of a second, which is no whole number of microseconds, and back: rounded up, by less
+    // than one.
     let thirds = throttle("token-bucket 3/s burst=3");
     assert!(thirds.check("thirds").allowed());
     let sevenths = throttle("token-bucket 7/s burst=7");
@@ -102,7 +104,7 @@ fn a_debt_can_be_kept_as_time() {
 }
 
 #[test]
-fn receipts_are_good_in_the_store_and_void_when_limits_change() {
+fn receipts_work_in_the_store_until_limits_change() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let others = limiter(&store, "others", "token-bucket 1/h burst=5");
@@ -121,7 +123,7 @@ fn receipts_are_good_in_the_store_and_void_when_limits_change() {
     assert_eq!(mails.peek("k", 0).remaining(), 15);
 }
 
-/// Whatever limits judged the key when they were made.
+/// Under whichever limits the receipts were created.
 #[test]
 fn a_reset_voids_all_receipts_of_the_key() {
     let (store, _) = store();
@@ -136,7 +138,7 @@ fn a_reset_voids_all_receipts_of_the_key() {
 }
 
 #[test]
-fn a_made_up_receipt_does_nothing() {
+fn a_forged_receipt_does_nothing() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let receipt = mails.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap().to_string();
@@ -155,10 +157,10 @@ fn a_made_up_receipt_does_nothing() {
     assert!(store.cancel(&receipt.parse().unwrap()));
 }
 
-/// More different limits than a store can number, one after another: those that nobody needs make room for others, and no
-/// key is judged by the wrong ones.
+/// More lists of limits than a store has tags, one after another: unused ones are reclaimed, and no
+/// key is decided under the wrong limits.
 #[test]
-fn limits_that_nobody_needs_are_forgotten() {
+fn unused_limits_are_reclaimed() {
     let (store, clock) = store();
     let kept = limiter(&store, "kept", "token-bucket 1/h burst=7");
     assert_eq!(kept.check("k").remaining(), 6);
@@ -190,9 +192,9 @@ fn limits_that_nobody_needs_are_forgotten() {
     assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and judged by its own limit");
 }
 
-/// Callers who make limits up cannot take all the room that there is for limits.
+/// Untrusted callers cannot use up all tags.
 #[test]
-fn limits_made_up_by_callers_leave_room_for_others() {
+fn untrusted_limits_leave_tags_to_others() {
     let (store, _) = store();
     let made_up = |n: u64| {
         let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
@@ -208,9 +210,9 @@ fn limits_made_up_by_callers_leave_room_for_others() {
     }
 }
 
-/// A receipt that nobody comes back for keeps its limits for an hour, and not for ever.
+/// A receipt that is never used keeps its limits for an hour, not forever.
 #[test]
-fn forgotten_receipts_do_not_keep_limits() {
+fn expired_receipts_do_not_keep_limits() {
     let (store, clock) = store();
     let reserve = |n: u64| {
         let limiter = Limiter::builder(format!("token-bucket {n}/s burst=9")).in_store(&store, n).build()?;
@@ -223,7 +225,7 @@ fn forgotten_receipts_do_not_keep_limits() {
 }
 
 #[test]
-fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
+fn limiters_of_one_store_are_charged_all_or_nothing() {
     let (store, clock) = store();
     let (user, site) =
         (limiter(&store, "user", "sliding-log 2/60s"), limiter(&store, "site", "fixed-window 100/day"));
@@ -236,14 +238,14 @@ fn calls_on_several_limiters_of_a_store_are_charged_all_or_nothing() {
     assert_eq!(decision.denied_by(), Some(2));
     assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
-    // The same key twice is one key with both costs, and both are told the same.
+    // Calls on the same key are merged, and both get the same decision.
     let (decision, each) = check_all_each_at(&[user.call("draco", 1), user.call("draco", 1)], now).unwrap();
     assert!(decision.allowed() && each.len() == 2 && each[0] == each[1] && each[0].remaining() == 0);
 }
 
-/// Hashed first and then checked: the answers are those of plain checks.
+/// Hashed first and then checked: the decisions are those of plain checks.
 #[test]
-fn a_batch_is_decided_as_one_call_after_another() {
+fn a_batch_decides_like_single_calls() {
     let (store, clock) = store();
     let limiter = limiter(&store, "a", "token-bucket 1/h burst=3");
     let batch = [("k", 1), ("k", 2), ("k", 1), ("other", 3)].map(|(key, cost)| (limiter.hash(key), cost));
@@ -252,11 +254,11 @@ fn a_batch_is_decided_as_one_call_after_another() {
 }
 
 #[test]
-fn all_limiters_share_the_room() {
+fn all_limiters_share_the_capacity() {
     let store = MemoryStore::builder().max_keys(100).on_full(OnFull::Deny).build().unwrap();
     let limiters = ["sliding-log 5/h", "fixed-window 5/day"].map(|limit| limiter(&store, limit, limit));
     let allowed = (0..1_000_u32).filter(|n| limiters[(n % 2) as usize].check(*n).allowed()).count();
-    // A key that finds both of its buckets full has no room even then.
+    // A key whose two buckets are full has no room even then.
     assert!((90..=100).contains(&allowed), "{allowed}");
     assert_eq!(store.stats().keys, allowed);
 }

@@ -1,6 +1,6 @@
-//! Those who do not wait, while others do.
+//! Calls that do not wait, while others do.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::MemoryStore;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::Denial;
@@ -14,10 +14,10 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// A check is denied, and told exactly when the line is through and the call allowed.
+/// A check is denied, and reports exactly when the queue is empty and the call allowed.
 #[test]
 fn a_check_does_not_overtake() {
-    // The line is through after 4 s, 1 s and 1 s; one more is allowed a second after that.
+    // The queue is empty after 4 s, 1 s and 1 s; one more call is allowed a second later.
     for (limit, told_micros) in [
         ("token-bucket 1/s burst=4", 4_100_000),
         ("fixed-window 4/1s start=first", 1_100_000),
@@ -27,7 +27,7 @@ fn a_check_does_not_overtake() {
         assert!(limiter.check_cost("k", 4).allowed());
         let mut large = Caller::new(limiter.acquire("k", 4));
         clock.advance(Duration::from_millis(900));
-        // Without the line a bucket would soon have one for it.
+        // Without the queue a bucket would soon have a token for it.
         for _ in 0..3 {
             let told = limiter.check("k");
             let Some(RetryAfter::After(told)) = told.retry_after() else { panic!("{limit}: {told:?}") };
@@ -46,7 +46,7 @@ fn a_check_does_not_overtake() {
 }
 
 #[test]
-fn a_call_on_several_keys_does_not_overtake_either() {
+fn check_all_does_not_overtake_either() {
     let (users, clock) = limiter("min-interval 1s");
     let site = Limiter::builder("token-bucket 9/s").clock(clock.clone()).build().unwrap();
     assert!(users.check("Harry").allowed());
@@ -59,7 +59,7 @@ fn a_call_on_several_keys_does_not_overtake_either() {
 }
 
 #[test]
-fn what_is_given_back_calls_the_next_at_once() {
+fn returned_cost_admits_the_next_waiter() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=2");
     let reserved = limiter.reserve("k", 2, Duration::ZERO).unwrap();
     let mut first = Caller::new(limiter.acquire("k", 1));
@@ -77,7 +77,7 @@ fn what_is_given_back_calls_the_next_at_once() {
 }
 
 #[test]
-fn a_change_of_limits_plans_anew() {
+fn a_change_of_limits_replans_the_queue() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=3");
     assert!(limiter.check_cost("k", 3).allowed());
     let mut callers: Vec<Caller<'_>> = [1, 3].map(|cost| Caller::new(limiter.acquire("k", cost))).into();
@@ -87,17 +87,17 @@ fn a_change_of_limits_plans_anew() {
     assert!(callers[0].poll().is_some());
     clock.advance(3 * SECOND);
     assert!(callers[1].poll().is_some());
-    // Slower again: now the last cannot be in time, and is told so.
+    // Slower again: now the last waiter cannot meet its deadline, and is denied.
     limiter.change("token-bucket 1/d burst=3").unwrap();
     assert_eq!(hasty.poll().unwrap().denial(), Some(Denial::TooLong));
-    // Smaller than what somebody asks for: no wait helps any more.
+    // Below the cost of a waiter: no wait helps any more.
     let mut large = Caller::new(limiter.acquire("k", 3));
     limiter.change("token-bucket 1/d burst=2").unwrap();
     assert_eq!(large.poll().unwrap().denial(), Some(Denial::Never));
 }
 
 #[test]
-fn limiters_of_one_scope_have_one_line() {
+fn limiters_of_one_scope_share_a_queue() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).max_queue(3).build().unwrap();
     let limiter =
@@ -118,9 +118,9 @@ fn limiters_of_one_scope_have_one_line() {
     assert!(second.poll().is_some());
 }
 
-/// A clock that is set back makes those who wait wait longer, and one that is set forward calls them.
+/// Setting the clock back makes waiters wait longer, setting it forward admits them.
 #[test]
-fn a_clock_that_steps_loses_nobody() {
+fn clock_steps_lose_no_waiter() {
     let (limiter, clock) = limiter("min-interval 10s");
     assert!(limiter.check("k").allowed());
     let start = limiter.now();
@@ -130,7 +130,8 @@ fn a_clock_that_steps_loses_nobody() {
     assert!(callers[0].poll().is_none());
     clock.advance(SECOND);
     assert!(callers[0].poll().is_some());
-    // An hour ahead at once: what was missed is not made up for, so one goes and the other waits its interval.
+    // An hour ahead at once: the missed capacity is lost, so one is admitted and the other waits
+    // its interval.
     clock.set(start.saturating_add(Span::from(3_600 * SECOND)));
     assert!(callers[1].poll().is_some() && callers[2].poll().is_none());
     clock.advance(10 * SECOND);

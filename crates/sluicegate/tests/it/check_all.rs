@@ -1,4 +1,4 @@
-//! Several limiters as one.
+//! Several limiters decided together.
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
@@ -11,7 +11,7 @@ fn limiter(limits: &str) -> Limiter {
 }
 
 #[test]
-fn all_are_charged_or_none() {
+fn calls_are_charged_all_or_nothing() {
     let (per_user, per_ip) = (limiter("sliding-log 3/60s"), limiter("token-bucket 10/s"));
     let site = Limiter::builder("fixed-window 100/h").clock(ManualClock::default()).build_gate().unwrap();
     let ip: IpAddr = "203.0.113.9".parse().unwrap();
@@ -29,7 +29,7 @@ fn all_are_charged_or_none() {
 }
 
 #[test]
-fn the_same_key_twice_is_one_key_with_both_costs() {
+fn equal_keys_are_merged() {
     let limiter = limiter("token-bucket 1/s burst=5");
     let twice = |first, second| check_all(&[limiter.call("k", first), limiter.call("k", second)]).unwrap();
     assert_eq!(twice(2, 4).retry_after(), Some(RetryAfter::Never));
@@ -42,9 +42,9 @@ fn the_same_key_twice_is_one_key_with_both_costs() {
     );
 }
 
-/// Keys of one place and of many, more of them than a bucket has slots.
+/// Keys of one shard and of many, more of them than a bucket has slots.
 #[test]
-fn many_keys_of_one_limiter() {
+fn one_call_can_have_many_keys_of_a_limiter() {
     for limits in ["fixed-window 3/h", "sliding-log 3/60s"] {
         let limiter = limiter(limits);
         let calls: Vec<Call<'_>> = (0..CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
@@ -55,7 +55,7 @@ fn many_keys_of_one_limiter() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn calls_that_cannot_be_combined_are_rejected() {
     let limiter = limiter("token-bucket 1/s burst=500");
     let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
     let refused = check_all(&calls).unwrap_err();
@@ -68,9 +68,9 @@ fn what_does_not_go_together_is_refused() {
     assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
 }
 
-/// When one limiter has no room for its new key, nobody is charged and no room is kept.
+/// If one limiter has no room for its new key, none is charged and no slot is kept.
 #[test]
-fn without_room_for_one_none_is_charged() {
+fn without_room_for_one_key_none_is_charged() {
     let small = Limiter::builder("fixed-window 9/h").max_keys(2).on_full(OnFull::Deny);
     let small = small.clock(ManualClock::default()).build().unwrap();
     let large = limiter("fixed-window 9/h");
@@ -84,9 +84,9 @@ fn without_room_for_one_none_is_charged() {
     assert_eq!((large.stats().keys, small.stats().keys), (1, 2));
 }
 
-/// Even who could evict others evicts none of the keys of the same call.
+/// A call that may evict others evicts none of its own keys.
 #[test]
-fn keys_of_one_call_do_not_make_room_for_each_other() {
+fn keys_of_one_call_do_not_evict_each_other() {
     let tiny =
         Limiter::builder("fixed-window 9/h").max_keys(1).clock(ManualClock::default()).build().unwrap();
     let denied = check_all(&[tiny.call("a", 1), tiny.call("b", 1)]).unwrap();
@@ -98,7 +98,7 @@ fn keys_of_one_call_do_not_make_room_for_each_other() {
 }
 
 #[test]
-fn receipts_know_of_what_was_charged_together() {
+fn receipts_account_for_combined_charges() {
     let gate = Gate::new("token-bucket 1/h burst=10").unwrap();
     let reserved = gate.reserve(5, Duration::ZERO).unwrap();
     assert!(check_all(&[gate.call(3)]).unwrap().allowed());
@@ -106,9 +106,9 @@ fn receipts_know_of_what_was_charged_together() {
     assert_eq!(gate.peek(0).remaining(), 7);
 }
 
-/// Nobody is evicted for a call that finds no room elsewhere.
+/// No key is evicted for a call that finds no room elsewhere.
 #[test]
-fn a_denied_call_evicts_nobody() {
+fn a_denied_call_evicts_no_key() {
     let evicting = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).clock(ManualClock::default());
     let evicting = evicting.build().unwrap();
     let denying = Limiter::builder("token-bucket 1/h burst=10").max_keys(1).on_full(OnFull::Deny);
@@ -118,9 +118,9 @@ fn a_denied_call_evicts_nobody() {
     assert!(!evicting.check("offender").allowed());
 }
 
-/// More keys than one of the limiters holds never fit, so nobody leaves another one for them.
+/// More keys than one of the limiters holds never fit, so none is evicted from another for them.
 #[test]
-fn a_call_that_cannot_fit_evicts_nobody() {
+fn a_call_that_cannot_fit_evicts_no_key() {
     let [one, other] = [(), ()].map(|()| {
         let builder = Limiter::builder("token-bucket 5/1h").max_keys(1).clock(ManualClock::default());
         builder.build().unwrap()

@@ -1,4 +1,4 @@
-//! Callers who wait for a lease, polled by hand: what each is told, and how often it was woken.
+//! A call that waits for a lease, polled by hand: its grant, and how often it was woken.
 
 use sluicegate::Time;
 use sluicegate::clock::{Clock, ManualClock};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it is woken, and knows when that was.
+/// Counts wake-ups, and records the time of the last.
 #[derive(Default)]
 struct Woken {
     times: AtomicUsize,
@@ -25,7 +25,7 @@ impl Wake for Woken {
     }
 }
 
-/// One caller. Dropping it drops its future, and its lease if it has one.
+/// A call. Dropping it drops its future, and its lease if it has one.
 pub(super) struct Caller {
     acquire: Pin<Box<AcquireLease>>,
     woken: Arc<Woken>,
@@ -33,12 +33,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Asks for a lease.
+    /// Polls an acquire for the first time.
     pub(super) fn new(acquire: AcquireLease) -> Caller {
         Caller::with(acquire, Arc::default())
     }
 
-    /// The same, by a clock that says when it is woken.
+    /// Polls an acquire for the first time, and records when it is woken.
     pub(super) fn timed(acquire: AcquireLease, clock: &ManualClock) -> Caller {
         Caller::with(acquire, Arc::new(Woken { clock: Some(clock.clone()), ..Woken::default() }))
     }
@@ -49,7 +49,7 @@ impl Caller {
         caller
     }
 
-    /// Looks whether the turn has come: whether anything is known now.
+    /// Polls the future. Returns `true` if it is done.
     pub(super) fn poll(&mut self) -> bool {
         if self.grant.is_none() {
             let waker = Waker::from(Arc::clone(&self.woken));
@@ -65,22 +65,22 @@ impl Caller {
         self.woken.times.load(Ordering::Relaxed)
     }
 
-    /// When it was, if it was [`timed`](Caller::timed).
+    /// When it was woken, if it is [`timed`](Caller::timed).
     pub(super) fn woken_at(&self) -> Option<Time> {
         *self.woken.at.lock().unwrap()
     }
 
-    /// Whether anything is known.
+    /// Returns `true` if it is done.
     pub(super) fn is_told(&self) -> bool {
         self.grant.is_some()
     }
 
-    /// Whether it is still in line, as far as can be seen from outside.
+    /// Returns `true` if it is still enqueued, as far as can be seen from outside.
     pub(super) fn waits(&self) -> bool {
         self.grant.is_none() && self.woken() == 0
     }
 
-    /// Whether it was given a lease, as far as it has looked.
+    /// Returns `true` if it has seen its lease granted.
     pub(super) fn allowed(&self) -> bool {
         self.grant.as_ref().is_some_and(Grant::allowed)
     }
@@ -93,7 +93,7 @@ impl Caller {
         self.grant.as_ref().unwrap()
     }
 
-    /// The lease, taken out.
+    /// The lease.
     pub(super) fn lease(self) -> Option<Lease> {
         self.grant.and_then(Grant::lease)
     }

@@ -1,5 +1,5 @@
-//! "A call has to fit the limits of the user, the address and the whole site, or count for none of them."
-#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+//! "A call must be within the limits of the user, the address and the site, or count for none."
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{Gate, Limiter, check_all};
@@ -15,22 +15,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let office = Ipv4Addr::new(203, 0, 113, 9);
     let visit = |user: &str, site: &Gate| {
         let decision = check_all(&[users.call(user, 1), addresses.call(office, 1), site.call(1)]);
-        decision.map(|decision| decision.denied_by().map(|place| names[place as usize]))
+        decision.map(|decision| decision.denied_by().map(|index| names[index as usize]))
     };
     // Two users behind one address, six calls each.
     let mut answers = Vec::new();
-    for user in ["Harry", "Sally"] {
+    for user in ["user:42", "user:43"] {
         for _ in 0..6 {
             let denied_by = visit(user, &site)?;
-            println!("{user}: {}", denied_by.unwrap_or("yes"));
+            println!("{user}: {}", denied_by.unwrap_or("allowed"));
             answers.push(denied_by);
         }
     }
     assert_eq!(answers.iter().filter(|denied_by| denied_by.is_none()).count(), 8);
     assert_eq!((answers[5], answers[9]), (Some(names[0]), Some(names[1])));
 
-    // What the address denied was not charged to Sally, nor to the site.
-    assert_eq!((users.peek("Sally", 1).remaining(), site.peek(1).remaining()), (2, 992));
-    println!("Sally has 2 calls left for when the address has room, and the site counted 8.");
+    // Calls that the address denied were charged neither to the user nor to the site.
+    assert_eq!((users.peek("user:43", 1).remaining(), site.peek(1).remaining()), (2, 992));
+    println!("user:43 has 2 calls left, and the site counted 8.");
     Ok(())
 }
