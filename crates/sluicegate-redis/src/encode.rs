@@ -32,6 +32,10 @@ const SHORT_LOG: u32 = 200;
 /// How many arguments a limit has in a script for limits of any kind, its letter included.
 const BLOCK: usize = 15;
 
+/// A key's state in a script's reply: as stored, or for a log the slots that matter. `None` if the key
+/// is unseen.
+pub(crate) type RawState = Option<Vec<u8>>;
+
 /// One limit as the scripts know it.
 pub(crate) struct EncodedLimit {
     pub(crate) limit: AnyLimit,

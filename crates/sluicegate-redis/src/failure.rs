@@ -117,6 +117,18 @@ impl From<ListError> for RedisBuildError {
     }
 }
 
+/// The script decided, but the state in its reply makes no sense.
+pub(crate) fn bad_state() -> StoreFailure {
+    StoreFailure::BadReply(String::from("a key's state makes no sense; did something else write it?"))
+}
+
+/// The script did nothing, because the key's state is not ours.
+pub(crate) fn unreadable_state() -> StoreFailure {
+    StoreFailure::Rejected(String::from(
+        "a key's state cannot be read; did a newer version or something else write it?",
+    ))
+}
+
 /// Why calls cannot be charged together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

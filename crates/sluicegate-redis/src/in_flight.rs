@@ -99,7 +99,8 @@ mod tests {
     use redis_testkit::{Options, Server};
     use sluicegate::backend::Source;
     use std::net::TcpListener;
-    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{Arc, Barrier};
     use std::thread;
     use std::time::Instant;
 
@@ -211,7 +212,7 @@ mod tests {
         let failure = answers[1].as_ref().unwrap_err();
         assert!(!failure.may_have_charged() && failure.to_string().contains("was not sent"), "{failure}");
         assert!(together.is_err_and(|error| error.to_string().contains("was not sent")));
-        assert_eq!(store.stats().failures.away, 3);
+        assert_eq!(store.stats().failures.unavailable, 3);
         drop(all);
         loop {
             let answer = allows.peek("Harry", 1).await.unwrap();
@@ -220,6 +221,25 @@ mod tests {
                 break assert_eq!(answer.remaining(), 1000, "nothing was charged");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_waiter_dropped_before_it_is_sent_cancels_nothing() {
+        let redis = Server::start(&Options::redis());
+        let sent = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&sent);
+        let builder = RedisStore::builder(&redis.url())
+            .on_round_trip(move |calls, _| _ = counter.fetch_add(calls, Relaxed));
+        let store = connected(builder, LONG).await;
+        let limiter = RedisLimiter::builder("token-bucket 1/h").in_store(&store, "api").build().unwrap();
+        let all = all_permits(&store).await;
+        let dropped = tokio::time::timeout(DEADLINE, limiter.acquire("user:42", 1)).await;
+        assert!(dropped.is_err(), "no permit is free, so the call is not sent");
+        drop(all);
+        // A cancel would be sent by a task of its own, ahead of this call.
+        tokio::time::sleep(DEADLINE).await;
+        assert!(limiter.check("user:42").await.unwrap().allowed(), "nothing was charged");
+        assert_eq!(sent.load(Relaxed), 1, "the check alone");
     }
 
     #[tokio::test]

@@ -24,7 +24,6 @@ mod names;
 mod receipt;
 mod round_trip;
 mod script;
-mod script_reply;
 mod scripts;
 mod semaphore;
 mod stats;

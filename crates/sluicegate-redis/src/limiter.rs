@@ -5,31 +5,35 @@
 //!
 //! ```text
 //! builder      makes a limiter                            call         checks: one, a batch, all or nothing
-//! ask          verbs as script calls                      reservation  what `reserve` returns
-//! denials      when a recent denial is repeated           acquire      waits, with queue and held
+//! operation          verbs as script calls                      reservation  what `reserve` returns
+//! denials      when a recent denial is repeated           acquire      waits, with queue and guard
 //! ```
 
 mod acquire;
-mod ask;
 mod builder;
 mod call;
 mod denials;
-mod held;
 mod queue;
+mod reply;
 mod reservation;
+mod script_calls;
+mod wait_guard;
 
 pub use builder::RedisLimiterBuilder;
 pub use call::{RedisCall, check_all, check_all_at, check_each};
 pub use reservation::RedisReservation;
+pub(crate) use script_calls::Close;
 
 use crate::encode::EncodedLimit;
+use crate::failure::bad_state;
 use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::receipt::StoredReceipt;
-use crate::script_reply::ScriptReply;
+use crate::round_trip::RoundTrip;
 use crate::store::RedisStore;
-use ask::{Ask, Verb, ask_each};
 use queue::Queues;
+use reply::ScriptReply;
+use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
@@ -73,13 +77,13 @@ pub(crate) struct Inner {
     names: Names,
     limits: Arc<[Limit]>,
     encoded: Vec<EncodedLimit>,
-    made: Vec<AnyLimit>,
+    compiled: Vec<AnyLimit>,
     /// What receipts are written for.
     tags: String,
     preserve_recovery_time: bool,
     fallback: Fallback<Limiter>,
     /// In whose name denials are remembered, if they are.
-    remembers: Option<Arc<str>>,
+    denial_owner: Option<Arc<str>>,
     /// The waiters of this process, under limits that do not lend.
     queues: Queues,
 }
@@ -228,7 +232,7 @@ impl RedisLimiter {
     /// # Errors
     /// When the receipt is not one of a shared store, or the store gives no answer.
     pub async fn cancel(&self, receipt: &Receipt) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "cancel", 0, None).await
+        self.inner.close(receipt, Close::Cancel, None).await
     }
 
     /// The same at a time.
@@ -236,7 +240,7 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn cancel_at(&self, receipt: &Receipt, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "cancel", 0, Some(now)).await
+        self.inner.close(receipt, Close::Cancel, Some(now)).await
     }
 
     /// Changes the charge of a reservation to what was used: the rest is returned, an excess becomes debt. `false` if the receipt
@@ -245,7 +249,7 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn settle(&self, receipt: &Receipt, used: u32) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "settle", used, None).await
+        self.inner.close(receipt, Close::Settle { used }, None).await
     }
 
     /// The same at a time.
@@ -253,7 +257,7 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "settle", used, Some(now)).await
+        self.inner.close(receipt, Close::Settle { used }, Some(now)).await
     }
 
     /// When the key's next window starts, or its next unit is available, rounded up. Now for an idle bucket or log.
@@ -314,7 +318,7 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let answers = check_each(slice::from_ref(&self.call(key, cost, at))).await;
-        answers.into_iter().next().unwrap_or_else(|| Err(not_understood()))
+        answers.into_iter().next().unwrap_or_else(|| Err(bad_state()))
     }
 
     pub(crate) async fn peek(
@@ -323,8 +327,8 @@ impl Inner {
         cost: u32,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
-        let states = self.ask_states(self.call(key, cost, at), Verb::Read).await;
-        let peeked = states.map(|(_, now, states)| peek_list(&self.made, &states, now, cost));
+        let states = self.execute_states(self.call(key, cost, at), Verb::Read).await;
+        let peeked = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, cost));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
 
@@ -336,10 +340,11 @@ impl Inner {
     ) -> Result<(Answer, u32), BackendError> {
         self.require(algorithm::Verb::Take)?;
         let asked = async {
-            let (yes, now, mut states) = self.ask_states(self.call(key, up_to, at), Verb::Take).await?;
-            let taken = take_list(&self.made, &mut states, now, up_to);
+            let (success, now, mut states) =
+                self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
+            let taken = take_list(&self.compiled, &mut states, now, up_to);
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
-            same(yes, taken > 0)?;
+            require_agreement(success, taken > 0)?;
             Ok((decision, taken))
         };
         let (decision, mut taken) = match asked.await {
@@ -361,9 +366,9 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::Refund)?;
-        let _forgets = self.forgets(key);
-        let states = self.ask_states(self.call(key, cost, at), Verb::Refund).await;
-        let refunded = states.map(|(_, now, states)| peek_list(&self.made, &states, now, 0));
+        let _invalidate = self.invalidate_denials(key);
+        let states = self.execute_states(self.call(key, cost, at), Verb::Refund).await;
+        let refunded = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, 0));
         Ok(self.answered(refunded, |limiter| limiter.refund(key, cost).ok())?)
     }
 
@@ -375,10 +380,14 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
         self.require(algorithm::Verb::Reserve)?;
-        let _forgets = self.forgets(key);
+        let _invalidate = self.invalidate_denials(key);
         let receipt = StoredReceipt::new(&self.scope, key);
-        let call = self.call(key, cost, at);
-        let reserved = match self.ask_reserve("reserve", call, max_wait, &receipt).await {
+        let verb = Verb::Reserve { receipt: &receipt, max_wait };
+        let reserved = async {
+            let mut round_trip = self.admit(verb).await?;
+            self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, max_wait).await
+        };
+        let reserved = match reserved.await {
             Ok(None) => return Err(ReserveError::TooManyReceiptsOfKey.into()),
             Ok(Some(decision)) => Ok(decision),
             Err(failure) => Err(failure),
@@ -399,8 +408,8 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::CheckWithin)?;
-        let _forgets = self.forgets(key);
-        let asked = self.ask_within(self.call(key, cost, at), max_wait).await;
+        let _invalidate = self.invalidate_denials(key);
+        let asked = self.decide_within(self.call(key, cost, at), max_wait).await;
         Ok(self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
     }
 
@@ -408,28 +417,26 @@ impl Inner {
     pub(crate) async fn close(
         self: &Arc<Inner>,
         receipt: &Receipt,
-        verb: &'static str,
-        used: u32,
+        close: Close,
         at: Option<Time>,
     ) -> Result<bool, BackendError> {
         let receipt = StoredReceipt::read(receipt)?;
         if receipt.scope != self.scope {
             return Ok(false);
         }
-        Ok(self.counted(self.close_stored(&receipt, verb, used, at).await)?)
+        Ok(self.counted(self.close_stored(&receipt, close, at).await)?)
     }
 
     async fn close_stored(
         self: &Arc<Inner>,
         receipt: &StoredReceipt,
-        verb: &'static str,
-        used: u32,
+        close: Close,
         at: Option<Time>,
     ) -> Result<bool, StoreFailure> {
-        let _forgets = self.forgets(&receipt.key);
-        match self.ask(self.call(&receipt.key, 0, at), Verb::Close { verb, receipt, used }).await? {
-            ScriptReply::Decided { yes, .. } => Ok(yes),
-            _ => Err(not_understood()),
+        let _invalidate = self.invalidate_denials(&receipt.key);
+        match self.execute(self.call(&receipt.key, 0, at), Verb::Close { receipt, close }).await? {
+            ScriptReply::Decided { success, .. } => Ok(success),
+            _ => Err(bad_state()),
         }
     }
 
@@ -438,8 +445,8 @@ impl Inner {
         key: &[u8],
         at: Option<Time>,
     ) -> Result<Time, StoreFailure> {
-        let (_, now, states) = self.counted(self.ask_states(self.call(key, 0, at), Verb::Read).await)?;
-        Ok(next_window_list(&self.made, &states, now))
+        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        Ok(next_window_list(&self.compiled, &states, now))
     }
 
     pub(crate) async fn reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -448,8 +455,8 @@ impl Inner {
                 local.reset(key);
             }
         }
-        let _forgets: Vec<_> = keys.iter().map(|key| self.forgets(key)).collect();
-        self.counted(self.ask_reset(keys).await)
+        let _invalidate: Vec<_> = keys.iter().map(|key| self.invalidate_denials(key)).collect();
+        self.counted(self.reset_states(keys).await)
     }
 
     pub(crate) fn limits(&self) -> Arc<[Limit]> {
@@ -462,85 +469,98 @@ impl Inner {
 
     /// An error unless all limits offer the verb.
     fn require(&self, verb: algorithm::Verb) -> Result<(), Unsupported> {
-        self.made.iter().try_for_each(|limit| limit.require(verb))
+        self.compiled.iter().try_for_each(|limit| limit.require(verb))
     }
 
     /// Makes one call.
-    async fn ask(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
-        let asks = [Ask { calls: slice::from_ref(&call), verb }];
-        let mut round_trip = if verb.is_sent_in_any_case() {
-            self.store.inner.admit_return(1).await
-        } else {
-            self.store.inner.admit(1).await?
-        };
-        let replies = ask_each(&mut round_trip, &asks).await;
-        replies.into_iter().next().unwrap_or_else(|| Err(not_understood()))
+    async fn execute(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
+        let mut round_trip = self.admit(verb).await?;
+        self.execute_in(&mut round_trip, call, verb).await
+    }
+
+    /// Waits until a call may be sent.
+    async fn admit(&self, verb: Verb<'_>) -> Result<RoundTrip<'_>, StoreFailure> {
+        if verb.is_always_sent() {
+            return Ok(self.store.inner.admit_return(1).await);
+        }
+        self.store.inner.admit(1).await
+    }
+
+    async fn execute_in(
+        &self,
+        round_trip: &mut RoundTrip<'_>,
+        call: RedisCall<'_>,
+        verb: Verb<'_>,
+    ) -> Result<ScriptReply, StoreFailure> {
+        let operations = [Operation { calls: slice::from_ref(&call), verb }];
+        let replies = execute_each(round_trip, &operations).await;
+        replies.into_iter().next().unwrap_or_else(|| Err(bad_state()))
     }
 
     /// Makes one call, and reads the states that the reply tells.
-    async fn ask_states(
+    async fn execute_states(
         &self,
         call: RedisCall<'_>,
         verb: Verb<'_>,
     ) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
-        self.states(self.ask(call, verb).await?)
+        self.states(self.execute(call, verb).await?)
     }
 
-    async fn ask_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
+    async fn decide_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
         let cost = call.cost;
-        let (yes, now, mut states) = self.ask_states(call, Verb::Within { max_wait }).await?;
-        let decided = check_within_list(&self.made, &mut states, now, cost, max_wait);
+        let (success, now, mut states) = self.execute_states(call, Verb::Within { max_wait }).await?;
+        let decided = check_within_list(&self.compiled, &mut states, now, cost, max_wait);
         let decision = decided.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(decision)
     }
 
     /// What a reservation came to; `None` if the key has too many open receipts.
-    async fn ask_reserve(
+    async fn decide_reserve(
         &self,
-        verb: &'static str,
+        round_trip: &mut RoundTrip<'_>,
         call: RedisCall<'_>,
+        verb: Verb<'_>,
         max_wait: Span,
-        receipt: &StoredReceipt,
     ) -> Result<Option<Decision>, StoreFailure> {
         let cost = call.cost;
-        let (yes, now, mut states) = match self.ask(call, Verb::Reserve { verb, receipt, max_wait }).await? {
+        let (success, now, mut states) = match self.execute_in(round_trip, call, verb).await? {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
         let reserve = Reserve { cost, max_wait, receipt: Name(0) };
-        let reserved = Receipts::default().reserve(&self.made, &mut states, now, reserve);
+        let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
         let decision = reserved.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(Some(decision))
     }
 
     /// The core's decision of a check, on the states as they were.
     fn decided(&self, reply: ScriptReply, cost: u32) -> Result<Decision, StoreFailure> {
-        let (yes, now, mut states) = self.states(reply)?;
+        let (success, now, mut states) = self.states(reply)?;
         let decision = match (self.encoded.as_slice(), states.as_slice()) {
-            _ if cost == 0 => peek_list(&self.made, &states, now, 0),
+            _ if cost == 0 => peek_list(&self.compiled, &states, now, 0),
             // The script has entered the denied call already, and tells of the log after that.
-            ([encoded], [state]) if !yes && encoded.counts_denied() && cost <= encoded.limit.limit() => {
+            ([encoded], [state]) if !success && encoded.counts_denied() && cost <= encoded.limit.limit() => {
                 encoded.limit.peek(state, now, cost)
             }
-            _ => check_list(&self.made, &mut states, now, cost),
+            _ => check_list(&self.compiled, &mut states, now, cost),
         };
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(decision)
     }
 
-    /// Whether the script said yes, when, and the state under each limit.
+    /// Whether the script said success, when, and the state under each limit.
     fn states(&self, reply: ScriptReply) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
-        let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
+        let ScriptReply::Decided { success, now, states } = reply else { return Err(bad_state()) };
         let read = self
             .encoded
             .iter()
             .zip(&states)
             .map(|(encoded, raw)| encoded.read(raw, now, self.preserve_recovery_time));
         let states: Option<Vec<AnyState>> = read.collect();
-        let states = states.filter(|states| states.len() == self.encoded.len()).ok_or_else(not_understood)?;
-        Ok((yes, now, states))
+        let states = states.filter(|states| states.len() == self.encoded.len()).ok_or_else(bad_state)?;
+        Ok((success, now, states))
     }
 
     /// The store's answer, or one without it.
@@ -565,25 +585,13 @@ impl Inner {
 }
 
 /// The script and the core must agree.
-fn same(script: bool, core: bool) -> Result<(), StoreFailure> {
+fn require_agreement(script: bool, core: bool) -> Result<(), StoreFailure> {
     if script == core {
         return Ok(());
     }
     Err(StoreFailure::BadReply(String::from(
         "its script decided otherwise than we do; are all processes of the same version?",
     )))
-}
-
-/// The script has decided, but what it tells makes no sense.
-pub(crate) fn not_understood() -> StoreFailure {
-    StoreFailure::BadReply(String::from("a key's state makes no sense; was it written by something else?"))
-}
-
-/// Nothing was done, as the key's state is not one of ours.
-pub(crate) fn unreadable() -> StoreFailure {
-    StoreFailure::Rejected(String::from(
-        "a key's state there cannot be read; was it written by a newer version, or by something else?",
-    ))
 }
 
 /// The verb was required before the store was asked.

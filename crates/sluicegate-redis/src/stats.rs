@@ -33,13 +33,13 @@ impl RedisStats {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Failures {
     /// The call was not sent.
-    pub away: u64,
+    pub unavailable: u64,
     /// No answer came in time.
-    pub late: u64,
+    pub timed_out: u64,
     /// The connection broke, or the answer could not be used.
-    pub lost: u64,
+    pub disconnected: u64,
     /// It refused.
-    pub refused: u64,
+    pub rejected: u64,
 }
 
 /// The counters behind [`RedisStats`].
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
     answers: [AtomicU64; SOURCES.len()],
     failures: [AtomicU64; 4],
     /// The store refused the last call.
-    refuses: AtomicBool,
+    rejecting: AtomicBool,
     /// How many calls it has not answered since it last did.
     unanswered: AtomicU64,
     logged: Mutex<Option<Instant>>,
@@ -56,10 +56,11 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn view(&self) -> RedisStats {
-        let [away, late, lost, refused] = self.failures.each_ref().map(|count| count.load(Relaxed));
+        let [unavailable, timed_out, disconnected, rejected] =
+            self.failures.each_ref().map(|count| count.load(Relaxed));
         RedisStats {
             answers: SOURCES.into_iter().zip(self.answers.iter().map(|count| count.load(Relaxed))).collect(),
-            failures: Failures { away, late, lost, refused },
+            failures: Failures { unavailable, timed_out, disconnected, rejected },
         }
     }
 
@@ -75,12 +76,12 @@ impl Counters {
         if source.is_fallback() {
             self.unanswered.fetch_add(1, Relaxed);
         } else if source == Source::Store && self.unanswered.load(Relaxed) > 0 {
-            self.answers_again();
+            self.log_recovery();
         }
     }
 
     #[cold]
-    fn answers_again(&self) {
+    fn log_recovery(&self) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         // Of a store that fails now and then, a line per second tells enough.
         if logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
@@ -96,16 +97,16 @@ impl Counters {
     /// Counts what came of a script call.
     pub(crate) fn sent<T>(&self, answer: &Result<T, StoreFailure>) {
         let Err(failure) = answer else {
-            if self.refuses.load(Relaxed) && self.refuses.swap(false, Relaxed) {
-                info!("the store refuses no more");
+            if self.rejecting.load(Relaxed) && self.rejecting.swap(false, Relaxed) {
+                info!("the store rejecting no more");
             }
             return;
         };
         // Logged once, and not for each call. (The link logs that the store is away.)
         if let StoreFailure::Rejected(why) = failure
-            && !self.refuses.swap(true, Relaxed)
+            && !self.rejecting.swap(true, Relaxed)
         {
-            warn!("the store refuses calls: {why}");
+            warn!("the store rejecting calls: {why}");
         }
         let index = match failure {
             StoreFailure::Unavailable(_) => 0,

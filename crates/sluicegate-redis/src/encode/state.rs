@@ -1,8 +1,7 @@
 //! What scripts tell of a key, read; and a state in other numbers, written in a limit's own.
 
 use super::packed::{Packed, Unpacked};
-use super::{EncodedLimit, Kind, VERSION, time_for};
-use crate::script_reply::RawState;
+use super::{EncodedLimit, Kind, RawState, VERSION, time_for};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;

@@ -2,19 +2,19 @@
 //!
 //! In plain words: where limits lend, the store is asked once. It charges the call, says how long to wait, and the caller waits
 //! that long: whoever comes later is charged later, so the order is the store's, for all processes. Where they do not, callers of a
-//! process stand in line; the first asks, and if it is denied asks again when it was told to.
+//! process stand in line; the first operations, and if it is denied operations again when it was told to.
 //!
 //! ```text
-//! lend:   ask ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
+//! lend:   operation ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
 //!                                      └ dropped ──▶ cancel
-//! others: in line ──▶ first: ask ──▶ charged ──▶ act
+//! others: in line ──▶ first: operation ──▶ charged ──▶ act
 //!                             ▲ └ denied ──▶ sleep ┐
 //!                             └── for retry_after ─┘
 //! ```
 
-use super::ask::Verb;
-use super::held::Held;
-use super::queue::{NotFirst, Place};
+use super::queue::{QueueDenial, Waiter};
+use super::script_calls::Verb;
+use super::wait_guard::WaitGuard;
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
 use crate::fallback::RETRY_AFTER;
@@ -34,18 +34,18 @@ impl RedisLimiter {
     /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and says when to act, so that
     /// callers of all processes go first come, first served, and a large cost is not overtaken by small ones. (Who finds the queue
     /// of a `pacer` full is refused.) Under windows and logs, and in lists that have one, callers of this limiter and its clones go
-    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is
-    /// room again gets it. So between processes there is no order then, and one that asks for much can be overtaken by others that
-    /// ask for little. A process asks again only after the wait that it was told.
+    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who operations first when there is
+    /// room again gets it. So between processes there is no order then, and one that operations for much can be overtaken by others that
+    /// operation for little. A process operations again only after the wait that it was told.
     ///
     /// **Dropped while it waits**, it gives back what it was charged, by a task on the runtime that it was polled on, once and
     /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
     /// bucket or a `pacer` nothing is given back if a later caller was charged meanwhile, who has been told a time already: then
-    /// the place stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
+    /// the waiter stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
     /// have acted at once, stays charged, as with a check. Under `smooth`, where the next caller pays, nothing is given back.
     ///
     /// **When the store fails**, the limiter answers as for the other verbs. Whoever was charged and waits does not need the
-    /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and ask again.
+    /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and operation again.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -82,8 +82,8 @@ impl RedisLimiter {
 }
 
 /// What came of asking for a turn.
-enum Asked {
-    Answer(Answer, Option<Held>),
+enum Attempt {
+    Answer(Answer, Option<WaitGuard>),
     /// So many wait in the store already.
     Full,
 }
@@ -97,33 +97,33 @@ impl Inner {
     ) -> Result<Acquired, StoreFailure> {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
-        let is_lent = self.made.iter().all(|limit| limit.waiting() != Waiting::Retry);
+        let is_ordered_by_store = self.compiled.iter().all(|limit| limit.waiting() != Waiting::Retry);
         // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
-        let stands_in_line = cost > 0 && !(is_lent && self.queues.are_empty(key));
-        let mut place = None;
-        if stands_in_line {
-            match Place::first(self, key, until).await {
-                Ok(first) => place = Some(first),
-                Err(not) => return Ok(self.not_first(not, began)),
+        let enqueues = cost > 0 && !(is_ordered_by_store && self.queues.is_idle(key));
+        let mut waiter = None;
+        if enqueues {
+            match Waiter::first(self, key, until).await {
+                Ok(first) => waiter = Some(first),
+                Err(not) => return Ok(self.queue_denied(not, began)),
             }
         }
         loop {
             let left =
                 until.map_or(Span::MAX, |until| until.saturating_duration_since(Instant::now()).into());
-            let (answer, held) = match self.ask_turn(key, cost, left).await? {
-                Asked::Answer(answer, held) => (answer, held),
-                Asked::Full => return Ok(self.not_first(NotFirst::Full, began)),
+            let (answer, guard) = match self.attempt(key, cost, left).await? {
+                Attempt::Answer(answer, guard) => (answer, guard),
+                Attempt::Full => return Ok(self.queue_denied(QueueDenial::Full, began)),
             };
             let told = Instant::now();
             if answer.allowed() {
-                // The next one may ask while this one waits for what it was promised.
-                drop(place);
+                // The next one may operation while this one waits for what it was promised.
+                drop(waiter);
                 let delay = answer.delay();
                 if delay > Span::ZERO {
                     sleep_until(told + Duration::from(delay)).await;
                 }
-                if let Some(held) = held {
-                    held.act();
+                if let Some(guard) = guard {
+                    guard.act();
                 }
                 return Ok(acquired(aged_by(answer, delay), began, None));
             }
@@ -131,75 +131,78 @@ impl Inner {
                 Ok(retry_after) => retry_after,
                 Err((denial, answer)) => return Ok(acquired(answer, began, Some(denial))),
             };
-            let first = match place.take() {
+            let first = match waiter.take() {
                 Some(first) => first,
-                None => match Place::first(self, key, until).await {
+                None => match Waiter::first(self, key, until).await {
                     Ok(first) => first,
-                    Err(not) => return Ok(self.not_first(not, began)),
+                    Err(not) => return Ok(self.queue_denied(not, began)),
                 },
             };
-            let asks_at = told + Duration::from(retry_after);
-            first.asks_again(told, asks_at, answer.decision());
-            sleep_until(asks_at).await;
-            place = Some(first);
+            let retries_at = told + Duration::from(retry_after);
+            first.retry_at(told, retries_at, answer.decision());
+            sleep_until(retries_at).await;
+            waiter = Some(first);
         }
     }
 
     /// Asks the store, or whoever answers in its stead.
-    async fn ask_turn(
+    async fn attempt(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         max_wait: Span,
-    ) -> Result<Asked, StoreFailure> {
+    ) -> Result<Attempt, StoreFailure> {
         // Where denied calls count there are no reservations, and what costs nothing needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
-            let reply = self.ask(self.call(key, cost, None), Verb::Check).await;
+            let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
             let decision = reply.and_then(|reply| self.decided(reply, cost));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
-            return Ok(Asked::Answer(answer, None));
+            return Ok(Attempt::Answer(answer, None));
         }
-        let _forgets = self.forgets(key);
+        let _invalidate = self.invalidate_denials(key);
         // Under `smooth` the next one pays, so there is nothing to be given back.
-        if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
-            let asked = self.ask_within(self.call(key, cost, None), max_wait).await;
+        if self.compiled.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
+            let asked = self.decide_within(self.call(key, cost, None), max_wait).await;
             let answer =
                 self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
-            return Ok(Asked::Answer(answer, None));
+            return Ok(Attempt::Answer(answer, None));
         }
-        let held = Held::new(self, key);
-        match self.ask_reserve("wait", self.call(key, cost, None), max_wait, held.receipt()).await {
+        // The guard is made once the call may be sent: a charge that was never sent needs no cancel.
+        let mut round_trip = self.store.inner.admit_return(1).await;
+        let guard = WaitGuard::new(self, key);
+        let verb = Verb::Wait { receipt: guard.receipt(), max_wait };
+        match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, max_wait).await {
             Ok(None) => {
-                held.release();
-                Ok(Asked::Full)
+                guard.release();
+                Ok(Attempt::Full)
             }
             Ok(Some(decision)) => {
                 let answer = self.answered(Ok(decision), |_| None)?;
                 if decision.delay() > Span::ZERO {
-                    return Ok(Asked::Answer(answer, Some(held)));
+                    return Ok(Attempt::Answer(answer, Some(guard)));
                 }
-                held.release();
-                Ok(Asked::Answer(answer, None))
+                guard.release();
+                Ok(Attempt::Answer(answer, None))
             }
             Err(failure) => {
                 if !failure.may_have_charged() {
-                    held.release();
+                    guard.release();
                 }
                 let answer = self.answered(Err(failure), |limiter| {
                     limiter.check_within(key, cost, max_wait.into()).ok()
                 })?;
-                Ok(Asked::Answer(answer, None))
+                Ok(Attempt::Answer(answer, None))
             }
         }
     }
 
-    /// After which wait to ask again, or why not to.
+    /// After which wait to operation again, or why not to.
     fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));
         };
         let decision = denied.decision();
-        let by = decision.denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
+        let by = decision.denied_by().and_then(|waiter| self.compiled.get(usize::try_from(waiter).ok()?));
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
             // It has lent whatever comes in until then, and says itself what is missing.
@@ -215,13 +218,13 @@ impl Inner {
         }
     }
 
-    fn not_first(&self, not: NotFirst, began: Instant) -> Acquired {
+    fn queue_denied(&self, not: QueueDenial, began: Instant) -> Acquired {
         let (denial, denied) = match not {
-            NotFirst::Full => (Denial::QueueFull, None),
-            NotFirst::TooLong(denied) => (Denial::TooLong, denied),
+            QueueDenial::Full => (Denial::QueueFull, None),
+            QueueDenial::TooLong(denied) => (Denial::TooLong, denied),
         };
         let denied = denied.unwrap_or_else(|| {
-            let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
+            let limit = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
             let nobody_knows = RetryAfter::After(RETRY_AFTER);
             Decision::no_room(limit, nobody_knows)
         });

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[must_use]
 pub struct RedisLimiterBuilder {
     limits: Result<Vec<Limit>, LimitError>,
-    place: Option<(RedisStore, String)>,
+    store: Option<(RedisStore, String)>,
     fallback: FallbackSettings,
     start: Option<Time>,
     preserve_recovery_time: bool,
@@ -28,7 +28,7 @@ impl RedisLimiterBuilder {
     pub(super) fn new(limits: Result<Vec<Limit>, LimitError>) -> RedisLimiterBuilder {
         RedisLimiterBuilder {
             limits,
-            place: None,
+            store: None,
             fallback: FallbackSettings::default(),
             start: None,
             preserve_recovery_time: false,
@@ -39,7 +39,7 @@ impl RedisLimiterBuilder {
     /// Where its keys live: a store, and a name for what they belong to. Limiters of one scope share the keys, in whichever
     /// process they are; one with other numbers goes on with what the keys have used.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisLimiterBuilder {
-        self.place = Some((store.clone(), scope.to_owned()));
+        self.store = Some((store.clone(), scope.to_owned()));
         self
     }
 
@@ -84,13 +84,13 @@ impl RedisLimiterBuilder {
     pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
         let limits = self.limits?;
         ListError::check(&limits)?;
-        let (store, scope, names) = Names::placed(self.place)?;
+        let (store, scope, names) = Names::placed(self.store)?;
         let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
             let made = EncodedLimit::new(limit, self.start);
             encoded.push(made.ok_or_else(|| RedisBuildError::NeedsStart(limit.to_string()))?);
         }
-        let made = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
+        let compiled = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
         let mut tags = String::new();
         for limit in &encoded {
             tags.push(limit.letter);
@@ -98,7 +98,7 @@ impl RedisLimiterBuilder {
         }
         let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
         let preserve_recovery_time = self.preserve_recovery_time;
-        let remembers = super::denials::owner(&store, &limits, &encoded, self.start);
+        let denial_owner = super::denials::owner(&store, &limits, &encoded, self.start);
         let queues = Queues::new(self.max_queue);
         let limits = limits.into();
         let inner = Inner {
@@ -107,11 +107,11 @@ impl RedisLimiterBuilder {
             names,
             limits,
             encoded,
-            made,
+            compiled,
             tags,
             preserve_recovery_time,
             fallback,
-            remembers,
+            denial_owner,
             queues,
         };
         Ok(RedisLimiter { inner: Arc::new(inner) })

@@ -1,10 +1,10 @@
 //! Checks: one, several in one round trip, or several that are charged all or nothing.
 
-use super::ask::{Ask, Verb, ask_each};
-use super::{Inner, not_understood, same};
-use crate::failure::RedisCheckAllError;
+use super::reply::ScriptReply;
+use super::script_calls::{Operation, Verb, execute_each};
+use super::{Inner, require_agreement};
+use crate::failure::{RedisCheckAllError, bad_state};
 use crate::link::slot;
-use crate::script_reply::ScriptReply;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{CALLS_MAX, Decision, Time};
 use sluicegate_core::several::{self, Part, peek_all};
@@ -47,7 +47,7 @@ impl<'a> RedisCall<'a> {
         began: Instant,
     ) -> Result<Answer, StoreFailure> {
         let decision = reply.and_then(|reply| self.inner.decided(reply, self.cost));
-        self.inner.remember(&self.key, self.cost, self.at, began, &decision);
+        self.inner.cache_denial(&self.key, self.cost, self.at, began, &decision);
         self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost)))
     }
 }
@@ -66,7 +66,7 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
     let Some(store) = calls.first().map(|call| &call.inner.store.inner) else { return };
     let began = Instant::now();
     let mut found: Vec<Option<Result<Answer, StoreFailure>>> =
-        calls.iter().map(|call| call.inner.remembered(&call.key, call.cost, call.at).map(Ok)).collect();
+        calls.iter().map(|call| call.inner.cached_denial(&call.key, call.cost, call.at).map(Ok)).collect();
     let left: Vec<usize> = (0..calls.len()).filter(|index| found[*index].is_none()).collect();
     if !left.is_empty() {
         match store.admit(left.len()).await {
@@ -79,10 +79,14 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
                 let mut left = left.as_slice();
                 while !left.is_empty() {
                     let (together, rest) = left.split_at(under_same_limits(calls, left));
-                    let ask =
-                        |index: &usize| Ask { calls: slice::from_ref(&calls[*index]), verb: Verb::Check };
-                    let asks: Vec<Ask<'_>> = together.iter().map(ask).collect();
-                    for (index, reply) in together.iter().zip(ask_each(&mut round_trip, &asks).await) {
+                    let operation = |index: &usize| Operation {
+                        calls: slice::from_ref(&calls[*index]),
+                        verb: Verb::Check,
+                    };
+                    let operations: Vec<Operation<'_>> = together.iter().map(operation).collect();
+                    for (index, reply) in
+                        together.iter().zip(execute_each(&mut round_trip, &operations).await)
+                    {
                         found[*index] = Some(calls[*index].answered(reply, began));
                     }
                     left = rest;
@@ -167,9 +171,9 @@ async fn charge_all(
         }
     }
     let asked = async {
-        let asks = [Ask { calls: &merged, verb: Verb::Check }];
-        let reply = ask_each(&mut store.admit(1).await?, &asks).await.pop();
-        decided(calls, &merged, reply.unwrap_or_else(|| Err(not_understood()))?)
+        let operations = [Operation { calls: &merged, verb: Verb::Check }];
+        let reply = execute_each(&mut store.admit(1).await?, &operations).await.pop();
+        decided(calls, &merged, reply.unwrap_or_else(|| Err(bad_state()))?)
     };
     let asked = asked.await;
     store.counters.count(asked.is_ok().then_some(Source::Store));
@@ -182,7 +186,7 @@ fn decided(
     merged: &[RedisCall<'_>],
     reply: ScriptReply,
 ) -> Result<(Answer, Vec<Decision>), StoreFailure> {
-    let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
+    let ScriptReply::Decided { success, now, states } = reply else { return Err(bad_state()) };
     let limits: Vec<_> = merged
         .iter()
         .flat_map(|call| call.inner.encoded.iter().map(move |encoded| (encoded, call)))
@@ -192,14 +196,14 @@ fn decided(
         .zip(&states)
         .map(|((encoded, call), raw)| encoded.read(raw, now, call.inner.preserve_recovery_time))
         .collect();
-    let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(not_understood)?;
+    let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(bad_state)?;
     let mut parts: Vec<Part<'_, AnyLimit>> = limits
         .iter()
         .zip(&mut states)
         .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
         .collect();
     let decision = several::check_all(&mut parts, now);
-    same(yes, decision.allowed())?;
+    require_agreement(success, decision.allowed())?;
     // Of each call: it is charged, so that what is left to tell is how the key stands; or whether it would be by itself.
     let mut each = Vec::with_capacity(merged.len());
     let mut rest = parts.as_mut_slice();

@@ -1,7 +1,7 @@
 //! Who waits for a key in this process, where the store itself has no line: under windows and logs.
 //!
-//! In plain words: the first in line asks the store, and asks again when it was told to; all others wait behind. So of each
-//! key one caller of a process asks at a time, and they go in the order in which they came. A line is there only while somebody
+//! In plain words: the first in line operations the store, and operations again when it was told to; all others wait behind. So of each
+//! key one caller of a process operations at a time, and they go in the order in which they came. A line is there only while somebody
 //! is in it.
 
 use super::Inner;
@@ -19,30 +19,30 @@ pub(super) struct Queues {
 
 #[derive(Default)]
 struct ByKey {
-    /// Never given out twice, so that nobody takes another one's place for their own.
-    next_ticket: u64,
+    /// Never given out twice, so that nobody takes another one's waiter for their own.
+    next_id: u64,
     queues: HashMap<Arc<[u8]>, Queue>,
 }
 
 struct Queue {
-    /// Who asks the store.
+    /// Who operations the store.
     first: u64,
     /// All others, in order.
-    behind: BTreeMap<u64, Behind>,
+    behind: BTreeMap<u64, Queued>,
     /// What the first one was told, unless it is asking.
     denied: Option<Denied>,
 }
 
-struct Behind {
+struct Queued {
     until: Option<Instant>,
     tell: oneshot::Sender<Result<(), Decision>>,
 }
 
-/// A denial, when it was told, and when the first one asks again.
+/// A denial, when it was told, and when the first one operations again.
 #[derive(Clone, Copy)]
 struct Denied {
     told: Instant,
-    asks_at: Instant,
+    retries_at: Instant,
     decision: Decision,
 }
 
@@ -54,16 +54,16 @@ impl Denied {
     }
 }
 
-/// A place in line, left when it is dropped.
-pub(super) struct Place {
+/// A waiter in line, left when it is dropped.
+pub(super) struct Waiter {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
-    ticket: u64,
+    id: u64,
 }
 
 /// Why somebody does not come to be the first.
 #[derive(Clone, Copy)]
-pub(super) enum NotFirst {
+pub(super) enum QueueDenial {
     /// So many wait already.
     Full,
     /// Their time would be over. With the last denial, if one is known.
@@ -76,7 +76,7 @@ impl Queues {
     }
 
     /// Whether nobody waits for the key here.
-    pub(super) fn are_empty(&self, key: &[u8]) -> bool {
+    pub(super) fn is_idle(&self, key: &[u8]) -> bool {
         !self.lock().queues.contains_key(key)
     }
 
@@ -85,75 +85,75 @@ impl Queues {
     }
 }
 
-type Told = oneshot::Receiver<Result<(), Decision>>;
+type Wakeup = oneshot::Receiver<Result<(), Decision>>;
 
-impl Place {
+impl Waiter {
     /// Joins the line of a key, and waits to be its first until then, if that can be.
     pub(super) async fn first(
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<Place, NotFirst> {
-        let (place, told) = Place::join(inner, key, until)?;
+    ) -> Result<Waiter, QueueDenial> {
+        let (waiter, told) = Waiter::join(inner, key, until)?;
         let told = match (told, until) {
-            (None, _) => return Ok(place),
+            (None, _) => return Ok(waiter),
             (Some(told), None) => told.await,
             (Some(told), Some(until)) => match timeout_at(until, told).await {
                 Ok(told) => told,
-                Err(_) => return Err(NotFirst::TooLong(place.last_denial())),
+                Err(_) => return Err(QueueDenial::TooLong(waiter.last_denial())),
             },
         };
         match told {
-            Ok(Ok(())) => Ok(place),
-            Ok(Err(denied)) => Err(NotFirst::TooLong(Some(denied))),
+            Ok(Ok(())) => Ok(waiter),
+            Ok(Err(denied)) => Err(QueueDenial::TooLong(Some(denied))),
             // Whoever leaves tells the next one, so this cannot be.
-            Err(_) => Err(NotFirst::TooLong(None)),
+            Err(_) => Err(QueueDenial::TooLong(None)),
         }
     }
 
-    /// A place, and where to hear when it is the first, unless it is.
+    /// A waiter, and where to hear when it is the first, unless it is.
     fn join(
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<(Place, Option<Told>), NotFirst> {
+    ) -> Result<(Waiter, Option<Wakeup>), QueueDenial> {
         let key: Arc<[u8]> = key.into();
         let mut queues = inner.queues.lock();
-        let ticket = queues.next_ticket;
+        let id = queues.next_id;
         let told = match queues.queues.get_mut(&key) {
             None => {
-                let queue = Queue { first: ticket, behind: BTreeMap::new(), denied: None };
+                let queue = Queue { first: id, behind: BTreeMap::new(), denied: None };
                 queues.queues.insert(Arc::clone(&key), queue);
                 None
             }
             Some(queue) => {
                 if let (Some(until), Some(denied)) = (until, queue.denied)
-                    && until < denied.asks_at
+                    && until < denied.retries_at
                 {
-                    return Err(NotFirst::TooLong(Some(denied.now())));
+                    return Err(QueueDenial::TooLong(Some(denied.now())));
                 }
                 if queue.behind.len() >= inner.queues.most {
-                    return Err(NotFirst::Full);
+                    return Err(QueueDenial::Full);
                 }
                 let (tell, told) = oneshot::channel();
-                queue.behind.insert(ticket, Behind { until, tell });
+                queue.behind.insert(id, Queued { until, tell });
                 Some(told)
             }
         };
-        queues.next_ticket += 1;
-        Ok((Place { inner: Arc::clone(inner), key, ticket }, told))
+        queues.next_id += 1;
+        Ok((Waiter { inner: Arc::clone(inner), key, id }, told))
     }
 
-    /// Says when the first one asks again. Whoever has no time until then is told so now.
-    pub(super) fn asks_again(&self, told: Instant, asks_at: Instant, decision: Decision) {
+    /// Says when the first one operations again. Whoever has no time until then is told so now.
+    pub(super) fn retry_at(&self, told: Instant, retries_at: Instant, decision: Decision) {
         let mut queues = self.inner.queues.lock();
         let Some(queue) = queues.queues.get_mut(&self.key) else { return };
-        queue.denied = Some(Denied { told, asks_at, decision });
-        let is_late = |behind: &Behind| behind.until.is_some_and(|until| until < asks_at);
+        queue.denied = Some(Denied { told, retries_at, decision });
+        let is_late = |behind: &Queued| behind.until.is_some_and(|until| until < retries_at);
         let late: Vec<u64> =
-            queue.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(ticket, _)| *ticket).collect();
-        for ticket in late {
-            if let Some(behind) = queue.behind.remove(&ticket) {
+            queue.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(id, _)| *id).collect();
+        for id in late {
+            if let Some(behind) = queue.behind.remove(&id) {
                 let _ = behind.tell.send(Err(decision));
             }
         }
@@ -165,18 +165,18 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut queues = self.inner.queues.lock();
         let Some(queue) = queues.queues.get_mut(&self.key) else { return };
-        if queue.first != self.ticket {
-            queue.behind.remove(&self.ticket);
+        if queue.first != self.id {
+            queue.behind.remove(&self.id);
             return;
         }
         queue.denied = None;
-        while let Some((ticket, next)) = queue.behind.pop_first() {
-            queue.first = ticket;
-            // Who has gone meanwhile does not hear it; who goes after hearing it leaves the first place, as here.
+        while let Some((id, next)) = queue.behind.pop_first() {
+            queue.first = id;
+            // Who has gone meanwhile does not hear it; who goes after hearing it leaves the first waiter, as here.
             if next.tell.send(Ok(())).is_ok() {
                 return;
             }
@@ -213,7 +213,7 @@ mod tests {
             for caller in callers {
                 came += u32::from(caller.await.unwrap());
             }
-            assert!(limiter.inner.queues.are_empty(b"Harry"));
+            assert!(limiter.inner.queues.is_idle(b"Harry"));
         }
         assert!(came > 100, "{came} turns came");
     }

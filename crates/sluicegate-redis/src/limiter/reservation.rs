@@ -1,6 +1,6 @@
 //! What was reserved.
 
-use super::RedisLimiter;
+use super::{Close, RedisLimiter};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError};
 use sluicegate::{Decision, Receipt, Time};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// settled here. Dropping it keeps the charge, as after a plain check; to cancel later from elsewhere,
 /// [`RedisReservation::keep`] the receipt.
 #[derive(Debug)]
-#[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
+#[must_use = "a denied reservation charges nothing; operation `allowed()` first"]
 pub struct RedisReservation {
     limiter: RedisLimiter,
     reserved: Reserved,
@@ -46,7 +46,7 @@ impl RedisReservation {
     /// # Errors
     /// When the store gives no answer.
     pub async fn cancel(self) -> Result<bool, BackendError> {
-        self.close("cancel", 0, None).await
+        self.close(Close::Cancel, None).await
     }
 
     /// Cancels at a time.
@@ -54,7 +54,7 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn cancel_at(self, now: Time) -> Result<bool, BackendError> {
-        self.close("cancel", 0, Some(now)).await
+        self.close(Close::Cancel, Some(now)).await
     }
 
     /// Changes the charge to what was used: the rest is returned, an excess becomes debt. `false` if the reservation was
@@ -63,7 +63,7 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn settle(self, used: u32) -> Result<bool, BackendError> {
-        self.close("settle", used, None).await
+        self.close(Close::Settle { used }, None).await
     }
 
     /// Settles at a time.
@@ -71,7 +71,7 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn settle_at(self, used: u32, now: Time) -> Result<bool, BackendError> {
-        self.close("settle", used, Some(now)).await
+        self.close(Close::Settle { used }, Some(now)).await
     }
 
     /// Keeps the receipt for later: [`RedisLimiter::cancel`] and [`RedisLimiter::settle`] take it, in any process. `None` if
@@ -80,9 +80,9 @@ impl RedisReservation {
         self.reserved.receipt.take()
     }
 
-    async fn close(mut self, verb: &'static str, used: u32, at: Option<Time>) -> Result<bool, BackendError> {
+    async fn close(mut self, close: Close, at: Option<Time>) -> Result<bool, BackendError> {
         match self.reserved.receipt.take() {
-            Some(receipt) => self.limiter.inner.close(&receipt, verb, used, at).await,
+            Some(receipt) => self.limiter.inner.close(&receipt, close, at).await,
             None => Ok(false),
         }
     }

@@ -6,7 +6,7 @@ use super::pace::WAITER_TTL_MAX;
 use super::reply::{Done, LeaseDecision, LeaseReply};
 use super::scope::Numbers;
 use super::wait::Ticket;
-use crate::limiter::{not_understood, unreadable};
+use crate::failure::{bad_state, unreadable_state};
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::scripts;
@@ -66,7 +66,7 @@ impl Inner {
         let [leases, costs, ..] = self.names.of_semaphore(key);
         let mut call = ScriptCall::new(&scripts::RENEW, &[leases, costs]).at(now);
         call.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
-        self.ask_return(&call, numbers, now).await?.yes().ok_or_else(not_understood)
+        self.ask_return(&call, numbers, now).await?.yes().ok_or_else(bad_state)
     }
 
     /// Whether it was live. Of one who may stand in line as well, its cost.
@@ -83,7 +83,7 @@ impl Inner {
             Some(cost) => call.arg(cost),
             None => call.arg(""),
         };
-        Ok(self.ask_return(&call, self.member.numbers(), now).await?.yes().ok_or_else(not_understood)?.0)
+        Ok(self.ask_return(&call, self.member.numbers(), now).await?.yes().ok_or_else(bad_state)?.0)
     }
 
     pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -117,11 +117,11 @@ async fn ask(
     numbers.bounded(now)?;
     loop {
         let value = round_trip.send_one(call).await?;
-        match LeaseReply::read(&value).ok_or_else(not_understood)? {
+        match LeaseReply::read(&value).ok_or_else(bad_state)? {
             LeaseReply::Done(done) => return Ok(done),
             // Each time there are fewer, and the deadline is the same.
             LeaseReply::More => {}
-            LeaseReply::NotOurs => return Err(unreadable()),
+            LeaseReply::NotOurs => return Err(unreadable_state()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the scripts of a semaphore say, read with suspicion, and what the core makes of it.
 
 use super::scope::Numbers;
-use crate::limiter::not_understood;
+use crate::failure::bad_state;
 use redis::Value;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{Decision, Span, Time};
@@ -82,7 +82,7 @@ impl Numbers {
     /// What a reply says of a lease of this cost. Of the leases it tells as much as this one decision needs: those that have to lapse
     /// for it are as one, and so are all others.
     pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<LeaseDecision, StoreFailure> {
-        self.read_decided(done, cost, takes).ok_or_else(not_understood)
+        self.read_decided(done, cost, takes).ok_or_else(bad_state)
     }
 
     fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<LeaseDecision> {

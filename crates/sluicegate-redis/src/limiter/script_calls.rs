@@ -2,11 +2,12 @@
 
 use super::Inner;
 use super::call::RedisCall;
+use super::reply::ScriptReply;
 use crate::encode::EncodedLimit;
+use crate::failure::unreadable_state;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
-use crate::script_reply::ScriptReply;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Receipt, Span, Time};
@@ -16,7 +17,7 @@ use tokio::runtime::Handle;
 
 /// A call that comes back undecided is sent this often at the most: for the windows of a calendar, and for a state that is
 /// written for another limit, which another process may be changing back and forth.
-const SENT_MAX: usize = 8;
+const ATTEMPTS_MAX: usize = 8;
 
 /// What a script does with a key. Its cost is that of the call.
 #[derive(Clone, Copy)]
@@ -29,61 +30,87 @@ pub(super) enum Verb<'a> {
     Within {
         max_wait: Span,
     },
-    /// `verb` is `reserve`; or `wait`, whose receipt is good only while its caller waits, and is not made if there is nothing
-    /// to wait for.
     Reserve {
-        verb: &'static str,
         receipt: &'a StoredReceipt,
         max_wait: Span,
     },
-    /// `verb` is `cancel` or `settle`.
-    Close {
-        verb: &'static str,
+    /// Like `Reserve`, but the receipt is kept only while its caller waits, and not at all if the wait is 0.
+    Wait {
         receipt: &'a StoredReceipt,
-        used: u32,
+        max_wait: Span,
     },
+    Close {
+        receipt: &'a StoredReceipt,
+        close: Close,
+    },
+}
+
+/// What happens to the charge of a receipt.
+#[derive(Clone, Copy)]
+pub(crate) enum Close {
+    /// All of it is returned.
+    Cancel,
+    /// It becomes `used`.
+    Settle { used: u32 },
+}
+
+impl Close {
+    /// Settles for `used`; a call that used nothing is cancelled.
+    pub(crate) fn for_usage(used: u32) -> Close {
+        if used == 0 { Close::Cancel } else { Close::Settle { used } }
+    }
+
+    /// The verb and its number, as the script knows them.
+    fn arguments(self) -> (&'static str, u64) {
+        match self {
+            Close::Cancel => ("cancel", 0),
+            Close::Settle { used } => ("settle", used.into()),
+        }
+    }
 }
 
 impl Verb<'_> {
     /// Returns `true` if it returns a charge; or is of a caller that waits, and whose patience is its own.
-    pub(super) fn is_sent_in_any_case(self) -> bool {
-        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Reserve { verb: "wait", .. })
+    pub(super) fn is_always_sent(self) -> bool {
+        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Wait { .. })
     }
 }
 
 /// What one script call decides.
-pub(super) struct Ask<'a> {
+pub(super) struct Operation<'a> {
     /// One call, or several that are charged all or nothing.
     pub(super) calls: &'a [RedisCall<'a>],
     pub(super) verb: Verb<'a>,
 }
 
 /// Sends script calls until each is decided. A reply for each.
-pub(super) async fn ask_each(
+pub(super) async fn execute_each(
     round_trip: &mut RoundTrip<'_>,
-    asks: &[Ask<'_>],
+    operations: &[Operation<'_>],
 ) -> Vec<Result<ScriptReply, StoreFailure>> {
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
-        asks.iter().map(|ask| ask.bounded().err().map(Err)).collect();
-    for _ in 0..SENT_MAX {
-        let left: Vec<usize> = (0..asks.len()).filter(|index| replies[*index].is_none()).collect();
+        operations.iter().map(|operation| operation.bounded().err().map(Err)).collect();
+    for _ in 0..ATTEMPTS_MAX {
+        let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
         if left.is_empty() {
             break;
         }
-        let calls: Vec<ScriptCall> = left.iter().map(|index| asks[*index].script_call()).collect();
+        let calls: Vec<ScriptCall> = left.iter().map(|index| operations[*index].script_call()).collect();
         let mut undecided: Vec<usize> = Vec::new();
-        let mut others: Vec<(usize, Other)> = Vec::new();
+        let mut others: Vec<(usize, ForeignState)> = Vec::new();
         for (index, answer) in left.into_iter().zip(round_trip.send(&calls).await) {
-            let ask = &asks[index];
+            let operation = &operations[index];
             match answer.and_then(ScriptReply::read) {
-                Ok(ScriptReply::NeedsWindows { now }) => ask.learn_windows(now),
+                Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
                 Ok(ScriptReply::OtherLimit { now, state, index: limit }) => {
-                    others.push((index, Other { now, state, limit }));
+                    others.push((index, ForeignState { now, state, limit }));
                 }
                 // What costs nothing reads a state of any limit, so it has overtaken a call of its key that came back.
                 // It has changed nothing and can be sent again.
-                Ok(_) if ask.is_free() && undecided.iter().any(|before| asks[*before].is_same_key(ask)) => {}
+                Ok(_)
+                    if operation.is_free()
+                        && undecided.iter().any(|before| operations[*before].is_same_key(operation)) => {}
                 reply => {
                     replies[index] = Some(reply);
                     continue;
@@ -94,14 +121,13 @@ pub(super) async fn ask_each(
         let mut replaced: Vec<(usize, usize)> = Vec::new();
         for (index, other) in others {
             // One state, that several calls came upon, is replaced once.
-            if replaced
-                .iter()
-                .any(|(before, limit)| asks[*before].is_same_key(&asks[index]) && *limit == other.limit)
-            {
+            if replaced.iter().any(|(before, limit)| {
+                operations[*before].is_same_key(&operations[index]) && *limit == other.limit
+            }) {
                 continue;
             }
             replaced.push((index, other.limit));
-            if let Err(failure) = asks[index].replace(round_trip, other).await {
+            if let Err(failure) = operations[index].replace(round_trip, other).await {
                 replies[index] = Some(Err(failure));
                 // The order of the calls behind it on this key stays: they are sent again.
                 break;
@@ -109,20 +135,20 @@ pub(super) async fn ask_each(
         }
     }
     let replies: Vec<_> =
-        replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(keeps_changing()))).collect();
+        replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(changing_limits()))).collect();
     round_trip.decided(before, replies.iter().filter(|reply| reply.is_ok()).count());
     replies
 }
 
 /// A state that is written for another limit.
-struct Other {
+struct ForeignState {
     now: Time,
     state: Vec<u8>,
-    /// The index of the limit, over all calls of the ask.
+    /// The index of the limit, over all calls of the operation.
     limit: usize,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> Operation<'a> {
     fn encoded(&self) -> impl Iterator<Item = &'a EncodedLimit> {
         self.calls.iter().flat_map(|call| &call.inner.encoded)
     }
@@ -132,10 +158,10 @@ impl<'a> Ask<'a> {
     }
 
     fn is_free(&self) -> bool {
-        matches!(self, Ask { calls: [call], verb: Verb::Check } if call.cost == 0)
+        matches!(self, Operation { calls: [call], verb: Verb::Check } if call.cost == 0)
     }
 
-    fn is_same_key(&self, other: &Ask<'_>) -> bool {
+    fn is_same_key(&self, other: &Operation<'_>) -> bool {
         matches!((self.calls, other.calls), ([one], [other]) if one.is_same_key(other))
     }
 
@@ -163,8 +189,12 @@ impl<'a> Ask<'a> {
             Verb::Take => ("take", cost.into(), None),
             Verb::Refund => ("refund", cost.into(), Some(&[][..])),
             Verb::Within { max_wait } => ("within", longest(max_wait), None),
-            Verb::Reserve { verb, receipt, max_wait } => (verb, longest(max_wait), Some(&receipt.name[..])),
-            Verb::Close { verb, receipt, used } => (verb, used.into(), Some(&receipt.name[..])),
+            Verb::Reserve { receipt, max_wait } => ("reserve", longest(max_wait), Some(&receipt.name[..])),
+            Verb::Wait { receipt, max_wait } => ("wait", longest(max_wait), Some(&receipt.name[..])),
+            Verb::Close { receipt, close } => {
+                let (verb, number) = close.arguments();
+                (verb, number, Some(&receipt.name[..]))
+            }
         };
         let mut names: Vec<Vec<u8>> = self.calls.iter().flat_map(RedisCall::state_names).collect();
         let limits = names.len();
@@ -188,14 +218,14 @@ impl<'a> Ask<'a> {
     }
 
     /// Writes a state of another limit for this one, unless it has changed meanwhile.
-    async fn replace(&self, round_trip: &mut RoundTrip<'_>, other: Other) -> Result<(), StoreFailure> {
+    async fn replace(&self, round_trip: &mut RoundTrip<'_>, other: ForeignState) -> Result<(), StoreFailure> {
         let mut limits =
             self.calls.iter().flat_map(|call| (0..call.inner.encoded.len()).map(move |index| (call, index)));
-        let (call, index) = limits.nth(other.limit).ok_or_else(super::unreadable)?;
+        let (call, index) = limits.nth(other.limit).ok_or_else(unreadable_state)?;
         let inner = call.inner;
         let encoded = &inner.encoded[index];
         let reread = encoded.reread(&other.state, other.now, inner.preserve_recovery_time);
-        let (state, recovered) = reread.ok_or_else(super::unreadable)?;
+        let (state, recovered) = reread.ok_or_else(unreadable_state)?;
         let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
         script_call.arg(other.state).arg(state).arg(recovered);
@@ -259,7 +289,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
+    pub(super) async fn reset_states(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
         let reset = |key: &&[u8]| {
             let encoded = self.encoded.iter().enumerate();
             let states = encoded.map(|(index, encoded)| self.names.state(index, encoded.letter, key));
@@ -273,7 +303,7 @@ impl Inner {
 }
 
 /// Nothing was done, again and again.
-fn keeps_changing() -> StoreFailure {
+fn changing_limits() -> StoreFailure {
     StoreFailure::Rejected(String::from(
         "the key's numbers keep changing; do processes use one scope with different limits?",
     ))

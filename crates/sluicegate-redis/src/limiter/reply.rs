@@ -1,11 +1,9 @@
 //! What scripts reply, read with suspicion: a server can be anything.
 
+use crate::encode::RawState;
 use redis::Value;
 use sluicegate::Time;
 use sluicegate::backend::StoreFailure;
-
-/// A key's state as a script tells it: as it is written, or of a log what matters of it. `None` if the key is unseen.
-pub(crate) type RawState = Option<Vec<u8>>;
 
 /// What a script of a limiter replies.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,7 +11,7 @@ pub(crate) enum ScriptReply {
     /// The call was decided, at that time.
     Decided {
         /// Allowed, or whatever the verb says with 1.
-        yes: bool,
+        success: bool,
         now: Time,
         /// The state under each limit, as it was before.
         states: Vec<RawState>,
@@ -44,12 +42,12 @@ fn read(value: Value) -> Option<ScriptReply> {
     };
     let mut items = items.into_iter();
     let (code, now) = (items.next()?, time(&items.next()?)?);
-    let yes = match code {
+    let success = match code {
         Value::Int(1) => true,
         Value::Int(0) => false,
         Value::BulkString(word) => {
             return match word.as_slice() {
-                b"ask" => Some(ScriptReply::NeedsWindows { now }),
+                b"operation" => Some(ScriptReply::NeedsWindows { now }),
                 b"full" => Some(ScriptReply::TooManyReceipts),
                 b"other" => {
                     let Value::BulkString(state) = items.next()? else { return None };
@@ -66,7 +64,7 @@ fn read(value: Value) -> Option<ScriptReply> {
         _ => return None,
     };
     let states = items.map(raw_state).collect::<Option<Vec<RawState>>>()?;
-    Some(ScriptReply::Decided { yes, now, states })
+    Some(ScriptReply::Decided { success, now, states })
 }
 
 /// The reply of a check under one limit: what came of it, seconds, microseconds, and the state.
@@ -78,8 +76,8 @@ fn one_text(text: &[u8]) -> Option<ScriptReply> {
     let (now, state) = (Time::from_micros(now)?, parts.next()?);
     let states = || vec![(!state.is_empty()).then(|| state.to_vec())];
     match code {
-        b'1' => Some(ScriptReply::Decided { yes: true, now, states: states() }),
-        b'0' => Some(ScriptReply::Decided { yes: false, now, states: states() }),
+        b'1' => Some(ScriptReply::Decided { success: true, now, states: states() }),
+        b'0' => Some(ScriptReply::Decided { success: false, now, states: states() }),
         b'o' => Some(ScriptReply::OtherLimit { now, state: state.to_vec(), index: 0 }),
         b'a' => Some(ScriptReply::NeedsWindows { now }),
         _ => None,
