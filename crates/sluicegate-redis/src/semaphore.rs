@@ -4,34 +4,34 @@
 //! id that nobody can guess, made here before the store is asked. So a lease whose answer was lost can still be given back, and one
 //! that nobody gives back, because its process has died, lapses by the store's clock.
 //!
-//! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` makes script calls of verbs and `reply.rs` reads what scripts reply, `claim.rs` releases
-//! leases that no caller came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `pace.rs`
+//! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` makes script calls of verbs and `reply.rs` reads what scripts reply, `pending.rs` releases
+//! leases that no caller came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `rate.rs`
 //! says how often they ask, and `scope.rs` is what semaphores of one scope have in common.
 
-mod ask;
+mod acquire;
 mod builder;
-mod claim;
 mod grant;
 mod id;
 mod lease;
-mod pace;
+mod pending_lease;
+mod polling;
 mod reply;
 mod scope;
-mod wait;
+mod script_calls;
 mod waiters;
 
 pub use builder::RedisSemaphoreBuilder;
 pub use lease::{LeaseLost, RedisLease};
-pub use pace::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
+pub use polling::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
 pub(crate) use scope::Scopes;
 
 use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::store::RedisStore;
-use claim::Claim;
 use grant::{granted, without_lease};
 use id::StoreId;
-use scope::{Member, Numbers};
+use pending_lease::PendingLease;
+use scope::{LeaseLimit, ScopeMember};
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
@@ -63,8 +63,8 @@ use tokio::time::Instant;
 /// places within `ttl`. And a process that is slow, or stopped, may act without holding a place any more: renew in time, and stop
 /// when [`renew`](RedisLease::renew) says no ([`renew_while`](RedisLease::renew_while) does both).
 ///
-/// **Other numbers**: semaphores of one scope share the leases, in whichever process they are. One with fewer places than are held gives out
-/// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because numbers have changed, whoever waits and whoever
+/// **Other limit**: semaphores of one scope share the leases, in whichever process they are. One with fewer places than are held gives out
+/// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because limit have changed, whoever waits and whoever
 /// holds a lease goes by the newest one; whoever neither waits nor holds one is answered by the one that it asks.
 ///
 /// It has the methods of [`sluicegate::semaphore::Semaphore`] and takes the same arguments; to move to it, change the constructor and add
@@ -80,7 +80,7 @@ pub(crate) struct Inner {
     scope: String,
     names: Names,
     limit: Limit,
-    member: Member,
+    member: ScopeMember,
     fallback: Fallback<Semaphore>,
     /// The most that may stand in line under one key, of all processes.
     max_queue: usize,
@@ -184,7 +184,7 @@ impl RedisSemaphore {
         self.inner.reset(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await
     }
 
-    /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused. If the numbers are changed meanwhile, by another
+    /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused. If the limit are changed meanwhile, by another
     /// semaphore of the same scope, it goes on by the new ones.
     ///
     /// **Order.** Whoever waits has a ticket in the store, and a place that becomes free goes to the oldest ticket: callers of all
@@ -252,7 +252,7 @@ impl Inner {
         cost: u32,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.acquire_now(key, cost, self.member.numbers(), at).await)
+        self.counted(self.acquire_now(key, cost, self.member.limit(), at).await)
     }
 
     pub(crate) async fn acquire(
@@ -265,7 +265,7 @@ impl Inner {
     }
 
     pub(crate) async fn peek(&self, key: &[u8], cost: u32, at: Option<Time>) -> Result<Answer, StoreFailure> {
-        let answer = match self.ask_peek(key, cost, self.member.numbers(), at).await {
+        let answer = match self.send_peek(key, cost, self.member.limit(), at).await {
             Ok(decided) => Ok(decided.answer()),
             Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
         };
@@ -282,7 +282,7 @@ impl Inner {
         let Some(id) = StoreId::read(lease)? else {
             return Ok(self.fallback.local().is_some_and(|local| local.renew(key, lease)));
         };
-        let renewed = self.ask_renew(key, &id, self.member.numbers(), at).await;
+        let renewed = self.send_renew(key, &id, self.member.limit(), at).await;
         self.count(renewed.is_ok().then_some(Source::Store));
         Ok(renewed?.0)
     }
@@ -297,15 +297,15 @@ impl Inner {
             return Ok(self.release_stored(key, &id, at).await?);
         }
         let released = self.fallback.local().is_some_and(|local| local.release(key, lease));
-        self.member.waiters().wake_first(key);
+        self.member.waiters().wake_head(key);
         Ok(released)
     }
 
     /// Releases a lease in the store, and wakes the next waiter of this process.
     async fn release_stored(&self, key: &[u8], id: &StoreId, at: Option<Time>) -> Result<bool, StoreFailure> {
-        let released = self.ask_release(key, id, None, at).await;
+        let released = self.send_release(key, id, None, at).await;
         self.count(released.is_ok().then_some(Source::Store));
-        self.member.waiters().wake_first(key);
+        self.member.waiters().wake_head(key);
         released
     }
 
@@ -315,11 +315,11 @@ impl Inner {
                 local.reset(key);
             }
         }
-        let reset = self.ask_reset(keys).await;
+        let reset = self.send_reset(keys).await;
         self.count(reset.is_ok().then_some(Source::Store));
         reset?;
         for key in keys {
-            self.member.waiters().wake_first(key);
+            self.member.waiters().wake_head(key);
         }
         Ok(())
     }
@@ -333,25 +333,30 @@ impl Inner {
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
-        numbers: Numbers,
+        limit: LeaseLimit,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let began = Instant::now();
-        if numbers.need_no_lease(cost) {
-            return self.answer_without_lease(key, cost, numbers, (at, began)).await;
+        if limit.needs_no_lease(cost) {
+            return self.answer_without_lease(key, cost, limit, (at, began)).await;
         }
-        let claim = Claim::new(self, key, cost);
-        match self.ask_acquire(key, (claim.id(), cost), None, numbers, at).await {
-            Ok(decided) if decided.is_taken => {
-                Ok(granted(decided.answer(), Some(claim.held(&decided, began)), began))
+        let round_trip = match self.store.inner.admit(1).await {
+            Ok(round_trip) => round_trip,
+            Err(failure) => return self.fallback_grant(failure, key, cost, began),
+        };
+        // Made once the call may be sent: a lease that was never requested need not be released.
+        let pending = PendingLease::new(self, key, cost);
+        match self.send_acquire(round_trip, key, (pending.id(), cost), None, limit, at).await {
+            Ok(decided) if decided.is_granted => {
+                Ok(granted(decided.answer(), Some(pending.granted(&decided, began)), began))
             }
             Ok(decided) => {
-                claim.nothing_taken();
+                pending.disarm();
                 Ok(without_lease(decided.answer(), began))
             }
             Err(failure) => {
-                claim.failed(&failure);
-                self.grant_without(failure, key, cost, began)
+                pending.failed(&failure);
+                self.fallback_grant(failure, key, cost, began)
             }
         }
     }
@@ -361,17 +366,17 @@ impl Inner {
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
-        numbers: Numbers,
+        limit: LeaseLimit,
         (at, began): (Option<Time>, Instant),
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        match self.ask_peek(key, cost, numbers, at).await {
+        match self.send_peek(key, cost, limit, at).await {
             Ok(decided) => Ok(without_lease(decided.answer(), began)),
-            Err(failure) => self.grant_without(failure, key, cost, began),
+            Err(failure) => self.fallback_grant(failure, key, cost, began),
         }
     }
 
     /// The answer without the store. A lease of this process's memory has a home here too.
-    fn grant_without(
+    fn fallback_grant(
         self: &Arc<Inner>,
         failure: StoreFailure,
         key: &[u8],

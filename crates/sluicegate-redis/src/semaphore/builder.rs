@@ -1,7 +1,7 @@
 //! Making a semaphore.
 
-use super::pace::WAITERS_MAX;
-use super::scope::Numbers;
+use super::polling::WAITERS_MAX;
+use super::scope::LeaseLimit;
 use super::{Inner, RedisSemaphore};
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::fallback::{Fallback, FallbackSettings};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[must_use]
 pub struct RedisSemaphoreBuilder {
     limits: Result<Vec<Limit>, LimitError>,
-    place: Option<(RedisStore, String)>,
+    store: Option<(RedisStore, String)>,
     only_for: Option<Arc<[u8]>>,
     fallback: FallbackSettings,
     max_queue: usize,
@@ -27,7 +27,7 @@ impl RedisSemaphoreBuilder {
     pub(super) fn new(limits: Result<Vec<Limit>, LimitError>) -> RedisSemaphoreBuilder {
         RedisSemaphoreBuilder {
             limits,
-            place: None,
+            store: None,
             only_for: None,
             fallback: FallbackSettings::default(),
             max_queue: MAX_QUEUE_DEFAULT,
@@ -36,14 +36,14 @@ impl RedisSemaphoreBuilder {
     }
 
     /// Where its keys live: a store, and a name for what they belong to. Semaphores of one scope share the leases, in whichever
-    /// process they are, and whatever their numbers.
+    /// process they are, and whatever their limit.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisSemaphoreBuilder {
-        self.place = Some((store.clone(), scope.to_owned()));
+        self.store = Some((store.clone(), scope.to_owned()));
         self
     }
 
-    /// These numbers are for one key alone, which is an exception among those of the scope. It matters to whoever waits under that key, and under the others, while
-    /// numbers are changed: they go by the newest semaphore that is for their key.
+    /// These limit are for one key alone, which is an exception among those of the scope. It matters to whoever waits under that key, and under the others, while
+    /// limit are changed: they go by the newest semaphore that is for their key.
     pub fn only_for(mut self, key: impl Key) -> RedisSemaphoreBuilder {
         self.only_for = Some(key.to_bytes().as_ref().into());
         self
@@ -84,13 +84,13 @@ impl RedisSemaphoreBuilder {
         let limits = self.limits?;
         let [limit] = <[Limit; 1]>::try_from(limits)
             .map_err(|limits| RedisBuildError::NotOneConcurrency(texts(&limits)))?;
-        let Some(rule) = limit.concurrency() else {
+        let Some(concurrency) = limit.concurrency() else {
             return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
-        let Some(ttl) = rule.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
-        let (store, scope, names) = Names::placed(self.place)?;
+        let Some(ttl) = concurrency.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
+        let (store, scope, names) = Names::placed(self.store)?;
         let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
-        let member = store.inner.scopes.join(&scope, self.only_for, Numbers { rule, ttl });
+        let member = store.inner.scopes.join(&scope, self.only_for, LeaseLimit { concurrency, ttl });
         let (max_queue, max_waiters) = (self.max_queue, self.max_waiters);
         let inner = Inner { store, scope, names, limit, member, fallback, max_queue, max_waiters };
         Ok(RedisSemaphore { inner: Arc::new(inner) })

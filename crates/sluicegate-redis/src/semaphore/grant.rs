@@ -17,6 +17,6 @@ pub(super) fn without_lease(answer: Answer, began: Instant) -> Grant<RedisLease>
 }
 
 /// A call that waited and got no lease.
-pub(super) fn refused(denial: Denial, answer: Answer, began: Instant) -> Grant<RedisLease> {
+pub(super) fn denied(denial: Denial, answer: Answer, began: Instant) -> Grant<RedisLease> {
     Grant::new(Acquired::new(answer, began.elapsed().into(), Some(denial)), None)
 }

@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A lease is renewed when this part of its ttl has passed, so that two more tries fit in if one fails.
-const RENEWED_AFTER: u32 = 3;
+const RENEW_FRACTION: u32 = 3;
 /// A renewal that failed is tried again after this part of the ttl.
-const TRIED_AGAIN_AFTER: u32 = 20;
+const RETRY_FRACTION: u32 = 20;
 
 /// A place held in the store, returned when it is dropped.
 ///
@@ -29,25 +29,25 @@ const TRIED_AGAIN_AFTER: u32 = 20;
 pub struct RedisLease {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
-    held: Held,
-    live: Mutex<Live>,
+    origin: Origin,
+    validity: Mutex<Validity>,
 }
 
 /// Where the place is.
-enum Held {
+enum Origin {
     Store(StoreId, Option<Handle>),
     Local(sluicegate::semaphore::Lease),
     /// It was released, or is to be kept.
-    NotOurs,
+    Released,
 }
 
 /// How long it is live for sure.
 #[derive(Clone, Copy)]
-pub(super) struct Live {
+pub(super) struct Validity {
     /// By the store's clock, or by this process's if the lease is in its memory.
     until: Time,
-    /// By this process's clock: a ttl from before the store was asked.
-    here_until: Instant,
+    /// By this process's clock: a ttl from before the store was sent.
+    local_until: Instant,
     ttl: Duration,
 }
 
@@ -64,10 +64,10 @@ impl RedisLease {
         inner: Arc<Inner>,
         key: Arc<[u8]>,
         id: StoreId,
-        live: Live,
+        validity: Validity,
         runtime: Option<Handle>,
     ) -> RedisLease {
-        RedisLease { inner, key, held: Held::Store(id, runtime), live: Mutex::new(live) }
+        RedisLease { inner, key, origin: Origin::Store(id, runtime), validity: Mutex::new(validity) }
     }
 
     /// One that was taken in this process's memory, at a moment.
@@ -75,18 +75,18 @@ impl RedisLease {
         inner: &Arc<Inner>,
         key: &[u8],
         lease: sluicegate::semaphore::Lease,
-        asked: Instant,
+        sent: Instant,
     ) -> RedisLease {
-        let live = Mutex::new(inner.live_here(&lease, asked));
-        RedisLease { inner: Arc::clone(inner), key: key.into(), held: Held::Local(lease), live }
+        let validity = Mutex::new(inner.local_validity(&lease, sent));
+        RedisLease { inner: Arc::clone(inner), key: key.into(), origin: Origin::Local(lease), validity }
     }
 
     /// Names the lease, wherever it is renewed or released: see [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
     pub fn id(&self) -> LeaseId {
-        match &self.held {
-            Held::Store(id, _) => id.id(),
-            Held::Local(lease) => lease.id(),
-            Held::NotOurs => unreachable!("only a method that consumes the lease says so"),
+        match &self.origin {
+            Origin::Store(id, _) => id.id(),
+            Origin::Local(lease) => lease.id(),
+            Origin::Released => unreachable!("only a method that consumes the lease says so"),
         }
     }
 
@@ -97,7 +97,7 @@ impl RedisLease {
 
     /// When it lapses unless it is renewed: by the store's clock, or by this process's if the lease was given by its memory.
     pub fn until(&self) -> Time {
-        self.live().until
+        self.validity().until
     }
 
     /// Gives it a whole new ttl. `false` if it has lapsed: then its holder must stop, as somebody else may have the place.
@@ -105,18 +105,18 @@ impl RedisLease {
     /// # Errors
     /// When the store gives no answer. The lease may have been renewed all the same; it is live until [`until`](RedisLease::until) at least.
     pub async fn renew(&self) -> Result<bool, StoreFailure> {
-        let asked = Instant::now();
-        let renewed = match &self.held {
-            Held::Store(id, _) => {
-                let numbers = self.inner.member.newest(&self.key);
-                let (is_live, now) = self.inner.ask_renew(&self.key, id, numbers, None).await?;
-                is_live.then(|| Live::from(now, asked, numbers.ttl))
+        let sent = Instant::now();
+        let renewed = match &self.origin {
+            Origin::Store(id, _) => {
+                let limit = self.inner.member.current_limit(&self.key);
+                let (is_live, now) = self.inner.send_renew(&self.key, id, limit, None).await?;
+                is_live.then(|| Validity::new(now, sent, limit.ttl))
             }
-            Held::Local(lease) => lease.renew().then(|| self.inner.live_here(lease, asked)),
-            Held::NotOurs => None,
+            Origin::Local(lease) => lease.renew().then(|| self.inner.local_validity(lease, sent)),
+            Origin::Released => None,
         };
         if let Some(live) = renewed {
-            *self.live() = live;
+            *self.validity() = live;
         }
         Ok(renewed.is_some())
     }
@@ -126,15 +126,15 @@ impl RedisLease {
     /// # Errors
     /// When the store gives no answer. It is then tried again in the background, as when the lease is dropped.
     pub async fn release(mut self) -> Result<bool, StoreFailure> {
-        if let Held::Store(id, _) = &self.held {
+        if let Origin::Store(id, _) = &self.origin {
             let released = self.inner.release_stored(&self.key, id, None).await?;
-            self.held = Held::NotOurs;
+            self.origin = Origin::Released;
             return Ok(released);
         }
-        Ok(match mem::replace(&mut self.held, Held::NotOurs) {
-            Held::Local(lease) => {
+        Ok(match mem::replace(&mut self.origin, Origin::Released) {
+            Origin::Local(lease) => {
                 let released = lease.release();
-                self.inner.member.waiters().wake_first(&self.key);
+                self.inner.member.waiters().wake_head(&self.key);
                 released
             }
             _ => false,
@@ -144,7 +144,7 @@ impl RedisLease {
     /// Keeps the place when this is dropped: it is returned by its id, or lapses.
     pub fn keep(mut self) -> LeaseId {
         let id = self.id();
-        if let Held::Local(lease) = mem::replace(&mut self.held, Held::NotOurs) {
+        if let Origin::Local(lease) = mem::replace(&mut self.origin, Origin::Released) {
             lease.keep();
         }
         id
@@ -176,9 +176,9 @@ impl RedisLease {
 
     async fn renew_until_lost(&self) -> LeaseLost {
         let mut failure = None;
-        let mut next = self.live().renewed_at();
+        let mut next = self.validity().renew_at();
         loop {
-            let Live { here_until: lapses, ttl, .. } = *self.live();
+            let Validity { local_until: lapses, ttl, .. } = *self.validity();
             sleep_until(next.min(lapses)).await;
             if Instant::now() >= lapses {
                 return LeaseLost { failure };
@@ -187,13 +187,13 @@ impl RedisLease {
                 Ok(Ok(false)) => return LeaseLost { failure: None },
                 Ok(Ok(true)) => {
                     failure = None;
-                    next = self.live().renewed_at();
+                    next = self.validity().renew_at();
                 }
                 Ok(Err(failed)) => {
                     failure = Some(failed);
-                    next = Instant::now() + ttl / TRIED_AGAIN_AFTER;
+                    next = Instant::now() + ttl / RETRY_FRACTION;
                 }
-                // It was asked, and there is no time left to wait for its answer.
+                // It was sent, and there is no time left to wait for its answer.
                 Err(_) => {
                     let deadline = self.inner.store.inner.settings.deadline.min(ttl);
                     failure = Some(StoreFailure::TimedOut { deadline });
@@ -202,44 +202,44 @@ impl RedisLease {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    fn validity(&self) -> MutexGuard<'_, Validity> {
+        self.validity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Live {
-    /// Of a lease that was given by the store at its time `now`, asked for at a moment of ours.
-    pub(super) fn from(now: Time, asked: Instant, ttl: Span) -> Live {
+impl Validity {
+    /// Of a lease that was given by the store at its time `now`, sent for at a moment of ours.
+    pub(super) fn new(now: Time, sent: Instant, ttl: Span) -> Validity {
         let (until, ttl) = (now.after(ttl), Duration::from(ttl));
-        Live { until, here_until: asked + ttl, ttl }
+        Validity { until, local_until: sent + ttl, ttl }
     }
 
     /// When it is to be renewed.
-    fn renewed_at(&self) -> Instant {
-        self.here_until - self.ttl + self.ttl / RENEWED_AFTER
+    fn renew_at(&self) -> Instant {
+        self.local_until - self.ttl + self.ttl / RENEW_FRACTION
     }
 }
 
 impl Inner {
     /// Of a lease in this process's memory.
-    fn live_here(&self, lease: &sluicegate::semaphore::Lease, asked: Instant) -> Live {
-        let live = Live::from(Time::EPOCH, asked, self.member.numbers().ttl);
-        Live { until: lease.until().unwrap_or(live.until), ..live }
+    fn local_validity(&self, lease: &sluicegate::semaphore::Lease, sent: Instant) -> Validity {
+        let live = Validity::new(Time::EPOCH, sent, self.member.limit().ttl);
+        Validity { until: lease.until().unwrap_or(live.until), ..live }
     }
 }
 
 impl Drop for RedisLease {
     fn drop(&mut self) {
-        match mem::replace(&mut self.held, Held::NotOurs) {
-            Held::Store(id, Some(runtime)) => {
+        match mem::replace(&mut self.origin, Origin::Released) {
+            Origin::Store(id, Some(runtime)) => {
                 let (inner, key) = (Arc::clone(&self.inner), Arc::clone(&self.key));
-                runtime.spawn(inner.give_back(key, id, None));
+                runtime.spawn(inner.release_in_background(key, id, None));
             }
-            Held::Local(lease) => {
+            Origin::Local(lease) => {
                 drop(lease);
-                self.inner.member.waiters().wake_first(&self.key);
+                self.inner.member.waiters().wake_head(&self.key);
             }
-            Held::Store(_, None) | Held::NotOurs => {}
+            Origin::Store(_, None) | Origin::Released => {}
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Verbs as script calls: one for each, and another one only if the first was spent on clearing away expired leases.
+//! The verbs of a semaphore as script calls: one per verb, repeated only while a call was spent on
+//! removing expired leases.
 
 use super::Inner;
+use super::acquire::QueueEntry;
 use super::id::StoreId;
-use super::pace::WAITER_TTL_MAX;
-use super::reply::{Done, LeaseDecision, LeaseReply};
-use super::scope::Numbers;
-use super::wait::Ticket;
+use super::polling::WAITER_TTL_MAX;
+use super::reply::{LeaseDecision, LeaseReply, Outcome};
+use super::scope::LeaseLimit;
 use crate::failure::{bad_state, unreadable_state};
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
@@ -18,75 +19,73 @@ use sluicegate_core::concurrency::LOOKED_AT_MAX;
 const EXACT: u64 = 1 << 53;
 
 impl Inner {
-    /// Takes a lease, or a ticket if that is wanted.
-    pub(super) async fn ask_acquire(
+    /// Acquires a lease, or enters the queue if `entry` is given.
+    pub(super) async fn send_acquire(
         &self,
+        round_trip: RoundTrip<'_>,
         key: &[u8],
         (id, cost): (&StoreId, u32),
-        ticket: Option<Ticket>,
-        numbers: Numbers,
+        entry: Option<QueueEntry>,
+        limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::ACQUIRE, &self.names.of_semaphore(key)).at(now);
-        call.arg(&id.to_bytes()[..]).arg(cost).arg(numbers.rule.count()).arg(numbers.ttl.as_micros());
+        call.arg(&id.to_bytes()[..]).arg(cost).arg(limit.concurrency.count()).arg(limit.ttl.as_micros());
         call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
-        if let Some(Ticket { life, max_queue }) = ticket {
-            call.arg(Span::from(life).as_micros()).arg(max_queue);
+        if let Some(QueueEntry { ttl, max_queue }) = entry {
+            call.arg(Span::from(ttl).as_micros()).arg(max_queue);
         }
-        let round_trip = match ticket {
-            // A waiter asks again and again.
-            Some(_) => self.store.inner.poll(),
-            None => self.store.inner.admit(1).await?,
-        };
-        numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, true)
+        limit.decided(&send(round_trip, &call, limit, now).await?, cost, true)
     }
 
-    pub(super) async fn ask_peek(
+    pub(super) async fn send_peek(
         &self,
         key: &[u8],
         cost: u32,
-        numbers: Numbers,
+        limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
-        call.arg(cost).arg(numbers.rule.count());
+        call.arg(cost).arg(limit.concurrency.count());
         call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         let round_trip = self.store.inner.admit(1).await?;
-        numbers.decided(&ask(round_trip, &call, numbers, now).await?, cost, false)
+        limit.decided(&send(round_trip, &call, limit, now).await?, cost, false)
     }
 
-    /// Whether it was live, and the store's time.
-    pub(super) async fn ask_renew(
+    /// Returns whether the lease was live, and the store's time.
+    pub(super) async fn send_renew(
         &self,
         key: &[u8],
         id: &StoreId,
-        numbers: Numbers,
+        limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<(bool, Time), StoreFailure> {
         let [leases, costs, ..] = self.names.of_semaphore(key);
         let mut call = ScriptCall::new(&scripts::RENEW, &[leases, costs]).at(now);
-        call.arg(&id.to_bytes()[..]).arg(numbers.ttl.as_micros());
-        self.ask_return(&call, numbers, now).await?.yes().ok_or_else(bad_state)
+        call.arg(&id.to_bytes()[..]).arg(limit.ttl.as_micros());
+        self.send_return(&call, limit, now).await?.done_at().ok_or_else(bad_state)
     }
 
-    /// Whether it was live. Of one who may stand in line as well, its cost.
-    pub(super) async fn ask_release(
+    /// Returns whether the lease was live. `queued_cost` is the cost of a call that may be in the queue.
+    pub(super) async fn send_release(
         &self,
         key: &[u8],
         id: &StoreId,
-        in_line: Option<u32>,
+        queued_cost: Option<u32>,
         now: Option<Time>,
     ) -> Result<bool, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::RELEASE, &self.names.of_semaphore(key)).at(now);
         call.arg(&id.to_bytes()[..]);
-        match in_line {
+        match queued_cost {
             Some(cost) => call.arg(cost),
             None => call.arg(""),
         };
-        Ok(self.ask_return(&call, self.member.numbers(), now).await?.yes().ok_or_else(bad_state)?.0)
+        let outcome = self.send_return(&call, self.member.limit(), now).await?;
+        let (released, _) = outcome.done_at().ok_or_else(bad_state)?;
+        Ok(released)
     }
 
-    pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
+    pub(super) async fn send_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
         let reset = |key: &&[u8]| {
             let [leases, costs, ..] = self.names.of_semaphore(key);
             ScriptCall::new(&scripts::RESET, &[leases, costs]).at(None)
@@ -96,43 +95,43 @@ impl Inner {
         answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
-    /// Renews or releases.
-    async fn ask_return(
+    /// Sends a renewal or a release.
+    async fn send_return(
         &self,
         call: &ScriptCall,
-        numbers: Numbers,
+        limit: LeaseLimit,
         now: Option<Time>,
-    ) -> Result<Done, StoreFailure> {
-        ask(self.store.inner.admit_return(1).await, call, numbers, now).await
+    ) -> Result<Outcome, StoreFailure> {
+        send(self.store.inner.admit_return(1).await, call, limit, now).await
     }
 }
 
-/// Makes a script call, and again while all it did was to clear away leases that had expired.
-async fn ask(
+/// Sends a script call, and repeats it while it has only removed expired leases.
+async fn send(
     mut round_trip: RoundTrip<'_>,
     call: &ScriptCall,
-    numbers: Numbers,
+    limit: LeaseLimit,
     now: Option<Time>,
-) -> Result<Done, StoreFailure> {
-    numbers.bounded(now)?;
+) -> Result<Outcome, StoreFailure> {
+    limit.check_time(now)?;
     loop {
         let value = round_trip.send_one(call).await?;
         match LeaseReply::read(&value).ok_or_else(bad_state)? {
-            LeaseReply::Done(done) => return Ok(done),
-            // Each time there are fewer, and the deadline is the same.
-            LeaseReply::More => {}
-            LeaseReply::NotOurs => return Err(unreadable_state()),
+            LeaseReply::Done(outcome) => return Ok(outcome),
+            // Each time fewer are left, and the deadline stays the same.
+            LeaseReply::MoreExpired => {}
+            LeaseReply::Unreadable => return Err(unreadable_state()),
         }
     }
 }
 
-impl Numbers {
-    /// An error for a time beyond what the scripts can reckon with.
-    fn bounded(&self, now: Option<Time>) -> Result<(), StoreFailure> {
+impl LeaseLimit {
+    /// Rejects a time that the scripts cannot compute with.
+    fn check_time(&self, now: Option<Time>) -> Result<(), StoreFailure> {
         let latest = EXACT - 1 - self.ttl.as_micros();
         match now {
             Some(now) if now.as_micros() > latest => Err(StoreFailure::Rejected(format!(
-                "the time {} is too late for it, whose scripts reckon in 53 bits; use at most {latest} with this limit, or the semaphore in memory",
+                "the time {} is too late for its scripts, which compute in 53 bits; use at most {latest} with this limit, or a semaphore in memory",
                 now.as_micros(),
             ))),
             _ => Ok(()),
