@@ -110,7 +110,7 @@ impl RedisLimiter {
         self.inner.check(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::check`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -126,7 +126,7 @@ impl RedisLimiter {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::peek`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -143,7 +143,7 @@ impl RedisLimiter {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::take`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::take`].
@@ -159,7 +159,7 @@ impl RedisLimiter {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::refund`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::refund`].
@@ -183,7 +183,7 @@ impl RedisLimiter {
         Ok(RedisReservation::new(self, reserved))
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::reserve`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::reserve`].
@@ -212,7 +212,7 @@ impl RedisLimiter {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::check_within`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check_within`].
@@ -235,7 +235,7 @@ impl RedisLimiter {
         self.inner.close(receipt, Close::Cancel, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::cancel`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
@@ -252,7 +252,7 @@ impl RedisLimiter {
         self.inner.close(receipt, Close::Settle { used }, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::settle`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
@@ -268,7 +268,7 @@ impl RedisLimiter {
         self.inner.next_window(&key.to_bytes(), None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::next_window`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::next_window`].

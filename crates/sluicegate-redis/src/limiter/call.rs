@@ -127,7 +127,7 @@ pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>
     charge_all(calls, None).await
 }
 
-/// The same at a time.
+/// Like [`check_all`], at time `now`.
 ///
 /// # Errors
 /// As [`check_all`].

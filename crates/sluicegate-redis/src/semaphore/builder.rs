@@ -1,4 +1,4 @@
-//! Making a semaphore.
+//! Builds a semaphore.
 
 use super::polling::WAITERS_MAX;
 use super::scope::LeaseLimit;
@@ -11,7 +11,7 @@ use sluicegate::wait::MAX_QUEUE_DEFAULT;
 use sluicegate::{Key, Limit, LimitError};
 use std::sync::Arc;
 
-/// Settings of a semaphore. Made by [`RedisSemaphore::builder`].
+/// Builds a [`RedisSemaphore`]: see [`RedisSemaphore::builder`].
 #[derive(Debug)]
 #[must_use]
 pub struct RedisSemaphoreBuilder {
@@ -35,51 +35,57 @@ impl RedisSemaphoreBuilder {
         }
     }
 
-    /// Where its keys live: a store, and a name for what they belong to. Semaphores of one scope share the leases, in whichever
-    /// process they are, and whatever their limit.
+    /// Sets the store, and the scope that the keys belong to. Semaphores of one scope share their
+    /// leases, in every process and whatever their limits.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisSemaphoreBuilder {
         self.store = Some((store.clone(), scope.to_owned()));
         self
     }
 
-    /// These limit are for one key alone, which is an exception among those of the scope. It matters to whoever waits under that key, and under the others, while
-    /// limit are changed: they go by the newest semaphore that is for their key.
+    /// Makes the limit an exception for one key of the scope. Waiters and holders of that key then
+    /// follow the newest such exception, and all others the newest semaphore without one.
     pub fn only_for(mut self, key: impl Key) -> RedisSemaphoreBuilder {
         self.only_for = Some(key.to_bytes().as_ref().into());
         self
     }
 
-    /// What to answer when the store cannot. [`OnStoreFailure::Error`] unless said. Under [`OnStoreFailure::Allow`] there is a grant
-    /// without a lease, and under [`OnStoreFailure::Local`] a lease in this process's memory, which is not told to the store when it is back. Leases that are out cannot be renewed or returned without the store, whatever is said here.
+    /// Sets what to answer while the store fails; [`OnStoreFailure::Error`] by default.
+    /// [`OnStoreFailure::Allow`] grants without a lease. [`OnStoreFailure::Local`] grants a lease
+    /// in this process's memory, which the store never learns of. Leases of the store cannot be
+    /// renewed or released without it, whatever is set here.
     pub fn on_store_failure(mut self, on_store_failure: OnStoreFailure) -> RedisSemaphoreBuilder {
         self.fallback.on_store_failure = on_store_failure;
         self
     }
 
-    /// The share of the places, in percent, that [`OnStoreFailure::Local`] decides with: 100 unless said. With four processes
-    /// and 25, all of them together give out about as many as there are while the store is away.
+    /// Sets the percentage of the limit that [`OnStoreFailure::Local`] decides with; 100 by
+    /// default. With four processes and 25, all of them together grant about the limit while the
+    /// store is unavailable.
     pub fn local_share(mut self, percent: u32) -> RedisSemaphoreBuilder {
         self.fallback.local_share = percent;
         self
     }
 
-    /// The most callers of all processes that may wait in line under one key: [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused.
+    /// Sets the most waiters per key, of all processes; [`MAX_QUEUE_DEFAULT`] by default. Further
+    /// calls are denied.
     pub fn max_queue(mut self, most: usize) -> RedisSemaphoreBuilder {
         self.max_queue = most;
         self
     }
 
-    /// The most callers of this process that may wait under all keys of the scope: [`WAITERS_MAX`] unless said, which is also the most that may wait for leases in
-    /// the store at all. Further ones are given a place if there is one, and are refused otherwise.
+    /// Sets the most waiters for all keys of the scope, of this process; by default
+    /// [`WAITERS_MAX`], which is also the most for all leases in a store. Further calls get a
+    /// permit if one is free, and are denied otherwise.
     pub fn max_waiters(mut self, most: usize) -> RedisSemaphoreBuilder {
         self.max_waiters = most;
         self
     }
 
-    /// Makes the semaphore.
+    /// Builds the semaphore.
     ///
     /// # Errors
-    /// When the text is not a `concurrency` limit that says its `ttl`, or no store was named.
+    /// If the limit is not one `concurrency` limit with a `ttl`, the scope is invalid, or no store
+    /// was set.
     pub fn build(self) -> Result<RedisSemaphore, RedisBuildError> {
         let limits = self.limits?;
         let [limit] = <[Limit; 1]>::try_from(limits)
