@@ -1,4 +1,4 @@
-//! A shared store as a backend: every answer takes a round trip.
+//! The backend traits for a shared store: every answer takes a round trip.
 
 use crate::limiter::{Close, RedisLimiter};
 use crate::semaphore::{RedisLease, RedisSemaphore};
@@ -15,7 +15,7 @@ use tracing::warn;
 
 type Later<T> = Pending<Result<T, BackendError>>;
 
-/// A verb of `$this`, with the key as bytes: the future owns what it needs.
+/// Runs a verb of `$this` in a future that owns the key.
 macro_rules! later {
     ($this:ident, $key:ident, $inner:ident => $verb:expr) => {{
         let ($inner, $key) = (Arc::clone(&$this.inner), $key.to_bytes().into_owned());
@@ -60,13 +60,13 @@ impl Backend for RedisLimiter {
 
     fn settle_detached(&self, receipt: &Receipt, used: u32) {
         let Ok(runtime) = Handle::try_current() else {
-            warn!("no runtime is left to tell the store what was used; the charge stays");
+            warn!("cannot settle a reservation outside a Tokio runtime; the charge stays");
             return;
         };
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
         runtime.spawn(async move {
             if let Err(error) = inner.close(&receipt, Close::for_usage(used), None).await {
-                warn!(%error, "the store was not told what was used; the charge stays");
+                warn!(%error, "cannot settle a reservation; the charge stays");
             }
         });
     }
@@ -102,12 +102,12 @@ impl Backend for RedisLimiter {
 
 impl LeaseBackend for RedisSemaphore {
     fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Grant<HeldLease>> {
-        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(guard) })
+        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(into_held) })
     }
 
     fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
         let until = max_wait.and_then(|max_wait| Instant::now().checked_add(max_wait));
-        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(guard) })
+        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(into_held) })
     }
 
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Later<bool> {
@@ -133,8 +133,8 @@ impl LeaseBackend for RedisSemaphore {
     }
 }
 
-/// A grant with a lease of any backend.
-fn guard(grant: Grant<RedisLease>) -> Grant<HeldLease> {
+/// Converts a grant to one of any backend.
+fn into_held(grant: Grant<RedisLease>) -> Grant<HeldLease> {
     let (acquired, lease) = grant.into_parts();
     Grant::new(acquired, lease.map(|lease| HeldLease::Store(Box::new(lease))))
 }

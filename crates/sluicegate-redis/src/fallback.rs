@@ -1,4 +1,4 @@
-//! Answering without the store, as `on_store_failure` says: the same for limiters and semaphores.
+//! Answers without the store, as `on_store_failure` says, for limiters and semaphores.
 
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::store::RedisStore;
@@ -7,10 +7,10 @@ use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
 use sluicegate_core::bounds::COUNT_MAX;
 
-/// A call that is denied because the store is unavailable is told to come back after this.
+/// The `retry_after` of a call that is denied because the store fails.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
-/// What answers while the store does not: `L` decides in this process's memory.
+/// What answers while the store fails. `L` decides in this process's memory.
 pub(crate) enum Fallback<L> {
     Error,
     Allow { limit: u32 },
@@ -38,7 +38,8 @@ impl OnStoreFailure {
 }
 
 impl<L> Fallback<L> {
-    /// `limit` is what an answer says that nothing decided; `local` makes what decides in memory.
+    /// `limit` is what an answer reports that no limit decided; `local` builds what decides in
+    /// memory.
     fn new(
         on_store_failure: OnStoreFailure,
         limit: u32,
@@ -52,7 +53,7 @@ impl<L> Fallback<L> {
         })
     }
 
-    /// An answer without the store; `None` if that is an error.
+    /// Returns an answer without the store, or `None` if the failure is reported.
     pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
         Some(match self {
             Fallback::Error => return None,
@@ -64,7 +65,7 @@ impl<L> Fallback<L> {
         })
     }
 
-    /// What decides in memory, if anything does.
+    /// Returns what decides in memory, if anything does.
     pub(crate) fn local(&self) -> Option<&L> {
         match self {
             Fallback::Local(memory) => Some(memory),
@@ -85,7 +86,7 @@ impl Fallback<Limiter> {
             let limits: Vec<Limit> = limits.iter().map(|limit| limit.share(share)).collect();
             let builder =
                 Limiter::builder(limits.as_slice()).in_store(store.inner.local()?, scope.to_owned());
-            // Inline limits may be among them; here they are all the same.
+            // Inline limits may be among them; here they are treated alike.
             builder.untrusted().build()
         })
     }
@@ -104,11 +105,11 @@ impl Fallback<Semaphore> {
     }
 }
 
-/// What a builder is told of it.
+/// The builders' settings.
 #[derive(Debug)]
 pub(crate) struct FallbackSettings {
     pub(crate) on_store_failure: OnStoreFailure,
-    /// The share of the limit in percent.
+    /// The percentage of the limit.
     pub(crate) local_share: u32,
 }
 

@@ -1,12 +1,16 @@
-//! Limiters whose keys are in a store that several processes share.
+//! Limiters whose keys are in a shared store.
 //!
-//! A script decides and writes; the core computes the same decision again from the state that the script tells, and both must
-//! agree. Here are the verbs.
+//! **The script decides; the core recomputes the decision on the state in its reply; the two must
+//! agree.** A script returns only whether the call is allowed, and the state. The core computes the
+//! other fields of the decision from that state, so that they are the same as in memory.
 //!
 //! ```text
-//! builder      makes a limiter                            call         checks: one, a batch, all or nothing
-//! operation          verbs as script calls                      reservation  what `reserve` returns
-//! denials      when a recent denial is repeated           acquire      waits, with queue and guard
+//! builder         builds a limiter                     call           checks: one, a batch, all or
+//! nothing
+//! script_calls    the verbs as script calls            reply          parses the scripts' replies
+//! reservation     what `reserve` returns               denials        when a recent denial is
+//! repeated
+//! acquire         waits; queue, wait_guard
 //! ```
 
 mod acquire;
@@ -48,7 +52,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One limit, or several that must all agree, for keys that several processes share.
+/// A limit, or a list of limits that must all allow a call, for keys that several processes share.
 ///
 /// ```no_run
 /// use sluicegate_redis::{RedisLimiter, RedisStore};
@@ -56,16 +60,17 @@ use std::time::Duration;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = RedisStore::connect("redis://127.0.0.1").await?;
 /// let replies = RedisLimiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;
-/// if replies.check("Harry").await?.allowed() {
-///     println!("in whichever process Harry called: one of five per minute");
+/// if replies.check("user:42").await?.allowed() {
+///     println!("one of five replies per minute, over all processes");
 /// }
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// It has the methods of [`sluicegate::Limiter`], takes the same arguments and gives the same decisions; to move to it, change
-/// the constructor and add `.await?`. The time is the store's, so that the clocks of processes do not matter; the methods that
-/// end in `_at` take another one, for tests and replays. Clones are the same limiter.
+/// It has the methods of [`sluicegate::Limiter`] with the same arguments and decisions; to move to
+/// it, change the constructor and add `.await?`. The time is the store's, so the clocks of the
+/// processes do not matter; methods that end in `_at` take it as an argument, for tests and
+/// replays. Clones share one limiter.
 #[derive(Clone)]
 pub struct RedisLimiter {
     pub(crate) inner: Arc<Inner>,
@@ -78,31 +83,33 @@ pub(crate) struct Inner {
     limits: Arc<[Limit]>,
     encoded: Vec<EncodedLimit>,
     compiled: Vec<AnyLimit>,
-    /// What receipts are written for.
+    /// Identifies the limits that a receipt was written for.
     tags: String,
     preserve_recovery_time: bool,
     fallback: Fallback<Limiter>,
-    /// In whose name denials are remembered, if they are.
+    /// Who owns the limiter's entries in the denial cache, if it uses the cache.
     denial_owner: Option<Arc<str>>,
-    /// The waiters of this process, under limits that do not lend.
+    /// The waiters of this process, under limits that cannot reserve a time.
     queues: Queues,
 }
 
 impl RedisLimiter {
-    /// A limiter of a limit, or of several that must all agree. It needs a store: [`RedisLimiterBuilder::in_store`].
+    /// Builds a limiter from a limit, or from a list of limits that must all allow a call, in a
+    /// store: [`RedisLimiterBuilder::in_store`].
     pub fn builder(limits: impl IntoLimits) -> RedisLimiterBuilder {
         RedisLimiterBuilder::new(limits.into_limits())
     }
 
-    /// Decides a call of cost 1, and charges it if it is allowed.
+    /// Decides a call of cost 1, and charges the key if it is allowed.
     ///
     /// # Errors
-    /// When the store gives no answer, and the limiter does not answer without it.
+    /// If the store gives no answer, and the limiter has no fallback.
     pub async fn check(&self, key: impl Key) -> Result<Answer, StoreFailure> {
         self.check_cost(key, 1).await
     }
 
-    /// Decides a call of this cost, and charges it if it is allowed. Cost 0 is always allowed and changes nothing.
+    /// Decides a call of this cost, and charges the key if it is allowed. Cost 0 is always allowed
+    /// and changes nothing.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -110,7 +117,7 @@ impl RedisLimiter {
         self.inner.check(&key.to_bytes(), cost, None).await
     }
 
-    /// Like [`RedisLimiter::check`], at time `now`.
+    /// Like [`RedisLimiter::check_cost`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -118,7 +125,7 @@ impl RedisLimiter {
         self.inner.check(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Decides a call without charging it.
+    /// Decides a call without charging the key.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -134,11 +141,11 @@ impl RedisLimiter {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Charges `up_to`, or as much of it as remains, and returns how much that was. When nothing remains the answer is the denial
-    /// of cost 1.
+    /// Charges `up_to`, or as much of it as remains, and returns how much was charged. If nothing
+    /// remains, the answer is the denial of cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), or the store gives no answer.
+    /// If the limit does not support it (`count=all`, `smooth`), or the store gives no answer.
     pub async fn take(&self, key: impl Key, up_to: u32) -> Result<(Answer, u32), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
@@ -151,10 +158,12 @@ impl RedisLimiter {
         self.inner.take(&key.to_bytes(), up_to, Some(now)).await
     }
 
-    /// Returns cost that was charged for something that did not happen after all. The answer is the decision for cost 0.
+    /// Returns cost that was charged for work that did not happen. The answer is the decision for
+    /// cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this (a pacer, `smooth` with a warm-up), or the store gives no answer.
+    /// If the limit does not support it (a pacer, `smooth` with a warm-up), or the store gives no
+    /// answer.
     pub async fn refund(&self, key: impl Key, cost: u32) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
@@ -167,12 +176,12 @@ impl RedisLimiter {
         self.inner.refund(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets lend what will have come in by
-    /// then; other limits answer as to a check.
+    /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
+    /// Buckets may borrow what refills until then; other limits answer as to a check.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), the key has too many open receipts, or the store gives no
-    /// answer.
+    /// If the limit does not support it (`count=all`, `smooth`), the key has too many open
+    /// receipts, or the store gives no answer.
     pub async fn reserve(
         &self,
         key: impl Key,
@@ -198,11 +207,11 @@ impl RedisLimiter {
         Ok(RedisReservation::new(self, reserved))
     }
 
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt. Under
-    /// `smooth` this is how callers wait.
+    /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
+    /// Like a reservation, but without a receipt. Under `smooth` this is how callers wait.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    /// If the limit does not support it (`count=all`), or the store gives no answer.
     pub async fn check_within(
         &self,
         key: impl Key,
@@ -226,11 +235,11 @@ impl RedisLimiter {
         self.inner.check_within(&key.to_bytes(), cost, max_wait, Some(now)).await
     }
 
-    /// Returns what still counts of a reservation. `true` if that was anything: not if the receipt is used, unknown or worth
-    /// nothing any more.
+    /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was
+    /// returned, and `false` if the receipt is used, unknown or no longer worth anything.
     ///
     /// # Errors
-    /// When the receipt is not one of a shared store, or the store gives no answer.
+    /// If the receipt is not one of a shared store, or the store gives no answer.
     pub async fn cancel(&self, receipt: &Receipt) -> Result<bool, BackendError> {
         self.inner.close(receipt, Close::Cancel, None).await
     }
@@ -243,8 +252,8 @@ impl RedisLimiter {
         self.inner.close(receipt, Close::Cancel, Some(now)).await
     }
 
-    /// Changes the charge of a reservation to what was used: the rest is returned, an excess becomes debt. `false` if the receipt
-    /// is used or unknown.
+    /// Changes the charge of a reservation to what was used: the rest is returned, an excess
+    /// becomes debt. Returns `false` if the receipt is used or unknown.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
@@ -260,10 +269,11 @@ impl RedisLimiter {
         self.inner.close(receipt, Close::Settle { used }, Some(now)).await
     }
 
-    /// When the key's next window starts, or its next unit is available, rounded up. Now for an idle bucket or log.
+    /// Returns when the key's next window starts, or its next unit is available, rounded up. For an
+    /// idle bucket or log that is now.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn next_window(&self, key: impl Key) -> Result<Time, StoreFailure> {
         self.inner.next_window(&key.to_bytes(), None).await
     }
@@ -276,10 +286,10 @@ impl RedisLimiter {
         self.inner.next_window(&key.to_bytes(), Some(now)).await
     }
 
-    /// Deletes the key's state. Its receipts are void.
+    /// Deletes the key's state. Its receipts become void.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn reset(&self, key: impl Key) -> Result<(), StoreFailure> {
         self.inner.reset(&[&key.to_bytes()]).await
     }
@@ -287,13 +297,13 @@ impl RedisLimiter {
     /// Deletes the state of several keys in one round trip.
     ///
     /// # Errors
-    /// When the store gives no answer. The state of some of the keys may then be deleted.
+    /// If the store gives no answer. The state of some keys may have been deleted.
     pub async fn reset_each<K: Key>(&self, keys: &[K]) -> Result<(), StoreFailure> {
         let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(Key::to_bytes).collect();
         self.inner.reset(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await
     }
 
-    /// Names a call, to be made together with others: see [`check_all`] and [`check_each`].
+    /// Describes a call, to be made with others: see [`check_all`] and [`check_each`].
     pub fn call(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
         RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
     }
@@ -303,13 +313,13 @@ impl RedisLimiter {
         Arc::clone(&self.inner.limits)
     }
 
-    /// What its keys belong to.
+    /// The scope that its keys belong to.
     pub fn scope(&self) -> &str {
         &self.inner.scope
     }
 }
 
-/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's.
+/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's time.
 impl Inner {
     pub(crate) async fn check(
         self: &Arc<Inner>,
@@ -339,7 +349,7 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<(Answer, u32), BackendError> {
         self.require(algorithm::Verb::Take)?;
-        let asked = async {
+        let decided = async {
             let (success, now, mut states) =
                 self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
             let taken = take_list(&self.compiled, &mut states, now, up_to);
@@ -347,7 +357,7 @@ impl Inner {
             require_agreement(success, taken > 0)?;
             Ok((decision, taken))
         };
-        let (decision, mut taken) = match asked.await {
+        let (decision, mut taken) = match decided.await {
             Ok((decision, taken)) => (Ok(decision), taken),
             Err(failure) => (Err(failure), up_to),
         };
@@ -392,7 +402,7 @@ impl Inner {
             Ok(Some(decision)) => Ok(decision),
             Err(failure) => Err(failure),
         };
-        // Without the store there is no receipt: it would be good in this process only.
+        // Without the store there is no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
             limiter.reserve(key, cost, max_wait.into()).ok().map(|reserved| reserved.decision())
         })?;
@@ -409,8 +419,8 @@ impl Inner {
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::CheckWithin)?;
         let _invalidate = self.invalidate_denials(key);
-        let asked = self.decide_within(self.call(key, cost, at), max_wait).await;
-        Ok(self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
+        let decision = self.decide_within(self.call(key, cost, at), max_wait).await;
+        Ok(self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
     }
 
     /// Cancels or settles. A receipt of another scope is unknown here.
@@ -467,12 +477,12 @@ impl Inner {
         RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
     }
 
-    /// An error unless all limits offer the verb.
+    /// Fails unless all limits support the verb.
     fn require(&self, verb: algorithm::Verb) -> Result<(), Unsupported> {
         self.compiled.iter().try_for_each(|limit| limit.require(verb))
     }
 
-    /// Makes one call.
+    /// Executes one call.
     async fn execute(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
         let mut round_trip = self.admit(verb).await?;
         self.execute_in(&mut round_trip, call, verb).await
@@ -497,7 +507,7 @@ impl Inner {
         replies.into_iter().next().unwrap_or_else(|| Err(bad_state()))
     }
 
-    /// Makes one call, and reads the states that the reply tells.
+    /// Executes one call and decodes the states in the reply.
     async fn execute_states(
         &self,
         call: RedisCall<'_>,
@@ -515,7 +525,7 @@ impl Inner {
         Ok(decision)
     }
 
-    /// What a reservation came to; `None` if the key has too many open receipts.
+    /// Decides a reservation. `None` if the key has too many open receipts.
     async fn decide_reserve(
         &self,
         round_trip: &mut RoundTrip<'_>,
@@ -535,12 +545,13 @@ impl Inner {
         Ok(Some(decision))
     }
 
-    /// The core's decision of a check, on the states as they were.
+    /// Recomputes the decision of a check on the states before it.
     fn decided(&self, reply: ScriptReply, cost: u32) -> Result<Decision, StoreFailure> {
         let (success, now, mut states) = self.states(reply)?;
         let decision = match (self.encoded.as_slice(), states.as_slice()) {
             _ if cost == 0 => peek_list(&self.compiled, &states, now, 0),
-            // The script has entered the denied call already, and tells of the log after that.
+            // The script has already recorded the denied call, and its reply has the log after
+            // that.
             ([encoded], [state]) if !success && encoded.counts_denied() && cost <= encoded.limit.limit() => {
                 encoded.limit.peek(state, now, cost)
             }
@@ -550,7 +561,7 @@ impl Inner {
         Ok(decision)
     }
 
-    /// Whether the script said success, when, and the state under each limit.
+    /// Returns whether the script succeeded, its time, and the state under each limit.
     fn states(&self, reply: ScriptReply) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
         let ScriptReply::Decided { success, now, states } = reply else { return Err(bad_state()) };
         let read = self
@@ -563,7 +574,7 @@ impl Inner {
         Ok((success, now, states))
     }
 
-    /// The store's answer, or one without it.
+    /// Returns the store's answer, or the fallback's.
     fn answered(
         &self,
         decided: Result<Decision, StoreFailure>,
@@ -584,19 +595,19 @@ impl Inner {
     }
 }
 
-/// The script and the core must agree.
+/// Fails unless the script and the core made the same decision.
 fn require_agreement(script: bool, core: bool) -> Result<(), StoreFailure> {
     if script == core {
         return Ok(());
     }
     Err(StoreFailure::BadReply(String::from(
-        "its script decided otherwise than we do; are all processes of the same version?",
+        "its script and this process decided differently; do all processes run the same version?",
     )))
 }
 
-/// The verb was required before the store was asked.
+/// For the result of a verb that all limits are known to support.
 fn unreachable_verb<T>() -> T {
-    unreachable!("the verb was required before")
+    unreachable!("all limits support the verb")
 }
 
 impl fmt::Debug for RedisLimiter {

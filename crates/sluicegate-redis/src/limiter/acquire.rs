@@ -1,15 +1,16 @@
-//! Waiting for a turn.
+//! Waiting until a call is allowed.
 //!
-//! In plain words: where limits lend, the store is asked once. It charges the call, says how long to wait, and the caller waits
-//! that long: whoever comes later is charged later, so the order is the store's, for all processes. Where they do not, callers of a
-//! process stand in line; the first operations, and if it is denied operations again when it was told to.
+//! Limits that can reserve a time (buckets, `pacer`, `smooth`) need one script call: the store
+//! charges the key and returns the delay, and the caller sleeps. Later calls are charged later, so
+//! the store orders the waiters of all processes. Under other limits the waiters of a process form
+//! a queue; its head calls the store, and retries after a denial's `retry_after`.
 //!
 //! ```text
-//! lend:   operation ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
-//!                                      └ dropped ──▶ cancel
-//! others: in line ──▶ first: operation ──▶ charged ──▶ act
-//!                             ▲ └ denied ──▶ sleep ┐
-//!                             └── for retry_after ─┘
+//! reserve:  call ──▶ charged, with a delay ──▶ sleep ──▶ admitted, and the receipt is dropped
+//!                                                └ dropped ──▶ cancel
+//! retry:    queue ──▶ head: call ──▶ charged ──▶ admitted
+//!                            ▲  └ denied ──▶ sleep ┐
+//!                            └── for retry_after ──┘
 //! ```
 
 use super::queue::{QueueDenial, Waiter};
@@ -29,23 +30,28 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 impl RedisLimiter {
-    /// Waits until the key may act at this cost, and charges it. Only a cost above the limit, or too long a line, is refused.
+    /// Waits until the key allows this cost, and charges it. Denied only if the cost exceeds the
+    /// limit or the queue is full.
     ///
-    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and says when to act, so that
-    /// callers of all processes go first come, first served, and a large cost is not overtaken by small ones. (Who finds the queue
-    /// of a `pacer` full is refused.) Under windows and logs, and in lists that have one, callers of this limiter and its clones go
-    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who operations first when there is
-    /// room again gets it. So between processes there is no order then, and one that operations for much can be overtaken by others that
-    /// operation for little. A process operations again only after the wait that it was told.
+    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and
+    /// tells it when to act: first in, first out over all processes, and small costs do not
+    /// overtake a large one. (A caller that finds the queue of a `pacer` full is denied.) Under
+    /// windows and logs, and in lists that contain one, the waiters of this limiter and its clones
+    /// are served in order, one at a time. Other processes and plain checks are not in that queue:
+    /// when capacity returns, the first call to reach the store gets it. So there is no order
+    /// between processes, and a large cost can be overtaken by small ones. A process retries only
+    /// after the `retry_after` that it received.
     ///
-    /// **Dropped while it waits**, it gives back what it was charged, by a task on the runtime that it was polled on, once and
-    /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
-    /// bucket or a `pacer` nothing is given back if a later caller was charged meanwhile, who has been told a time already: then
-    /// the waiter stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
-    /// have acted at once, stays charged, as with a check. Under `smooth`, where the next caller pays, nothing is given back.
+    /// **Dropped while it waits**, its charge is cancelled by a task on the runtime that polled it.
+    /// That is attempted once: if the store is unavailable or the runtime ends, the charge stays.
+    /// Under a bucket or a `pacer` nothing is returned once a later caller was charged, because
+    /// that caller already knows when to act: the time stays unused. A call that is dropped in
+    /// flight, and would have been admitted at once, stays charged, like a check. Under `smooth`,
+    /// where the next caller pays, nothing is returned.
     ///
-    /// **When the store fails**, the limiter answers as for the other verbs. Whoever was charged and waits does not need the
-    /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and operation again.
+    /// **When the store fails**, the limiter answers as for the other verbs. A waiter that was
+    /// already charged no longer needs the store. Under
+    /// [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) waiters retry.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -53,8 +59,8 @@ impl RedisLimiter {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
-    /// The same for at most so long. Who cannot make it is told as soon as that is known: under buckets and `pacer` at once, and
-    /// under others when the time until the next try is too long.
+    /// Waits for at most `max_wait`. The call is denied as soon as it cannot succeed in time: under
+    /// buckets and `pacer` at once, under others when the next retry would be too late.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -81,10 +87,10 @@ impl RedisLimiter {
     }
 }
 
-/// What came of asking for a turn.
+/// The result of one attempt.
 enum Attempt {
     Answer(Answer, Option<WaitGuard>),
-    /// So many wait in the store already.
+    /// The key has too many waiters in the store.
     Full,
 }
 
@@ -98,13 +104,14 @@ impl Inner {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
         let is_ordered_by_store = self.compiled.iter().all(|limit| limit.waiting() != Waiting::Retry);
-        // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
+        // While the store is unavailable, its waiters are in the queue in any case, and are not
+        // overtaken.
         let enqueues = cost > 0 && !(is_ordered_by_store && self.queues.is_idle(key));
         let mut waiter = None;
         if enqueues {
-            match Waiter::first(self, key, until).await {
-                Ok(first) => waiter = Some(first),
-                Err(not) => return Ok(self.queue_denied(not, began)),
+            match Waiter::become_head(self, key, until).await {
+                Ok(head) => waiter = Some(head),
+                Err(denial) => return Ok(self.queue_denied(denial, began)),
             }
         }
         loop {
@@ -114,16 +121,16 @@ impl Inner {
                 Attempt::Answer(answer, guard) => (answer, guard),
                 Attempt::Full => return Ok(self.queue_denied(QueueDenial::Full, began)),
             };
-            let told = Instant::now();
+            let received = Instant::now();
             if answer.allowed() {
-                // The next one may operation while this one waits for what it was promised.
+                // The next waiter may call the store while this one sleeps.
                 drop(waiter);
                 let delay = answer.delay();
                 if delay > Span::ZERO {
-                    sleep_until(told + Duration::from(delay)).await;
+                    sleep_until(received + Duration::from(delay)).await;
                 }
                 if let Some(guard) = guard {
-                    guard.act();
+                    guard.admitted();
                 }
                 return Ok(acquired(aged_by(answer, delay), began, None));
             }
@@ -131,28 +138,28 @@ impl Inner {
                 Ok(retry_after) => retry_after,
                 Err((denial, answer)) => return Ok(acquired(answer, began, Some(denial))),
             };
-            let first = match waiter.take() {
-                Some(first) => first,
-                None => match Waiter::first(self, key, until).await {
-                    Ok(first) => first,
-                    Err(not) => return Ok(self.queue_denied(not, began)),
+            let head = match waiter.take() {
+                Some(head) => head,
+                None => match Waiter::become_head(self, key, until).await {
+                    Ok(head) => head,
+                    Err(denial) => return Ok(self.queue_denied(denial, began)),
                 },
             };
-            let retries_at = told + Duration::from(retry_after);
-            first.retry_at(told, retries_at, answer.decision());
+            let retries_at = received + Duration::from(retry_after);
+            head.denied_until(received, retries_at, answer.decision());
             sleep_until(retries_at).await;
-            waiter = Some(first);
+            waiter = Some(head);
         }
     }
 
-    /// Asks the store, or whoever answers in its stead.
+    /// Calls the store, or its fallback.
     async fn attempt(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
         max_wait: Span,
     ) -> Result<Attempt, StoreFailure> {
-        // Where denied calls count there are no reservations, and what costs nothing needs none.
+        // With `count=all` there are no reservations, and a cost of 0 needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
             let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
             let decision = reply.and_then(|reply| self.decided(reply, cost));
@@ -160,20 +167,20 @@ impl Inner {
             return Ok(Attempt::Answer(answer, None));
         }
         let _invalidate = self.invalidate_denials(key);
-        // Under `smooth` the next one pays, so there is nothing to be given back.
+        // Under `smooth` the next caller pays, so there is nothing to cancel.
         if self.compiled.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
-            let asked = self.decide_within(self.call(key, cost, None), max_wait).await;
+            let decision = self.decide_within(self.call(key, cost, None), max_wait).await;
             let answer =
-                self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
+                self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
             return Ok(Attempt::Answer(answer, None));
         }
-        // The guard is made once the call may be sent: a charge that was never sent needs no cancel.
+        // Made once the call may be sent: a charge that was never requested need not be cancelled.
         let mut round_trip = self.store.inner.admit_return(1).await;
         let guard = WaitGuard::new(self, key);
         let verb = Verb::Wait { receipt: guard.receipt(), max_wait };
         match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, max_wait).await {
             Ok(None) => {
-                guard.release();
+                guard.disarm();
                 Ok(Attempt::Full)
             }
             Ok(Some(decision)) => {
@@ -181,12 +188,12 @@ impl Inner {
                 if decision.delay() > Span::ZERO {
                     return Ok(Attempt::Answer(answer, Some(guard)));
                 }
-                guard.release();
+                guard.disarm();
                 Ok(Attempt::Answer(answer, None))
             }
             Err(failure) => {
                 if !failure.may_have_charged() {
-                    guard.release();
+                    guard.disarm();
                 }
                 let answer = self.answered(Err(failure), |limiter| {
                     limiter.check_within(key, cost, max_wait.into()).ok()
@@ -196,21 +203,21 @@ impl Inner {
         }
     }
 
-    /// After which wait to operation again, or why not to.
+    /// Returns after how long to retry, or why not to.
     fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));
         };
         let decision = denied.decision();
-        let by = decision.denied_by().and_then(|waiter| self.compiled.get(usize::try_from(waiter).ok()?));
+        let by = decision.denied_by().and_then(|index| self.compiled.get(usize::try_from(index).ok()?));
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
-            // It has lent whatever comes in until then, and says itself what is missing.
+            // It can borrow all that refills until then, and its denial says what is missing.
             Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
                 Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
-                // Who comes back then and is as patient again will do.
+                // A caller that returns after that and waits as long again succeeds.
                 let missing = decision.denied_for(retry_after.less(left));
                 Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }
@@ -218,15 +225,15 @@ impl Inner {
         }
     }
 
-    fn queue_denied(&self, not: QueueDenial, began: Instant) -> Acquired {
-        let (denial, denied) = match not {
+    fn queue_denied(&self, denial: QueueDenial, began: Instant) -> Acquired {
+        let (denial, denied) = match denial {
             QueueDenial::Full => (Denial::QueueFull, None),
             QueueDenial::TooLong(denied) => (Denial::TooLong, denied),
         };
         let denied = denied.unwrap_or_else(|| {
             let limit = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
-            let nobody_knows = RetryAfter::After(RETRY_AFTER);
-            Decision::no_room(limit, nobody_knows)
+            let unknown = RetryAfter::After(RETRY_AFTER);
+            Decision::no_room(limit, unknown)
         });
         acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }

@@ -1,28 +1,29 @@
-//! A waiter in the store's line that is given back if its caller goes away.
+//! Cancels the charge of a waiter that is dropped.
 
 use super::{Close, Inner};
 use crate::receipt::StoredReceipt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// What a waiting caller holds in the store. Dropped before its caller acts, it is given back: by a task of its own, as
-/// nothing may wait in a drop. That is done once and as well as can be; while the store is away, or once the runtime
-/// has ended, the charge stays.
+/// The charge of a waiting call. Dropped before the call is admitted, it is cancelled by a task, since a
+/// drop cannot wait. That is attempted once: while the store is unavailable, or once the runtime has
+/// ended, the charge stays.
 pub(super) struct WaitGuard {
     inner: Arc<Inner>,
     receipt: StoredReceipt,
     runtime: Option<Handle>,
-    is_open: bool,
+    is_armed: bool,
 }
 
 impl WaitGuard {
-    /// To be made before the store is asked: who goes away meanwhile does not know whether it was charged.
+    /// Picks the receipt. It exists before the call is sent, since a call that is dropped in flight does
+    /// not know whether it was charged.
     pub(super) fn new(inner: &Arc<Inner>, key: &[u8]) -> WaitGuard {
         WaitGuard {
             inner: Arc::clone(inner),
             receipt: StoredReceipt::new(&inner.scope, key),
             runtime: Handle::try_current().ok(),
-            is_open: true,
+            is_armed: true,
         }
     }
 
@@ -30,17 +31,17 @@ impl WaitGuard {
         &self.receipt
     }
 
-    /// There is nothing to give back.
-    pub(super) fn release(mut self) {
-        self.is_open = false;
+    /// Nothing was charged that could be cancelled.
+    pub(super) fn disarm(mut self) {
+        self.is_armed = false;
     }
 
-    /// The caller acts: the charge stays, and the store need not remember whose it is.
-    pub(super) fn act(mut self) {
-        self.is_open = false;
+    /// The call is admitted: the charge stays, and the store need not keep the receipt.
+    pub(super) fn admitted(mut self) {
+        self.is_armed = false;
         if let Some(runtime) = self.runtime.take() {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
-            // If it fails, the receipt makes room for others as soon as it is worth nothing.
+            // If this fails, the receipt makes room for others once it is worth nothing.
             runtime.spawn(async move { inner.forget(&receipt).await });
         }
     }
@@ -48,7 +49,7 @@ impl WaitGuard {
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
-        if let (true, Some(runtime)) = (self.is_open, self.runtime.take()) {
+        if let (true, Some(runtime)) = (self.is_armed, self.runtime.take()) {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
             runtime.spawn(async move { inner.close_stored(&receipt, Close::Cancel, None).await });
         }
