@@ -1,11 +1,13 @@
-//! The denial cache: recent denials, so that callers that do not stop cost the store nothing.
+//! The denial cache: recent denials, repeated without a round trip, so that callers that keep
+//! retrying cost the store nothing.
 //!
-//! In plain words: what was denied a moment ago, and is not expiry yet, is denied again from here. Nothing else: whatever is not
-//! known for sure to be denied is asked at the store.
-//!
-//! Promise    A denial ends here no later than in the store: its time is counted from before the store was asked.
-//! Bounds     At most [`DENIAL_CACHE_KEYS_MAX`] keys with names of at most [`NAME_MAX`] bytes, each for at most [`DENIAL_CACHE_AGE_MAX`].
-//! Cost       Looking where nothing is remembered is to read one number.
+//! ```text
+//! Promise   A cached denial ends no later than in the store: its time counts from before the call was
+//!           sent. A call that is not certainly denied goes to the store.
+//! Bounds    At most DENIAL_CACHE_KEYS_MAX keys with names of at most NAME_MAX bytes, each for at most
+//!           DENIAL_CACHE_AGE_MAX.
+//! Cost      While nothing is cached, a lookup is one atomic load.
+//! ```
 
 use sluicegate::{Decision, RetryAfter, Span};
 use std::collections::HashMap;
@@ -16,25 +18,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest time that a denial is remembered.
+/// How long a denial is cached, at most.
 pub const DENIAL_CACHE_AGE_MAX: Duration = Duration::from_secs(1);
-/// Of so many keys denials are remembered at most.
+/// The most keys with a cached denial.
 pub const DENIAL_CACHE_KEYS_MAX: usize = 10_000;
 
-/// What has a longer name is not remembered, so that memory is bounded.
+/// The longest name of a key whose denials are cached, so that memory is bounded.
 const NAME_MAX: usize = 1024;
-/// When something was invalidated last is known for each of so many hasher of all names.
+/// Invalidation times are kept per group of names; this is the number of groups.
 const GROUPS: usize = 256;
 
-/// The denials of a store's keys.
+/// The cached denials of a store.
 pub(crate) struct DenialCache {
     start: Instant,
-    /// When the last of them is expiry, in microseconds since the start.
+    /// When the last denial expires, in microseconds since `start`.
     expiry: AtomicU64,
     entries: Mutex<Entries>,
 }
 
-/// Two halves: when the young one is full, it becomes the old one, and what was old makes room.
+/// Two generations: a full young one becomes the old one, and the previous old one is dropped.
 struct Entries {
     young: HashMap<Vec<u8>, Denial>,
     old: HashMap<Vec<u8>, Denial>,
@@ -42,27 +44,27 @@ struct Entries {
     hasher: RandomState,
 }
 
-/// One denial.
+/// A cached denial.
 #[derive(Clone)]
 pub(crate) struct Denial {
-    /// Of whose limits it is: other limits on the same key may decide otherwise.
+    /// The limits that denied: other limits on the same key may decide differently.
     pub(crate) owner: Arc<str>,
     pub(crate) cost: u32,
     pub(crate) decision: Decision,
-    /// Before the store was asked: from here it is counted how long the denial is_live, so that it never is_live for too long.
+    /// Before the call was sent. Expiry counts from here, so that no denial is cached for too long.
     pub(crate) began: Instant,
-    /// When its answer was there: from here it is counted what is left to wait, as whoever was received then counts.
+    /// When the answer arrived. The remaining wait counts from here, as it does for the caller.
     pub(crate) received: Instant,
 }
 
 impl Denial {
-    /// When it is expiry; `None` if it is no denial.
+    /// When the denial expires, or `None` if the decision is none.
     fn expires_at(&self) -> Option<Instant> {
-        let is_live = match self.decision.retry_after()? {
+        let lifetime = match self.decision.retry_after()? {
             RetryAfter::After(wait) => Duration::from_micros(wait.as_micros()).min(DENIAL_CACHE_AGE_MAX),
             RetryAfter::Never => DENIAL_CACHE_AGE_MAX,
         };
-        Some(self.began + is_live)
+        Some(self.began + lifetime)
     }
 
     fn is_live(&self, now: Instant) -> bool {
@@ -81,7 +83,8 @@ impl DenialCache {
         DenialCache { start: Instant::now(), expiry: AtomicU64::new(0), entries: Mutex::new(entries) }
     }
 
-    /// The denial of a call of this cost, if it is known to be one. `most` is the largest cost that can be allowed at all.
+    /// Returns the denial of a call of this cost, if it is certain. `cost_max` is the largest cost
+    /// that can be allowed at all.
     pub(crate) fn get(
         &self,
         name: impl FnOnce() -> Vec<u8>,
@@ -97,7 +100,7 @@ impl DenialCache {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let denial = entries.get(&name)?;
         let is_same = *denial.owner == *owner && cost >= denial.cost && denial.is_live(now);
-        // What can never be allowed must not be received to wait.
+        // A cost that can never be allowed must not be told to wait.
         let is_never = denial.decision.retry_after() == Some(RetryAfter::Never);
         if !is_same || (cost > cost_max && !is_never) {
             return None;
@@ -106,7 +109,7 @@ impl DenialCache {
         Some(denial.decision.aged_by(Span::from_micros(u64::try_from(passed).unwrap_or(u64::MAX))))
     }
 
-    /// Remembers a denial, unless it is expiry or the key was invalidated since the store was asked.
+    /// Caches a denial, unless it has expired or its key was invalidated since the call was sent.
     pub(crate) fn insert(&self, name: Vec<u8>, denial: Denial) {
         let Some(expires_at) =
             denial.expires_at().filter(|expires_at| denial.received < *expires_at && name.len() <= NAME_MAX)
@@ -117,7 +120,7 @@ impl DenialCache {
         if entries.invalidated[entries.group(&name)].is_some_and(|at| at >= denial.began) {
             return;
         }
-        // The smaller cost says more.
+        // The denial of a smaller cost covers more calls.
         let known =
             entries.get(&name).filter(|known| known.owner == denial.owner && known.is_live(denial.received));
         if known.is_some_and(|known| known.cost < denial.cost) {
@@ -129,11 +132,11 @@ impl DenialCache {
             young.clear();
         }
         entries.young.insert(name, denial);
-        // Rounded up, so that it is not expiry too early.
+        // Rounded up, so that it does not expire too early.
         self.expiry.fetch_max(self.micros(expires_at).saturating_add(1), Relaxed);
     }
 
-    /// Forgets what is known of a key, and what is still under way.
+    /// Invalidates a key's denial, and those of calls in flight.
     pub(crate) fn invalidate(&self, name: &[u8], now: Instant) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let group = entries.group(name);
@@ -164,11 +167,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// What a limiter says of one call of this cost when `used` of the limit are used.
+    /// The decision for a call of this cost once `used` is charged.
     fn decision(limit: &str, used: u32, cost: u32) -> Decision {
         let limiter = Limiter::new(limit).unwrap();
-        assert!(limiter.check_at("Harry", used, Time::EPOCH).allowed());
-        limiter.check_at("Harry", cost, Time::EPOCH)
+        assert!(limiter.check_at("user:42", used, Time::EPOCH).allowed());
+        limiter.check_at("user:42", cost, Time::EPOCH)
     }
 
     fn denial(limit: &str, used: u32, cost: u32, began: Instant) -> Denial {
@@ -181,77 +184,79 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_holds_until_its_time_is_over_and_tells_what_is_left() {
+    fn a_denial_is_repeated_until_it_expires_with_the_remaining_wait() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
         assert_eq!(denied.decision.retry_after(), Some(RetryAfter::After(Span::from_micros(100_000))));
-        denials.insert("Harry".into(), denied.clone());
-        assert_eq!(get(&denials, "Harry", 1, began + MS), Some(denied.decision));
-        let later = get(&denials, "Harry", 1, began + 32 * MS).unwrap();
+        denials.insert("user:42".into(), denied.clone());
+        assert_eq!(get(&denials, "user:42", 1, began + MS), Some(denied.decision));
+        let later = get(&denials, "user:42", 1, began + 32 * MS).unwrap();
         assert_eq!(later.retry_after(), Some(RetryAfter::After(Span::from_micros(70_000))));
         assert_eq!(later.reset_after(), Span::from_micros(970_000));
         assert_eq!((later.allowed(), later.limit(), later.denied_by()), (false, 10, Some(0)));
-        assert!(get(&denials, "Harry", 1, began + 100 * MS - Duration::from_nanos(1)).is_some());
-        assert_eq!(get(&denials, "Harry", 1, began + 100 * MS), None);
-        assert_eq!(get(&denials, "Sally", 1, began), None);
+        assert!(get(&denials, "user:42", 1, began + 100 * MS - Duration::from_nanos(1)).is_some());
+        assert_eq!(get(&denials, "user:42", 1, began + 100 * MS), None);
+        assert_eq!(get(&denials, "user:43", 1, began), None);
     }
 
     #[test]
-    fn no_denial_is_remembered_for_longer_than_the_longest_time() {
+    fn no_denial_is_cached_for_longer_than_the_maximum_age() {
         let (denials, began) = (DenialCache::new(), Instant::now());
-        denials.insert("Harry".into(), denial("token-bucket 10/h", 10, 1, began));
-        assert!(get(&denials, "Harry", 1, began + DENIAL_CACHE_AGE_MAX - MS).is_some());
-        assert_eq!(get(&denials, "Harry", 1, began + DENIAL_CACHE_AGE_MAX), None);
+        denials.insert("user:42".into(), denial("token-bucket 10/h", 10, 1, began));
+        assert!(get(&denials, "user:42", 1, began + DENIAL_CACHE_AGE_MAX - MS).is_some());
+        assert_eq!(get(&denials, "user:42", 1, began + DENIAL_CACHE_AGE_MAX), None);
     }
 
     #[test]
-    fn a_smaller_cost_and_one_that_can_never_be_allowed_are_not_known() {
+    fn smaller_and_impossible_costs_go_to_the_store() {
         let (denials, began) = (DenialCache::new(), Instant::now());
-        denials.insert("Harry".into(), denial("token-bucket 10/s", 7, 5, began));
-        assert_eq!(get(&denials, "Harry", 4, began), None);
-        assert!(get(&denials, "Harry", 5, began).is_some() && get(&denials, "Harry", 10, began).is_some());
-        assert_eq!(get(&denials, "Harry", 11, began), None);
-        // A larger cost that was asked all the same does not push the smaller one out.
-        denials.insert("Harry".into(), denial("token-bucket 10/s", 7, 11, began));
-        assert!(get(&denials, "Harry", 5, began).is_some());
-        denials.insert("Sally".into(), denial("token-bucket 10/s", 7, 11, began));
-        let never = get(&denials, "Sally", 12, began + 500 * MS).unwrap();
+        denials.insert("user:42".into(), denial("token-bucket 10/s", 7, 5, began));
+        assert_eq!(get(&denials, "user:42", 4, began), None);
+        assert!(
+            get(&denials, "user:42", 5, began).is_some() && get(&denials, "user:42", 10, began).is_some()
+        );
+        assert_eq!(get(&denials, "user:42", 11, began), None);
+        // A larger cost that reached the store does not replace the smaller one.
+        denials.insert("user:42".into(), denial("token-bucket 10/s", 7, 11, began));
+        assert!(get(&denials, "user:42", 5, began).is_some());
+        denials.insert("user:43".into(), denial("token-bucket 10/s", 7, 11, began));
+        let never = get(&denials, "user:43", 12, began + 500 * MS).unwrap();
         assert_eq!(never.retry_after(), Some(RetryAfter::Never));
-        assert_eq!(get(&denials, "Sally", 10, began), None);
+        assert_eq!(get(&denials, "user:43", 10, began), None);
     }
 
     #[test]
-    fn other_limits_on_the_same_key_are_asked() {
+    fn other_limits_on_the_same_key_go_to_the_store() {
         let (denials, began) = (DenialCache::new(), Instant::now());
-        denials.insert("Harry".into(), denial("token-bucket 10/s", 10, 1, began));
-        assert_eq!(denials.get(|| "Harry".into(), "others", 1, 10, began), None);
+        denials.insert("user:42".into(), denial("token-bucket 10/s", 10, 1, began));
+        assert_eq!(denials.get(|| "user:42".into(), "others", 1, 10, began), None);
     }
 
     #[test]
-    fn what_is_forgotten_stays_so_even_if_an_older_answer_comes_after() {
+    fn an_older_answer_does_not_undo_an_invalidation() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
-        denials.insert("Harry".into(), denied.clone());
-        denials.invalidate(b"Harry", began + MS);
-        assert_eq!(get(&denials, "Harry", 1, began + MS), None);
-        denials.insert("Harry".into(), denied.clone());
-        assert_eq!(get(&denials, "Harry", 1, began + 2 * MS), None);
+        denials.insert("user:42".into(), denied.clone());
+        denials.invalidate(b"user:42", began + MS);
+        assert_eq!(get(&denials, "user:42", 1, began + MS), None);
+        denials.insert("user:42".into(), denied.clone());
+        assert_eq!(get(&denials, "user:42", 1, began + 2 * MS), None);
         let newer = Denial { began: began + 2 * MS, received: began + 3 * MS, ..denied };
-        denials.insert("Harry".into(), newer);
-        assert!(get(&denials, "Harry", 1, began + 3 * MS).is_some());
+        denials.insert("user:42".into(), newer);
+        assert!(get(&denials, "user:42", 1, began + 3 * MS).is_some());
     }
 
     #[test]
-    fn allowed_calls_and_denials_that_came_too_late_are_not_remembered() {
+    fn allowed_calls_and_expired_denials_are_not_cached() {
         let (denials, began) = (DenialCache::new(), Instant::now());
-        denials.insert("Harry".into(), denial("token-bucket 10/s", 7, 1, began));
+        denials.insert("user:42".into(), denial("token-bucket 10/s", 7, 1, began));
         let late = Denial { received: began + 100 * MS, ..denial("token-bucket 10/s", 10, 1, began) };
-        denials.insert("Harry".into(), late);
+        denials.insert("user:42".into(), late);
         assert_eq!(denials.expiry.load(Relaxed), 0);
     }
 
     #[test]
-    fn the_oldest_make_room_and_names_that_are_too_long_are_not_kept() {
+    fn the_oldest_are_evicted_and_long_names_are_not_cached() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         let denied = denial("token-bucket 10/s", 10, 1, began);
         for key in 0..3 * DENIAL_CACHE_KEYS_MAX {

@@ -19,9 +19,9 @@ pub(crate) enum Fallback<L> {
 }
 
 impl OnStoreFailure {
-    /// The answer to calls that are decided all or nothing while the store is unavailable: denied if
-    /// one of them fails closed, allowed if all of them fail open. `None` if there is no answer: a call
-    /// that is decided locally could not be rolled back for another that is denied.
+    /// The answer to calls that are decided all or nothing while the store is unavailable: denied
+    /// if one of them fails closed, allowed if all of them fail open. `None` if there is no answer:
+    /// a call that is decided locally could not be rolled back for another that is denied.
     pub fn answer_all(calls: impl IntoIterator<Item = OnStoreFailure>) -> Option<Answer> {
         let (mut fails_closed, mut all_fail_open) = (false, true);
         for call in calls {

@@ -11,8 +11,8 @@
 //! let store = RedisStore::connect("redis://127.0.0.1").await?;
 //!
 //! // before: let limiter = sluicegate::Limiter::new("token-bucket 10/s burst=50")?;
-//! let limiter = RedisLimiter::builder("token-bucket 10/s burst=50").in_store(&store,
-//! "api").build()?;
+//! let limiter =
+//!     RedisLimiter::builder("token-bucket 10/s burst=50").in_store(&store, "api").build()?;
 //!
 //! // before: limiter.check("user:42").allowed()
 //! assert!(limiter.check("user:42").await?.allowed());
@@ -25,9 +25,8 @@
 //! memory.
 //!
 //! ```text
-//! RedisLimiter ──▶ names, encode: one EVALSHA ──▶ link: single, Sentinel, cluster ──▶ lua: decide,
-//! write
-//!    Answer    ◀── sluicegate-core recomputes the decision ◀── limiter/reply ◀────────────────┘
+//! RedisLimiter ──▶ names, encode ──▶ link: single, Sentinel, cluster ──▶ lua: decide, write
+//!    Answer    ◀── sluicegate-core recomputes the decision ◀── limiter/reply ◀──┘
 //! ```
 //!
 //! Invariants:

@@ -5,12 +5,10 @@
 //! other fields of the decision from that state, so that they are the same as in memory.
 //!
 //! ```text
-//! builder         builds a limiter                     call           checks: one, a batch, all or
-//! nothing
-//! script_calls    the verbs as script calls            reply          parses the scripts' replies
-//! reservation     what `reserve` returns               denials        when a recent denial is
-//! repeated
-//! acquire         waits; queue, wait_guard
+//! builder        builds a limiter              call      checks: one, a batch, all or nothing
+//! script_calls   the verbs as script calls     reply     parses the scripts' replies
+//! reservation    what `reserve` returns        denials   when a cached denial answers
+//! acquire        waits; queue, wait_guard
 //! ```
 
 mod acquire;

@@ -88,7 +88,7 @@ impl RedisLimiterBuilder {
     pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
         let limits = self.limits?;
         ListError::check(&limits)?;
-        let (store, scope, names) = Names::placed(self.store)?;
+        let (store, scope, names) = Names::resolve(self.store)?;
         let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
             let made = EncodedLimit::new(limit, self.start);

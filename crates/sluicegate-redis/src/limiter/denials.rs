@@ -68,8 +68,8 @@ impl Inner {
                 began,
                 received: Instant::now(),
             };
-            // Keyed by the name of the receipts, which all limits of the scope share: a return under
-            // one of them counts for all.
+            // Keyed by the name of the receipts, which all limits of the scope share: a return
+            // under one of them counts for all.
             denials.insert(self.names.receipts(key), denial);
         }
     }

@@ -1,8 +1,8 @@
 //! The waiters of this process for a key, where the store has no queue: under windows and logs.
 //!
-//! The head of a queue calls the store, and retries when its denial says so; the others wait behind it. So
-//! per key one waiter of a process calls the store at a time, first in, first out. A queue exists only
-//! while it has a waiter.
+//! The head of a queue calls the store, and retries when its denial says so; the others wait behind
+//! it. So per key one waiter of a process calls the store at a time, first in, first out. A queue
+//! exists only while it has a waiter.
 
 use super::Inner;
 use sluicegate::{Decision, Span};
@@ -144,7 +144,8 @@ impl Waiter {
         Ok((Waiter { inner: Arc::clone(inner), key, id }, wakeup))
     }
 
-    /// Records the head's denial and when it retries. Waiters whose time runs out before that are denied now.
+    /// Records the head's denial and when it retries. Waiters whose time runs out before that are
+    /// denied now.
     pub(super) fn denied_until(&self, received: Instant, retries_at: Instant, decision: Decision) {
         let mut state = self.inner.queues.lock();
         let Some(queue) = state.queues.get_mut(&self.key) else { return };
@@ -176,7 +177,8 @@ impl Drop for Waiter {
         queue.denied = None;
         while let Some((id, next)) = queue.behind.pop_first() {
             queue.head = id;
-            // A waiter that is gone is skipped; one that goes after it was woken leaves as the head.
+            // A waiter that is gone is skipped; one that goes after it was woken leaves as the
+            // head.
             if next.wake.send(Ok(())).is_ok() {
                 return;
             }

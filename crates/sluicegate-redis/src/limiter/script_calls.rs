@@ -35,7 +35,8 @@ pub(super) enum Verb<'a> {
         receipt: &'a StoredReceipt,
         max_wait: Span,
     },
-    /// Like `Reserve`, but the receipt is kept only while its caller waits, and not at all if the wait is 0.
+    /// Like `Reserve`, but the receipt is kept only while its caller waits, and not at all if the
+    /// wait is 0.
     Wait {
         receipt: &'a StoredReceipt,
         max_wait: Span,
@@ -174,7 +175,7 @@ impl<'a> Operation<'a> {
             // A cost of 0 is always allowed and changes nothing.
             (Verb::Check | Verb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
             (Verb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
-            (Verb::Within { max_wait }, [encoded]) if encoded.check_waits() => {
+            (Verb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
                 call.check_call(encoded, max_wait.min(CENTURY))
             }
             _ => self.verb_call(),
@@ -226,8 +227,8 @@ impl<'a> Operation<'a> {
         let (call, index) = limits.nth(other.limit).ok_or_else(unreadable_state)?;
         let inner = call.inner;
         let encoded = &inner.encoded[index];
-        let reread = encoded.reread(&other.state, other.now, inner.preserve_recovery_time);
-        let (state, recovered) = reread.ok_or_else(unreadable_state)?;
+        let converted = encoded.convert(&other.state, other.now, inner.preserve_recovery_time);
+        let (state, recovered) = converted.ok_or_else(unreadable_state)?;
         let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
         script_call.arg(other.state).arg(state).arg(recovered);

@@ -5,9 +5,9 @@ use crate::receipt::StoredReceipt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The charge of a waiting call. Dropped before the call is admitted, it is cancelled by a task, since a
-/// drop cannot wait. That is attempted once: while the store is unavailable, or once the runtime has
-/// ended, the charge stays.
+/// The charge of a waiting call. Dropped before the call is admitted, it is cancelled by a task,
+/// since a drop cannot wait. That is attempted once: while the store is unavailable, or once the
+/// runtime has ended, the charge stays.
 pub(super) struct WaitGuard {
     inner: Arc<Inner>,
     receipt: StoredReceipt,
@@ -16,8 +16,8 @@ pub(super) struct WaitGuard {
 }
 
 impl WaitGuard {
-    /// Picks the receipt. It exists before the call is sent, since a call that is dropped in flight does
-    /// not know whether it was charged.
+    /// Picks the receipt. It exists before the call is sent, since a call that is dropped in flight
+    /// does not know whether it was charged.
     pub(super) fn new(inner: &Arc<Inner>, key: &[u8]) -> WaitGuard {
         WaitGuard {
             inner: Arc::clone(inner),

@@ -1,7 +1,8 @@
 //! Waiting for a lease.
 //!
-//! A call that gets no permit enters the store's queue and polls until it is granted a lease; `polling.rs`
-//! says how often. When a permit is released in this process, the head of the queue polls at once.
+//! A call that gets no permit enters the store's queue and polls until it is granted a lease;
+//! `polling.rs` says how often. When a permit is released in this process, the head of the queue
+//! polls at once.
 //!
 //! ```text
 //! acquire ──▶ granted
@@ -75,11 +76,13 @@ impl Inner {
                 Ok(decided) => {
                     silent_since = None;
                     waiter.set_sequence(decided.sequence);
-                    // It may have become the head just now, but its entry lives as long as was sent.
+                    // It may have become the head just now, but its entry lives as long as was
+                    // sent.
                     let interval = backoff.next(decided.ahead, waiter.poll_rate()).min(rate.interval_max());
                     (Some(decided.answer()), Instant::now() + interval)
                 }
-                // The next poll has the same lease id, so a lease granted meanwhile is not granted twice.
+                // The next poll has the same lease id, so a lease granted meanwhile is not granted
+                // twice.
                 Err(failure)
                     if failure.may_have_charged()
                         && silent_since.get_or_insert(sent).elapsed() < ttl

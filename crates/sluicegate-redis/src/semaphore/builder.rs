@@ -94,7 +94,7 @@ impl RedisSemaphoreBuilder {
             return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
         let Some(ttl) = concurrency.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
-        let (store, scope, names) = Names::placed(self.store)?;
+        let (store, scope, names) = Names::resolve(self.store)?;
         let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
         let member = store.inner.scopes.join(&scope, self.only_for, LeaseLimit { concurrency, ttl });
         let (max_queue, max_waiters) = (self.max_queue, self.max_waiters);

@@ -10,12 +10,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-/// The waits before each attempt to release a lease in the background. After the last one it expires.
+/// The waits before each attempt to release a lease in the background. After the last one it
+/// expires.
 const RELEASE_WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1)];
 
-/// What a call may hold in the store: a lease or a queue entry. Dropped before its caller has the lease,
-/// it is released by a task, since a drop cannot wait. That is best effort: while the store is
-/// unavailable, or once the runtime has ended, it expires instead.
+/// What a call may hold in the store: a lease or a queue entry. Dropped before its caller has the
+/// lease, it is released by a task, since a drop cannot wait. That is best effort: while the store
+/// is unavailable, or once the runtime has ended, it expires instead.
 pub(super) struct PendingLease {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
@@ -26,8 +27,8 @@ pub(super) struct PendingLease {
 }
 
 impl PendingLease {
-    /// Picks the lease id. It exists before the call is sent, since a call that is dropped in flight does
-    /// not know what it was granted.
+    /// Picks the lease id. It exists before the call is sent, since a call that is dropped in
+    /// flight does not know what it was granted.
     pub(super) fn new(inner: &Arc<Inner>, key: &[u8], cost: u32) -> PendingLease {
         let runtime = Handle::try_current().ok();
         PendingLease {

@@ -1,37 +1,37 @@
 //! How often waiters poll the store: within a budget, so that the store has time for other calls.
 //!
-//! All waiters of a process share [`POLLS_PER_SECOND_MAX`] polls per second. One half is for the heads:
-//! the first waiter of each key in this process, which discovers a permit that another process
-//! released. The other half is for the waiters behind them. These poll only to keep their entries in
-//! the store's queue alive, since a waiter that moves up is woken. While there are few waiters of a
-//! kind, each polls as often as is useful.
+//! All waiters of a process share [`POLLS_PER_SECOND_MAX`] polls per second. One half is for the
+//! heads: the first waiter of each key in this process, which discovers a permit that another
+//! process released. The other half is for the waiters behind them. These poll only to keep their
+//! entries in the store's queue alive, since a waiter that moves up is woken. While there are few
+//! waiters of a kind, each polls as often as is useful.
 //!
 //! ```text
-//! share      with n waiters of a kind, each polls every n ms ± 50 % jitter: about 1000 polls/s in total
+//! share      with n waiters of a kind, each polls every n ms ± 50 % jitter: about 1000 polls/s
 //! interval   a head: 1, 2, 5, 10, 20 ms, or 2 ms per waiter ahead of it; others: 500 ms;
 //!            never less than the share
-//! ttl        of an entry in the store's queue: 3 * (longest interval + deadline), so that it outlasts two
-//!            lost polls; from WAITER_TTL to WAITER_TTL_MAX
+//! ttl        of an entry in the store's queue: 3 * (longest interval + deadline), so that it
+//!            outlasts two lost polls; from WAITER_TTL to WAITER_TTL_MAX
 //! ```
 //!
-//! With [`WAITERS_MAX`] waiters, each for its own key, the share is 10 s, and an entry lives for 45 s plus
-//! three deadlines.
+//! With [`WAITERS_MAX`] waiters, each for its own key, the share is 10 s, and an entry lives for 45
+//! s plus three deadlines.
 
 use std::time::Duration;
 
-/// How many times per second all waiters of a process poll a store, on average. A Redis server answers
-/// about 40,000 such calls per second, so that even twenty processes with as many waiters as allowed
-/// leave it time for other calls. A waiter's first call, and the poll after a release in this process,
-/// come on top.
+/// How many times per second all waiters of a process poll a store, on average. A Redis server
+/// answers about 40,000 such calls per second, so that even twenty processes with as many waiters
+/// as allowed leave it time for other calls. A waiter's first call, and the poll after a release in
+/// this process, come on top.
 pub const POLLS_PER_SECOND_MAX: u32 = 2_000;
-/// The most waiters per process for all leases in a store. It bounds the poll intervals, and so how long
-/// a dead waiter can hold up its queue.
+/// The most waiters per process for all leases in a store. It bounds the poll intervals, and so how
+/// long a dead waiter can hold up its queue.
 pub const WAITERS_MAX: usize = 10_000;
-/// How long a waiter stays in the store's queue without polling, at least. A process that has died holds
-/// up the waiters behind it for this long.
+/// How long a waiter stays in the store's queue without polling, at least. A process that has died
+/// holds up the waiters behind it for this long.
 pub const WAITER_TTL: Duration = Duration::from_secs(2);
-/// How long a waiter stays in the store's queue without polling, at most: waiters poll rarely if there are
-/// very many in a process, or if the deadline is long.
+/// How long a waiter stays in the store's queue without polling, at most: waiters poll rarely if
+/// there are very many in a process, or if the deadline is long.
 pub const WAITER_TTL_MAX: Duration = Duration::from_secs(60);
 
 /// By how much each waiter lengthens the interval of its kind: half of the budget is for each kind.
@@ -71,7 +71,8 @@ impl PollRate {
         INTERVAL_MAX.max(self.share + self.share / 2)
     }
 
-    /// How long the waiter's queue entry must live if its next poll may take as long as the deadline.
+    /// How long the waiter's queue entry must live if its next poll may take as long as the
+    /// deadline.
     pub(super) fn waiter_ttl(&self, deadline: Duration) -> Duration {
         let ttl = self.interval_max().saturating_add(deadline).saturating_mul(POLLS_PER_TTL);
         ttl.clamp(WAITER_TTL, WAITER_TTL_MAX)

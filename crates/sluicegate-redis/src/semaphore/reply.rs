@@ -79,8 +79,9 @@ impl Outcome {
 }
 
 impl LeaseLimit {
-    /// Recomputes the decision about a lease of this cost. The reply tells of the key's leases only what this
-    /// decision needs: those that must expire first count as one lease, and all others as another.
+    /// Recomputes the decision about a lease of this cost. The reply tells of the key's leases only
+    /// what this decision needs: those that must expire first count as one lease, and all others as
+    /// another.
     pub(super) fn decided(
         &self,
         outcome: &Outcome,

@@ -66,7 +66,8 @@ impl Inner {
         self.send_return(&call, limit, now).await?.done_at().ok_or_else(bad_state)
     }
 
-    /// Returns whether the lease was live. `queued_cost` is the cost of a call that may be in the queue.
+    /// Returns whether the lease was live. `queued_cost` is the cost of a call that may be in the
+    /// queue.
     pub(super) async fn send_release(
         &self,
         key: &[u8],

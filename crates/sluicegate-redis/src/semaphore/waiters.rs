@@ -1,5 +1,5 @@
-//! The waiters of this process: they are bounded, they poll within one budget, and the head of a queue
-//! is woken as soon as a permit is released in this process.
+//! The waiters of this process: they are bounded, they poll within one budget, and the head of a
+//! queue is woken as soon as a permit is released in this process.
 
 use super::polling::{PollRate, WAITERS_MAX};
 use std::collections::{BTreeMap, HashMap};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Counts the waiters for leases in one store. Relaxed ordering is enough: these are counts, and guard
-/// nothing else.
+/// Counts the waiters for leases in one store. Relaxed ordering is enough: these are counts, and
+/// guard nothing else.
 #[derive(Default)]
 pub(super) struct WaiterCounts {
     waiters: AtomicUsize,
@@ -124,7 +124,8 @@ impl Waiter<'_> {
         self.waiters.counts.poll_rate(is_head)
     }
 
-    /// Moves it to its sequence number in the store's queue. A waiter that becomes the head is woken.
+    /// Moves it to its sequence number in the store's queue. A waiter that becomes the head is
+    /// woken.
     pub(super) fn set_sequence(&mut self, sequence: u64) {
         if sequence == self.position.sequence {
             return;
