@@ -53,7 +53,7 @@ fn read(decision: &Decision) -> u64 {
         Some(RetryAfter::After(wait)) => wait.as_micros(),
         Some(RetryAfter::Never) => 0,
     };
-    u64::from(decision.limit()) ^ u64::from(decision.remaining()) ^ decision.reset_after().as_micros() ^ wait
+    decision.limit() ^ decision.remaining() ^ decision.reset_after().as_micros() ^ wait
 }
 
 fn per_second(count: u64) -> Rate {

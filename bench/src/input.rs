@@ -22,7 +22,7 @@ pub fn limiter(limits: &[&str], max_keys: usize) -> Limiter {
 /// it was written in, which stalls the processor for longer than the decision takes.)
 #[inline]
 pub fn read(decision: &Decision) -> u64 {
-    u64::from(decision.allowed()) ^ u64::from(decision.remaining()) ^ decision.reset_after().as_micros()
+    u64::from(decision.allowed()) ^ decision.remaining() ^ decision.reset_after().as_micros()
 }
 
 /// Asks governor, and reads what it answers: yes, or when to come back.

@@ -6,9 +6,9 @@ use sluicegate::Limit;
 use sluicegate_core::concurrency::Leases;
 use sluicegate_core::{Account, Algorithm as _, Time};
 use sluicegate_guard::AdaptiveLimit;
-use sluicegate_guard::breaker::BreakerRules;
-use sluicegate_guard::bulkhead::BulkheadSpec;
-use sluicegate_guard::retry::RetryRules;
+use sluicegate_guard::breaker::BreakerConfig;
+use sluicegate_guard::bulkhead::BulkheadConfig;
+use sluicegate_guard::retry::RetryConfig;
 use sluicegate_sim::overload::{Callers, Dependency, Protection};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};
@@ -57,7 +57,7 @@ fn leases(limit: &Limit) {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
             let now = Time::saturating_from_micros(at);
             let (decision, held) = concurrency.acquire(&mut leases, now, cost, ());
-            assert!(leases.sum() <= u64::from(count) && decision.limit() == count, "{limit}");
+            assert!(leases.sum() <= u64::from(count) && decision.limit() == u64::from(count), "{limit}");
             assert_eq!(decision.allowed(), cost == 0 || held.is_some(), "{limit}");
             assert!(held.is_none_or(|held| at % 2 == 1 || leases.release(now, held)), "{limit}");
         }
@@ -68,10 +68,10 @@ fn leases(limit: &Limit) {
 /// equal to it.
 pub(crate) fn guard(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    reads_as_printed::<BreakerRules>(&text);
-    reads_as_printed::<BulkheadSpec>(&text);
+    reads_as_printed::<BreakerConfig>(&text);
+    reads_as_printed::<BulkheadConfig>(&text);
     reads_as_printed::<AdaptiveLimit>(&text);
-    reads_as_printed::<RetryRules>(&text);
+    reads_as_printed::<RetryConfig>(&text);
     reads_as_printed::<Dependency>(&text);
     reads_as_printed::<Callers>(&text);
     if let Err(error) = text.parse::<Protection>() {

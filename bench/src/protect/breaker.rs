@@ -40,7 +40,7 @@ pub fn run(rounds: usize) {
 
     let ask = |breaker: &Breaker| {
         for _ in 0..CALLS {
-            if let Ok(admitted) = black_box(breaker).ask().admitted() {
+            if let Ok(admitted) = black_box(breaker).try_acquire().admitted() {
                 let _ = works();
                 admitted.success();
             }

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use sluicegate::semaphore::Semaphore;
 use sluicegate_guard::{Bulkhead, Guard};
-use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, Hold, key};
+use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, HoldUntil, key};
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -35,12 +35,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub fn run(rounds: usize) {
     let at_once = || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
     let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
     let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
     let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_queue(TASKS as usize).build();
     let keyed = || {
-        ConcurrencyLayer::new(semaphore().expect("a semaphore")).key(key::everyone()).hold(Hold::UntilHead)
+        ConcurrencyLayer::new(semaphore().expect("a semaphore"))
+            .key(key::everyone())
+            .hold_until(HoldUntil::ResponseHead)
     };
     let tower = || GlobalConcurrencyLimitLayer::new(PLACES);
 

@@ -2,7 +2,7 @@
 
 use crate::compare::{Mismatch, Report};
 use sluicegate::Limit;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::verbs::Verbs as _;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Span, Time};
 use std::io::BufRead;

@@ -6,6 +6,7 @@ use sluicegate::MemoryStore;
 use sluicegate::backend::{Backend, BackendError, Pending};
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter, Receipt};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
@@ -87,7 +88,7 @@ impl<W: Wait> InBackend<W> {
 
 impl<W: Wait> Subject for InBackend<W> {
     fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
-        self.asked(self.backend.check(&key, cost, Some(at))).decision().into()
+        self.asked(self.backend.check(&key, cost.into(), Some(at))).decision().into()
     }
 
     fn latest() -> Time {
@@ -99,20 +100,20 @@ impl<W: Wait> OneKey for InBackend<W> {
     type Receipt = Receipt;
 
     fn check(&mut self, now: Time, cost: u32) -> Decision {
-        self.asked(self.backend.check(&KEY, cost, Some(now))).decision()
+        self.asked(self.backend.check(&KEY, cost.into(), Some(now))).decision()
     }
 
     fn peek(&mut self, now: Time, cost: u32) -> Decision {
-        self.asked(self.backend.peek(&KEY, cost, Some(now))).decision()
+        self.asked(self.backend.peek(&KEY, cost.into(), Some(now))).decision()
     }
 
     fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
-        let taken = self.offered(self.backend.take(&KEY, up_to, Some(now)));
-        taken.map(|(answer, taken)| (answer.decision(), taken))
+        let taken = self.offered(self.backend.take(&KEY, up_to.into(), Some(now)));
+        taken.map(|(answer, taken)| (answer.decision(), saturating_count(taken)))
     }
 
     fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
-        self.offered(self.backend.refund(&KEY, cost, Some(now))).map(|answer| answer.decision())
+        self.offered(self.backend.refund(&KEY, cost.into(), Some(now))).map(|answer| answer.decision())
     }
 
     fn reserve(
@@ -121,12 +122,12 @@ impl<W: Wait> OneKey for InBackend<W> {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.offered(self.backend.reserve(&KEY, cost, max_wait, Some(now)));
+        let reserved = self.offered(self.backend.reserve(&KEY, cost.into(), max_wait, Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
-        let checked = self.offered(self.backend.check_within(&KEY, cost, max_wait, Some(now)));
+        let checked = self.offered(self.backend.check_within(&KEY, cost.into(), max_wait, Some(now)));
         checked.map(|answer| answer.decision())
     }
 
@@ -135,7 +136,7 @@ impl<W: Wait> OneKey for InBackend<W> {
     }
 
     fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
-        self.asked(self.backend.settle(&receipt, used, Some(now)))
+        self.asked(self.backend.settle(&receipt, used.into(), Some(now)))
     }
 
     fn next_window(&mut self, now: Time) -> Time {

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::limit::{Spec, WindowSpec};
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
 use sluicegate_core::{Span, Time};
 
 /// A call of a trace: time, key and cost.
@@ -206,7 +206,7 @@ pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
 /// A cost at the scale of what a limit admits.
 pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
     // The limit of a slow `smooth` may be 0.
-    let limit = limits[rng.usize(..limits.len())].at_once().max(1);
+    let limit = saturating_count(limits[rng.usize(..limits.len())].at_once()).max(1);
     match rng.u8(..16) {
         0 => 0,
         1 => limit.min(COUNT_MAX),

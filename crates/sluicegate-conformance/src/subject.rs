@@ -76,8 +76,8 @@ impl From<Decision> for Answer {
     fn from(decision: Decision) -> Answer {
         Answer {
             allowed: decision.allowed(),
-            limit: u64::from(decision.limit()),
-            remaining: u64::from(decision.remaining()),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
             retry_after: decision.retry_after(),
             reset_after: decision.reset_after().as_micros(),
             delay: decision.delay().as_micros(),

@@ -1,12 +1,12 @@
 //! One key under a list of limits, with the receipts that are still open: every verb, all or nothing.
 //!
-//! A store that keeps states in a form of its own calls the same functions: [`crate::several`] and [`Receipts`].
+//! A store that keeps states in a form of its own calls the same functions: [`crate::all_of`] and [`Receipts`].
 
 use crate::algorithm::Algorithm;
+use crate::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
 use crate::decision::Decision;
-use crate::pile::Times;
-use crate::receipts::{Ask, Receipt, Receipts};
-use crate::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use crate::receipts::{Receipt, Receipts, ReserveCall};
+use crate::rollback::Times;
 use crate::time::{Span, Time};
 use crate::verbs::Unsupported;
 use alloc::vec::Vec;
@@ -98,8 +98,8 @@ impl<A: Algorithm> Account<A> {
         self.fit(limits);
         let receipt = Receipt(self.next);
         self.next += 1;
-        let ask = Ask { cost, max_wait, receipt };
-        let decision = self.receipts.reserve(limits, &mut self.states, now, ask)?;
+        let call = ReserveCall { cost, max_wait, receipt };
+        let decision = self.receipts.reserve(limits, &mut self.states, now, call)?;
         Ok((decision, decision.allowed().then_some(receipt)))
     }
 
@@ -139,8 +139,8 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Forgets the receipts of reservations made before a time.
-    pub fn forget_receipts(&mut self, made_before: Time) {
-        self.receipts.forget_made_before(made_before);
+    pub fn expire_receipts(&mut self, made_before: Time) {
+        self.receipts.expire_made_before(made_before);
     }
 
     /// Reads the states that an older version of the same list left: each limit what the one at its place left.

@@ -120,6 +120,18 @@ pub fn checked_number(
     }
 }
 
+/// Narrows a cost from the public API, where counts are `u64`, to the `u32` that the core counts in.
+///
+/// Saturating is exact wherever a limit bounds the cost: no limit exceeds [`COUNT_MAX`], so a cost
+/// above `u32::MAX` is denied for ever all the same, and a take is cut to what remains. A refund of
+/// more than `u32::MAX` returns at most that, which never leaves a key better off than asked. Only
+/// where any cost is charged, by `smooth` and by a settle above what was reserved, is an excess
+/// over `u32::MAX` not charged; such costs are beyond [`COUNT_MAX`], the largest cost on offer.
+#[inline]
+pub fn saturating_count(cost: u64) -> u32 {
+    u32::try_from(cost).unwrap_or(u32::MAX)
+}
+
 /// Checks a length of time; the advice is for a value below and for one above.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::gcra::{Bucket as _, Gcra};
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_window::SlidingWindow;
 use crate::smooth::Smooth;
 use crate::time::{Span, Time};
@@ -129,40 +129,40 @@ impl Algorithm for CellLimit {
         self.inside().waiting()
     }
 
-    fn offers(&self, verb: Verb) -> bool {
-        self.inside().offers(verb)
+    fn supports(&self, verb: Verb) -> bool {
+        self.inside().supports(verb)
     }
 
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         self.inside().charge(state, now, cost)
     }
 
-    fn enter_denied(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
-        self.inside().enter_denied(state, now, cost)
+    fn record_denied(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        self.inside().record_denied(state, now, cost)
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
         self.inside().refund(state, now, cost)
     }
 
-    fn charge_to_remember(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
-        self.inside().charge_to_remember(state, now, cost)
+    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+        self.inside().charge_and_record(state, now, cost)
     }
 
     fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
         self.inside().record(state, cost, waited)
     }
 
-    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
-        self.inside().give_back(state, times, charge, most)
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+        self.inside().roll_back(state, times, charge, most)
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
-        self.inside().close_gap(cut, charge);
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
+        self.inside().shift_down(rollback, charge);
     }
 
-    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
-        self.inside().lower_to(state, charge);
+    fn cap_height(&self, state: &Cell, charge: &mut Charge) {
+        self.inside().cap_height(state, charge);
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
@@ -195,9 +195,9 @@ impl Algorithm for CellLimit {
 impl CellLimit {
     /// Reads the state that `old` left as the time until it is as good as new, which it keeps. For buckets; others start
     /// afresh.
-    pub fn adopt_time(&self, old: &CellLimit, state: &mut Cell) {
+    pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) {
         match (self.bucket(), old.bucket()) {
-            (Some(new), Some(old)) => new.adopt_time(old, state),
+            (Some(new), Some(old)) => new.adopt_recovery_time(old, state),
             _ => *state = Cell::UNSEEN,
         }
     }

@@ -26,7 +26,7 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::sync::Arc;
 use core::fmt::Debug;
@@ -185,23 +185,23 @@ impl Algorithm for FixedWindow {
 
     /// The pile is a window, named by its end.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge::on_pile(cost, state.at, u64::from(state.a))
+        Charge::on_stack(cost, state.at, u64::from(state.a))
     }
 
-    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
-        let used = Self::running(state, times.now).filter(|_| charge.pile == state.at)?;
-        let cut = charge.cut(most, u64::from(used))?;
-        state.a = used.saturating_sub(u32::try_from(cut.size()).unwrap_or(u32::MAX));
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+        let used = Self::running(state, times.now).filter(|_| charge.stack == state.at)?;
+        let rollback = charge.roll_back(most, u64::from(used))?;
+        state.a = used.saturating_sub(u32::try_from(rollback.size()).unwrap_or(u32::MAX));
         self.close_if_unused(state);
-        Some(cut)
+        Some(rollback)
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
-        charge.sink(cut);
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
+        charge.shift_down(rollback);
     }
 
-    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
-        charge.lower_to(if charge.pile == state.at { u64::from(state.a) } else { 0 });
+    fn cap_height(&self, state: &Cell, charge: &mut Charge) {
+        charge.cap_height(if charge.stack == state.at { u64::from(state.a) } else { 0 });
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {

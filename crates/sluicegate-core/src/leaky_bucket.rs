@@ -26,9 +26,10 @@
 //! Callers that should queue in the funnel instead of being turned away want `pacer`.
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
-use crate::gcra::{Bucket, Gcra, Holds};
+use crate::gcra::{Bucket, FillTime, Gcra};
 
-const HOLDS: Holds = Holds { time: "time to drain", advice: "use a smaller capacity, or a faster rate" };
+const FILL_TIME: FillTime =
+    FillTime { name: "time to drain", advice: "use a smaller capacity, or a faster rate" };
 
 /// The leaky bucket. Pick it when you think in a funnel's terms; it decides exactly like the token bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,7 +44,7 @@ impl LeakyBucket {
     /// When the capacity is 0 or above [`crate::bounds::COUNT_MAX`], or draining it would take more than a century.
     pub fn new(rate: Rate, capacity: u64) -> Result<LeakyBucket, OutOfBounds> {
         let capacity = checked_count("capacity", capacity, 1)?;
-        Ok(LeakyBucket { gcra: Gcra::new(rate, capacity, &HOLDS)? })
+        Ok(LeakyBucket { gcra: Gcra::new(rate, capacity, &FILL_TIME)? })
     }
 }
 

@@ -16,10 +16,10 @@
 //! ```
 
 use crate::bounds::{OutOfBounds, Rate, checked_period};
-use crate::gcra::{Bucket, Gcra, Holds};
+use crate::gcra::{Bucket, FillTime, Gcra};
 use crate::time::Span;
 
-const HOLDS: Holds = Holds { time: "interval", advice: "use a shorter interval" };
+const FILL_TIME: FillTime = FillTime { name: "interval", advice: "use a shorter interval" };
 
 /// The minimum interval. Pick it for "not again within": a resent code, a saved draft, a polled device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,7 +34,7 @@ impl MinInterval {
     /// When the interval is 0 or above [`crate::bounds::PERIOD_MAX`].
     pub fn new(interval: Span) -> Result<MinInterval, OutOfBounds> {
         let rate = Rate::new(1, checked_period("interval", interval)?)?;
-        Ok(MinInterval { gcra: Gcra::new(rate, 1, &HOLDS)? })
+        Ok(MinInterval { gcra: Gcra::new(rate, 1, &FILL_TIME)? })
     }
 }
 

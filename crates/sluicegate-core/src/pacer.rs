@@ -26,10 +26,10 @@
 //! A slot is a place in line, so it cannot be refunded; a reserved one can be cancelled while it is the last.
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
-use crate::gcra::{Bucket, Gcra, Holds};
+use crate::gcra::{Bucket, FillTime, Gcra};
 
-const HOLDS: Holds =
-    Holds { time: "time to work off the queue", advice: "use a smaller queue, or a faster rate" };
+const FILL_TIME: FillTime =
+    FillTime { name: "time to work off the queue", advice: "use a smaller queue, or a faster rate" };
 
 /// The pacer. Pick it to shape traffic towards something that wants an even flow rather than bursts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,7 +45,7 @@ impl Pacer {
     pub fn new(rate: Rate, queue: u64) -> Result<Pacer, OutOfBounds> {
         let queue = checked_count("queue", queue, 0)?;
         // Cannot wrap: the queue is at most 10^9. The one more is the call that leaves at once.
-        Ok(Pacer { gcra: Gcra::new(rate, queue + 1, &HOLDS)? })
+        Ok(Pacer { gcra: Gcra::new(rate, queue + 1, &FILL_TIME)? })
     }
 }
 

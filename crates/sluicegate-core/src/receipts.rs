@@ -4,9 +4,9 @@
 //! is both in one. A key that never reserves needs none of this.
 
 use crate::algorithm::{Algorithm, Verb};
+use crate::all_of::{Part, peek_list, reserve_all};
 use crate::decision::Decision;
-use crate::pile::{Charge, Charges, Times};
-use crate::several::{Part, peek_list, reserve_all};
+use crate::rollback::{Charge, Charges, Times};
 use crate::time::{Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
@@ -21,12 +21,12 @@ pub struct Receipt(pub u64);
 pub struct Receipts {
     /// When each limit's state last changed, as far as known here. Only what is given back asks for it.
     latest: Vec<Time>,
-    open: Vec<Open>,
+    open: Vec<OpenReceipt>,
 }
 
 /// A reservation that was neither cancelled nor settled yet.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenReceipt {
     receipt: Receipt,
     made: Time,
     /// One for each limit.
@@ -58,7 +58,7 @@ impl Receipts {
             if limit.refund(state, now, cost) {
                 *latest = now.max(*latest);
                 for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(place)) {
-                    limit.lower_to(state, open);
+                    limit.cap_height(state, open);
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Receipts {
         limits: &[A],
         states: &mut [A::State],
         now: Time,
-        Ask { cost, max_wait, receipt }: Ask,
+        ReserveCall { cost, max_wait, receipt }: ReserveCall,
     ) -> Result<Decision, Unsupported> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Reserve))?;
         self.fit(limits);
@@ -86,7 +86,7 @@ impl Receipts {
             if cost > 0 {
                 self.charged(now);
             }
-            self.open.push(Open { receipt, made: now, charges });
+            self.open.push(OpenReceipt { receipt, made: now, charges });
         }
         Ok(decision)
     }
@@ -126,7 +126,7 @@ impl Receipts {
         used: u32,
     ) -> Option<bool> {
         let place = self.open.iter().position(|open| open.receipt == receipt)?;
-        let Open { charges, .. } = self.open.swap_remove(place);
+        let OpenReceipt { charges, .. } = self.open.swap_remove(place);
         Some(self.settle_charges(limits, states, now, &charges, used, &mut []))
     }
 
@@ -145,16 +145,16 @@ impl Receipts {
         for (place, (((limit, state), latest), charge)) in
             limits.iter().zip(states).zip(&mut self.latest).zip(charges).enumerate()
         {
-            let cut = limit.settle_charge(state, Times { now, latest: *latest }, charge, used);
-            if cut.is_some() || used > charge.cost() {
+            let rollback = limit.settle_charge(state, Times { now, latest: *latest }, charge, used);
+            if rollback.is_some() || used > charge.cost() {
                 *latest = now.max(*latest);
             }
-            let Some(cut) = cut else { continue };
+            let Some(rollback) = rollback else { continue };
             gave = true;
             let open = self.open.iter_mut().map(|open| &mut *open.charges);
             let held = others.iter_mut().map(Charges::each_mut);
             for charge in open.chain(held).filter_map(|charges| charges.get_mut(place)) {
-                limit.close_gap(&cut, charge);
+                limit.shift_down(&rollback, charge);
             }
         }
         gave
@@ -176,7 +176,7 @@ impl Receipts {
     }
 
     /// Forgets one receipt: what it charged stays charged. Whether it was open.
-    pub fn forget(&mut self, receipt: Receipt) -> bool {
+    pub fn discard(&mut self, receipt: Receipt) -> bool {
         let before = self.open.len();
         self.open.retain(|open| open.receipt != receipt);
         self.open.len() < before
@@ -184,13 +184,13 @@ impl Receipts {
 
     /// Forgets the receipts of reservations made before a time: a store calls this for those that nobody came back
     /// for, so that they do not pile up.
-    pub fn forget_made_before(&mut self, time: Time) {
+    pub fn expire_made_before(&mut self, time: Time) {
         self.open.retain(|open| open.made >= time);
     }
 
     /// Forgets the receipts of reservations made before a time whose cost no longer counts: a cancel would give nothing
     /// back.
-    pub fn forget_worthless<A: Algorithm>(
+    pub fn expire_worthless<A: Algorithm>(
         &mut self,
         limits: &[A],
         states: &[A::State],
@@ -203,7 +203,7 @@ impl Receipts {
             let mut counts = || {
                 charges.any(|(((limit, state), latest), charge)| {
                     let times = Times { now, latest: *latest };
-                    limit.give_back(&mut state.clone(), times, charge, charge.cost()).is_some()
+                    limit.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
                 })
             };
             // The time first: a copy of a long log takes long.
@@ -224,7 +224,7 @@ impl Receipts {
 
 /// What a reservation asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
+pub struct ReserveCall {
     /// What to charge.
     pub cost: u32,
     /// How long the caller would wait.

@@ -28,7 +28,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
 
@@ -214,7 +214,7 @@ impl Algorithm for SlidingLog {
         state.at(last_to_leave).map_or(Span::ZERO, |entry| self.until_gone(entry, now))
     }
 
-    fn offers(&self, verb: Verb) -> bool {
+    fn supports(&self, verb: Verb) -> bool {
         !self.count_all || verb == Verb::Refund
     }
 
@@ -232,7 +232,7 @@ impl Algorithm for SlidingLog {
         Span::from_micros(state.latest + self.rate.period().as_micros() - now.as_micros())
     }
 
-    fn enter_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
+    fn record_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
         if !self.count_all || cost > self.rate.count() {
             return false;
         }
@@ -263,34 +263,34 @@ impl Algorithm for SlidingLog {
     /// The pile is an entry, named by its time.
     fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
         let height = Self::find(state, state.latest).map_or(0, |index| Self::cost_at(state, index));
-        Charge::on_pile(cost, state.latest, height)
+        Charge::on_stack(cost, state.latest, height)
     }
 
-    fn give_back(&self, state: &mut Log, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+    fn roll_back(&self, state: &mut Log, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let live = self.oldest_live(state, times.now);
-        let index = Self::find(state, charge.pile).filter(|&index| index >= live)?;
+        let index = Self::find(state, charge.stack).filter(|&index| index >= live)?;
         let here = Self::cost_at(state, index);
-        let cut = charge.cut(most, here)?;
+        let rollback = charge.roll_back(most, here)?;
         for entry in state.entries.range_mut(index..) {
-            entry.total -= cut.size();
+            entry.total -= rollback.size();
         }
-        if cut.size() == here {
+        if rollback.size() == here {
             state.entries.remove(index);
         }
-        Some(cut)
+        Some(rollback)
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
-        charge.sink(cut);
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
+        charge.shift_down(rollback);
     }
 
-    fn lower_to(&self, state: &Log, charge: &mut Charge) {
-        charge.lower_to(Self::find(state, charge.pile).map_or(0, |index| Self::cost_at(state, index)));
+    fn cap_height(&self, state: &Log, charge: &mut Charge) {
+        charge.cap_height(Self::find(state, charge.stack).map_or(0, |index| Self::cost_at(state, index)));
     }
 
     fn next_window(&self, state: &Log, now: Time) -> Time {
         let oldest = state.at(self.oldest_live(state, now));
-        oldest.map_or(now, |oldest| now.after(self.until_gone(oldest, now)))
+        oldest.map_or(now, |oldest| now.saturating_add(self.until_gone(oldest, now)))
     }
 
     fn is_idle(&self, state: &Log, now: Time) -> bool {

@@ -28,7 +28,7 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::Rate;
 use crate::cell::Cell;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 
 /// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too large.
@@ -160,25 +160,25 @@ impl Algorithm for SlidingWindow {
 
     /// The pile is a window, named by when it began.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge::on_pile(cost, state.at - state.at % self.period(), u64::from(state.b))
+        Charge::on_stack(cost, state.at - state.at % self.period(), u64::from(state.b))
     }
 
-    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let began = self.counters(state, times.now).began;
-        let still_counts = charge.pile + self.period() >= began;
-        let used = self.counter_of(state, charge.pile).filter(|_| still_counts)?;
-        let cut = charge.cut(most, u64::from(*used))?;
-        *used = used.saturating_sub(u32::try_from(cut.size()).unwrap_or(u32::MAX));
-        Some(cut)
+        let still_counts = charge.stack + self.period() >= began;
+        let used = self.counter_of(state, charge.stack).filter(|_| still_counts)?;
+        let rollback = charge.roll_back(most, u64::from(*used))?;
+        *used = used.saturating_sub(u32::try_from(rollback.size()).unwrap_or(u32::MAX));
+        Some(rollback)
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
-        charge.sink(cut);
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
+        charge.shift_down(rollback);
     }
 
-    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
+    fn cap_height(&self, state: &Cell, charge: &mut Charge) {
         let mut state = *state;
-        charge.lower_to(self.counter_of(&mut state, charge.pile).map_or(0, |used| u64::from(*used)));
+        charge.cap_height(self.counter_of(&mut state, charge.stack).map_or(0, |used| u64::from(*used)));
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {

@@ -52,7 +52,7 @@ use crate::algorithm::{Algorithm, Charged, NotCharged, Verb, Waiting};
 use crate::bounds::{CENTURY, COUNT_MAX, OutOfBounds, Rate, checked_count, checked_period};
 use crate::cell::Cell;
 use crate::decision::Standing;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Span, Time};
 use core::fmt;
 
@@ -136,7 +136,7 @@ impl fmt::Display for ColdFactor {
 
 /// All numbers of a limiter, for scripts that decide elsewhere. Times are in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Numbers {
+pub struct Parameters {
     /// How long a fresh permit takes.
     pub stable: f64,
     /// The most permits that are stored.
@@ -216,10 +216,10 @@ impl Smooth {
     }
 
     /// All of its numbers.
-    pub fn numbers(&self) -> Numbers {
+    pub fn parameters(&self) -> Parameters {
         let Smooth { stable, max, cool_down, warm_up, initial, start, .. } = *self;
         let warm_up = warm_up.map(|Slope { threshold, slope }| (threshold, slope));
-        Numbers { stable, max, cool_down, warm_up, initial, start }
+        Parameters { stable, max, cool_down, warm_up, initial, start }
     }
 
     /// The state of a key whose next call may go at a moment, and that has so many permits stored.
@@ -364,11 +364,11 @@ impl Algorithm for Smooth {
     }
 
     fn waiting(&self) -> Waiting {
-        Waiting::Ticket
+        Waiting::NextCallerPays
     }
 
     /// What was paid for permits that a warm-up had stored cannot be told afterwards, so they cannot be given back.
-    fn offers(&self, verb: Verb) -> bool {
+    fn supports(&self, verb: Verb) -> bool {
         match verb {
             Verb::CheckWithin => true,
             Verb::Refund => self.warm_up.is_none(),
@@ -394,21 +394,21 @@ impl Algorithm for Smooth {
     }
 
     /// What was stored before, and what `next` then was moved on to.
-    fn charge_to_remember(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
         let before = self.held(state, now);
         *state = written(self.spend(before, now, cost));
-        Charge::on_pile(cost, before.stored.to_bits(), state.at)
+        Charge::on_stack(cost, before.stored.to_bits(), state.at)
     }
 
     /// There are no receipts: `reserve` is not offered.
     fn record(&self, _state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge::on_pile(cost, 0, 0)
+        Charge::on_stack(cost, 0, 0)
     }
 
     /// A call that waited in line and is gone: as long as nobody went after it, all is as before. Of what others went on with
     /// it gives back the permits that it took, if they went at the same moment; whoever went later has waited for what it cost.
-    fn give_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u32) -> Option<Cut> {
-        let stored = f64::from_bits(charge.pile);
+    fn roll_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u32) -> Option<Rollback> {
+        let stored = f64::from_bits(charge.stack);
         let take = stored.min(f64::from(charge.cost));
         let fresh = f64::from(charge.cost) - take;
         let wait = self.time_of(stored, take).saturating_add(truncated(fresh * self.stable));
@@ -424,15 +424,15 @@ impl Algorithm for Smooth {
         } else {
             return None;
         }
-        Some(Cut { pile: charge.pile, top: charge.height, bottom: charge.height })
+        Some(Rollback { stack: charge.stack, top: charge.height, bottom: charge.height })
     }
 
-    fn close_gap(&self, _cut: &Cut, _charge: &mut Charge) {}
+    fn shift_down(&self, _cut: &Rollback, _charge: &mut Charge) {}
 
-    fn lower_to(&self, _state: &Cell, _charge: &mut Charge) {}
+    fn cap_height(&self, _state: &Cell, _charge: &mut Charge) {}
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
-        now.after(self.retry_after(state, now, 1))
+        now.saturating_add(self.retry_after(state, now, 1))
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
@@ -490,8 +490,8 @@ fn whole(permits: f64) -> u32 {
 /// To the next whole microsecond.
 #[inline]
 fn rounded_up(micros: f64) -> u64 {
-    let cut = truncated(micros);
-    if double(cut) < micros { cut.saturating_add(1) } else { cut }
+    let rollback = truncated(micros);
+    if double(rollback) < micros { rollback.saturating_add(1) } else { rollback }
 }
 
 /// A whole number as a double: the nearest one, as Java has it.
@@ -537,7 +537,7 @@ mod tests {
     }
 
     fn after(micros: u64) -> Time {
-        START.after(Span::from_micros(micros))
+        START.saturating_add(Span::from_micros(micros))
     }
 
     #[test]

@@ -31,10 +31,11 @@
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
-use crate::gcra::{Bucket, Gcra, Holds};
+use crate::gcra::{Bucket, FillTime, Gcra};
 use crate::time::Time;
 
-const HOLDS: Holds = Holds { time: "time to fill", advice: "use a smaller burst, or a faster rate" };
+const FILL_TIME: FillTime =
+    FillTime { name: "time to fill", advice: "use a smaller burst, or a faster rate" };
 
 /// The token bucket. Pick it when short bursts are fine and the long-run rate is what matters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,7 +57,7 @@ impl TokenBucket {
     /// When the burst is 0 or above [`crate::bounds::COUNT_MAX`], or filling it would take more than a century.
     pub fn new(rate: Rate, burst: u64) -> Result<TokenBucket, OutOfBounds> {
         let burst = checked_count("burst", burst, 1)?;
-        Ok(TokenBucket { gcra: Gcra::new(rate, burst, &HOLDS)?, initial: None })
+        Ok(TokenBucket { gcra: Gcra::new(rate, burst, &FILL_TIME)?, initial: None })
     }
 
     /// The same bucket, but a key that has never called held `tokens` at `start`.

@@ -3,7 +3,7 @@
 use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use core::fmt;
 
@@ -16,7 +16,7 @@ pub trait Verbs: Algorithm {
             return self.denied(state, now, cost, remaining);
         }
         let delay = if cost > 0 { self.delay(state, now) } else { Span::ZERO };
-        Decision::yes(self.standing_with(state, now, remaining), delay)
+        Decision::allow(self.standing_with(state, now, remaining), delay)
     }
 
     /// How the key stands now.
@@ -45,11 +45,13 @@ pub trait Verbs: Algorithm {
         let is_allowed = self.admits(state, now, cost, self.remaining(state, now));
         let until_allowed = if is_allowed { Span::ZERO } else { self.retry_after(state, now, cost) };
         match self.waiting() {
-            Waiting::Borrow | Waiting::Ticket if until_allowed <= max_wait => Ok(until_allowed),
-            Waiting::Borrow | Waiting::Ticket => Err(RetryAfter::After(until_allowed.less(max_wait))),
+            Waiting::Borrow | Waiting::NextCallerPays if until_allowed <= max_wait => Ok(until_allowed),
+            Waiting::Borrow | Waiting::NextCallerPays => {
+                Err(RetryAfter::After(until_allowed.saturating_sub(max_wait)))
+            }
             Waiting::Queue => {
                 let delay = self.delay(state, now);
-                let too_long = until_allowed.max(delay.less(max_wait));
+                let too_long = until_allowed.max(delay.saturating_sub(max_wait));
                 if too_long == Span::ZERO { Ok(delay) } else { Err(RetryAfter::After(too_long)) }
             }
             Waiting::Retry if until_allowed == Span::ZERO => Ok(Span::ZERO),
@@ -60,12 +62,12 @@ pub trait Verbs: Algorithm {
     /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt.
     fn check_within(&self, state: &mut Self::State, now: Time, cost: u32, max_wait: Span) -> Decision {
         match self.reserve_wait(state, now, cost, max_wait) {
-            Err(retry_after) => Decision::no(self.standing(state, now), retry_after),
+            Err(retry_after) => Decision::deny(self.standing(state, now), retry_after),
             Ok(delay) => {
                 if cost > 0 {
                     self.charge(state, now, cost);
                 }
-                Decision::yes(self.standing(state, now), delay)
+                Decision::allow(self.standing(state, now), delay)
             }
         }
     }
@@ -78,12 +80,12 @@ pub trait Verbs: Algorithm {
         times: Times,
         charge: &Charge,
         used: u32,
-    ) -> Option<Cut> {
+    ) -> Option<Rollback> {
         if used > charge.cost {
             self.charge(state, times.now, used - charge.cost);
             return None;
         }
-        self.give_back(state, times, charge, charge.cost - used)
+        self.roll_back(state, times, charge, charge.cost - used)
     }
 
     /// An error unless the limit offers the verb.
@@ -91,7 +93,7 @@ pub trait Verbs: Algorithm {
     /// # Errors
     /// When the limit does not offer this verb.
     fn require(&self, verb: Verb) -> Result<(), Unsupported> {
-        if self.offers(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
+        if self.supports(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
     }
 
     /// How the key stands, when what remains is known.
@@ -110,7 +112,7 @@ pub trait Verbs: Algorithm {
         } else {
             RetryAfter::After(self.retry_after(state, now, cost))
         };
-        Decision::no(self.standing_with(state, now, remaining), retry_after)
+        Decision::deny(self.standing_with(state, now, remaining), retry_after)
     }
 }
 
@@ -128,14 +130,14 @@ pub struct Unsupported {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.verb, self.waiting) {
-            (Verb::Refund, Waiting::Ticket) => {
+            (Verb::Refund, Waiting::NextCallerPays) => {
                 "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; \
                  leave warmup= out to give permits back"
             }
-            (Verb::Take, Waiting::Ticket) => {
+            (Verb::Take, Waiting::NextCallerPays) => {
                 "take is not offered by smooth, where any cost passes when its time has come; use check"
             }
-            (Verb::Reserve, Waiting::Ticket) => {
+            (Verb::Reserve, Waiting::NextCallerPays) => {
                 "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a \
                  longest wait, which tells the delay"
             }

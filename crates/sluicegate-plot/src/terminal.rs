@@ -297,7 +297,7 @@ fn marks(report: &Report<'_>, tried: &Tried, grid: &Grid) -> String {
 /// The beginning, the middle and the end, as far as there is room.
 fn times(report: &Report<'_>, grid: &Grid) -> String {
     let start = report.simulation.timeline().start();
-    let middle = start.after(Span::from_micros(grid.end.since(start).as_micros() / 2));
+    let middle = start.saturating_add(Span::from_micros(grid.end.since(start).as_micros() / 2));
     let [first, middle, last] = [start, middle, grid.end].map(|at| report.brief_time(at));
     let [first_columns, middle_columns, last_columns] =
         [&first, &middle, &last].map(|text| human::columns(text));

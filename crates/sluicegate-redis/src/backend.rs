@@ -24,27 +24,27 @@ macro_rules! later {
 }
 
 impl Backend for RedisLimiter {
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.check(&key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.check_within(&key, cost, max_wait, at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.peek(&key, cost, at))
     }
 
-    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+    fn take(&self, key: &dyn Key, up_to: u64, at: Option<Time>) -> Later<(Answer, u64)> {
         later!(self, key, inner => inner.take(&key, up_to, at))
     }
 
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.refund(&key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
         later!(self, key, inner => inner.reserve(&key, cost, max_wait, at))
     }
 
@@ -53,12 +53,12 @@ impl Backend for RedisLimiter {
         Pending::later(async move { inner.close(&receipt, Close::Cancel, at).await })
     }
 
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
         Pending::later(async move { inner.close(&receipt, Close::Settle { used }, at).await })
     }
 
-    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+    fn settle_detached(&self, receipt: &Receipt, used: u64) {
         let Ok(runtime) = Handle::try_current() else {
             warn!("cannot settle a reservation outside a Tokio runtime; the charge stays");
             return;
@@ -87,7 +87,7 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.reset(&[&key]))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Acquired> {
         later!(self, key, inner => inner.acquire(&key, cost, max_wait))
     }
 
@@ -101,11 +101,11 @@ impl Backend for RedisLimiter {
 }
 
 impl LeaseBackend for RedisSemaphore {
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Grant<HeldLease>> {
+    fn try_acquire(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Grant<HeldLease>> {
         later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(into_held) })
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
         let until = max_wait.and_then(|max_wait| Instant::now().checked_add(max_wait));
         later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(into_held) })
     }
@@ -120,7 +120,7 @@ impl LeaseBackend for RedisSemaphore {
         later!(self, key, inner => inner.release(&key, &lease, at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.peek(&key, cost, at))
     }
 

@@ -10,6 +10,7 @@
 //! ```
 
 use sluicegate::{Decision, RetryAfter, Span};
+use sluicegate_core::decision::store::StoreDecision as _;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
@@ -170,8 +171,8 @@ mod tests {
     /// The decision for a call of this cost once `used` is charged.
     fn decision(limit: &str, used: u32, cost: u32) -> Decision {
         let limiter = Limiter::new(limit).unwrap();
-        assert!(limiter.check_at("user:42", used, Time::EPOCH).allowed());
-        limiter.check_at("user:42", cost, Time::EPOCH)
+        assert!(limiter.check_at("user:42", used.into(), Time::EPOCH).allowed());
+        limiter.check_at("user:42", cost.into(), Time::EPOCH)
     }
 
     fn denial(limit: &str, used: u32, cost: u32, began: Instant) -> Denial {

@@ -20,7 +20,7 @@ use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::bounds::CENTURY;
-use sluicegate_core::smooth::Numbers;
+use sluicegate_core::smooth::Parameters;
 use sluicegate_core::time::YEAR;
 use sluicegate_core::{AnyLimit, CellLimit, Rate};
 use std::sync::{LazyLock, Mutex};
@@ -303,7 +303,7 @@ fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
     let AnyLimit::Cell(CellLimit::Smooth(smooth)) = made else { return None };
     let text = limit.to_string();
     let parameters = text.strip_prefix("smooth ")?;
-    let Numbers { stable, max, cool_down, warm_up, initial, start } = smooth.numbers();
+    let Parameters { stable, max, cool_down, warm_up, initial, start } = smooth.parameters();
     let (threshold, slope) = warm_up.unwrap_or((-1.0, 0.0));
     let packed = Packed::new().double(stable).double(max).double(cool_down).double(initial);
     let packed = packed.f64(start.as_micros()).double(threshold).double(slope);

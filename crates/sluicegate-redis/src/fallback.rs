@@ -5,7 +5,8 @@ use crate::store::RedisStore;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
+use sluicegate_core::decision::store::{no_room, unlimited};
 
 /// The `retry_after` of a call that is denied because the store fails.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
@@ -42,9 +43,10 @@ impl<L> Fallback<L> {
     /// memory.
     fn new(
         on_store_failure: OnStoreFailure,
-        limit: u32,
+        limit: u64,
         local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
     ) -> Result<Fallback<L>, RedisBuildError> {
+        let limit = saturating_count(limit);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },
@@ -57,9 +59,9 @@ impl<L> Fallback<L> {
     pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
         Some(match self {
             Fallback::Error => return None,
-            Fallback::Allow { limit } => Answer::new(Decision::unlimited(*limit), Source::Allowed),
+            Fallback::Allow { limit } => Answer::new(unlimited(*limit), Source::Allowed),
             Fallback::Deny { limit } => {
-                Answer::new(Decision::no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
+                Answer::new(no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
             }
             Fallback::Local(memory) => Answer::new(local(memory)?, Source::Local),
         })

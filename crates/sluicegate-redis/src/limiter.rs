@@ -40,8 +40,9 @@ use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
 use sluicegate_core::algorithm;
-use sluicegate_core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
-use sluicegate_core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
 use std::borrow::Cow;
@@ -111,7 +112,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_cost(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn check_cost(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, None).await
     }
 
@@ -119,7 +120,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -127,7 +128,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn peek(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
@@ -135,7 +136,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -144,7 +145,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// If the limit does not support it (`count=all`, `smooth`), or the store gives no answer.
-    pub async fn take(&self, key: impl Key, up_to: u32) -> Result<(Answer, u32), BackendError> {
+    pub async fn take(&self, key: impl Key, up_to: u64) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
 
@@ -152,7 +153,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::take`].
-    pub async fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Answer, u32), BackendError> {
+    pub async fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, Some(now)).await
     }
 
@@ -162,7 +163,7 @@ impl RedisLimiter {
     /// # Errors
     /// If the limit does not support it (a pacer, `smooth` with a warm-up), or the store gives no
     /// answer.
-    pub async fn refund(&self, key: impl Key, cost: u32) -> Result<Answer, BackendError> {
+    pub async fn refund(&self, key: impl Key, cost: u64) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
 
@@ -170,7 +171,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::refund`].
-    pub async fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, BackendError> {
+    pub async fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -183,7 +184,7 @@ impl RedisLimiter {
     pub async fn reserve(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<RedisReservation, BackendError> {
         let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), None).await?;
@@ -197,7 +198,7 @@ impl RedisLimiter {
     pub async fn reserve_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
@@ -213,7 +214,7 @@ impl RedisLimiter {
     pub async fn check_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Answer, BackendError> {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), None).await
@@ -226,7 +227,7 @@ impl RedisLimiter {
     pub async fn check_within_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Answer, BackendError> {
@@ -255,7 +256,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle(&self, receipt: &Receipt, used: u32) -> Result<bool, BackendError> {
+    pub async fn settle(&self, receipt: &Receipt, used: u64) -> Result<bool, BackendError> {
         self.inner.close(receipt, Close::Settle { used }, None).await
     }
 
@@ -263,7 +264,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> Result<bool, BackendError> {
         self.inner.close(receipt, Close::Settle { used }, Some(now)).await
     }
 
@@ -302,8 +303,13 @@ impl RedisLimiter {
     }
 
     /// Describes a call, to be made with others: see [`check_all`] and [`check_each`].
-    pub fn call(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
-        RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
+    pub fn call(&self, key: impl Key, cost: u64) -> RedisCall<'_> {
+        RedisCall {
+            inner: &self.inner,
+            key: Cow::Owned(key.to_bytes().into_owned()),
+            cost: saturating_count(cost),
+            at: None,
+        }
     }
 
     /// The limits.
@@ -322,7 +328,7 @@ impl Inner {
     pub(crate) async fn check(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let answers = check_each(slice::from_ref(&self.call(key, cost, at))).await;
@@ -332,28 +338,29 @@ impl Inner {
     pub(crate) async fn peek(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let states = self.execute_states(self.call(key, cost, at), Verb::Read).await;
-        let peeked = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, cost));
+        let peeked =
+            states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, saturating_count(cost)));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
 
     pub(crate) async fn take(
         self: &Arc<Inner>,
         key: &[u8],
-        up_to: u32,
+        up_to: u64,
         at: Option<Time>,
-    ) -> Result<(Answer, u32), BackendError> {
+    ) -> Result<(Answer, u64), BackendError> {
         self.require(algorithm::Verb::Take)?;
         let decided = async {
             let (success, now, mut states) =
                 self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
-            let taken = take_list(&self.compiled, &mut states, now, up_to);
+            let taken = take_list(&self.compiled, &mut states, now, saturating_count(up_to));
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
             require_agreement(success, taken > 0)?;
-            Ok((decision, taken))
+            Ok((decision, u64::from(taken)))
         };
         let (decision, mut taken) = match decided.await {
             Ok((decision, taken)) => (Ok(decision), taken),
@@ -370,7 +377,7 @@ impl Inner {
     pub(crate) async fn refund(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::Refund)?;
@@ -383,7 +390,7 @@ impl Inner {
     pub(crate) async fn reserve(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
@@ -411,7 +418,7 @@ impl Inner {
     pub(crate) async fn check_within(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
@@ -471,8 +478,8 @@ impl Inner {
         Arc::clone(&self.limits)
     }
 
-    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u32, at: Option<Time>) -> RedisCall<'a> {
-        RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
+    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> RedisCall<'a> {
+        RedisCall { inner: self, key: Cow::Borrowed(key), cost: saturating_count(cost), at }
     }
 
     /// Fails unless all limits support the verb.
@@ -536,7 +543,7 @@ impl Inner {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        let reserve = Reserve { cost, max_wait, receipt: Name(0) };
+        let reserve = ReserveCall { cost, max_wait, receipt: Name(0) };
         let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
         let decision = reserved.unwrap_or_else(|_| unreachable_verb());
         require_agreement(success, decision.allowed())?;

@@ -46,6 +46,7 @@ use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
 use sluicegate::{IntoLimits, Key, Limit, Time};
+use sluicegate_core::bounds::saturating_count;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -115,7 +116,7 @@ impl RedisSemaphore {
     /// # Errors
     /// If the store gives no answer, and the semaphore has no fallback. A lease that may have been
     /// granted nevertheless is released in the background, as far as possible.
-    pub async fn try_acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
+    pub async fn try_acquire(&self, key: impl Key, cost: u64) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -126,7 +127,7 @@ impl RedisSemaphore {
     pub async fn try_acquire_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         now: Time,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, Some(now)).await
@@ -136,7 +137,7 @@ impl RedisSemaphore {
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn peek(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
@@ -144,7 +145,7 @@ impl RedisSemaphore {
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
@@ -223,7 +224,7 @@ impl RedisSemaphore {
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u64) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -234,7 +235,7 @@ impl RedisSemaphore {
     pub async fn acquire_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Instant::now().checked_add(max_wait)).await
@@ -247,7 +248,7 @@ impl RedisSemaphore {
     pub async fn acquire_until(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         deadline: Time,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
@@ -269,23 +270,23 @@ impl Inner {
     pub(crate) async fn try_acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.acquire_now(key, cost, self.member.limit(), at).await)
+        self.counted(self.acquire_now(key, saturating_count(cost), self.member.limit(), at).await)
     }
 
     pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         until: Option<Instant>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.wait(key, cost, until).await)
+        self.counted(self.wait(key, saturating_count(cost), until).await)
     }
 
-    pub(crate) async fn peek(&self, key: &[u8], cost: u32, at: Option<Time>) -> Result<Answer, StoreFailure> {
-        let answer = match self.send_peek(key, cost, self.member.limit(), at).await {
+    pub(crate) async fn peek(&self, key: &[u8], cost: u64, at: Option<Time>) -> Result<Answer, StoreFailure> {
+        let answer = match self.send_peek(key, saturating_count(cost), self.member.limit(), at).await {
             Ok(decided) => Ok(decided.answer()),
             Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
         };
@@ -405,7 +406,7 @@ impl Inner {
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let mut lease = None;
         let answer = self.fallback.answer(|local| {
-            let grant = local.try_acquire(key, cost);
+            let grant = local.try_acquire(key, cost.into());
             let decision = grant.decision();
             lease = grant.lease();
             Some(decision)

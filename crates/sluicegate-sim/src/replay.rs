@@ -3,7 +3,7 @@
 use crate::trace::{Trace, TraceError};
 use sluicegate::Limit;
 use sluicegate::limit::ListError;
-use sluicegate_core::several::check_list;
+use sluicegate_core::all_of::check_list;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -157,8 +157,8 @@ fn write_row(out: &mut Vec<u8>, decision: &Decision) {
         out.extend_from_slice(digits.format(number).as_bytes());
     };
     out.push(if decision.allowed() { b'1' } else { b'0' });
-    field(out, u64::from(decision.limit()));
-    field(out, u64::from(decision.remaining()));
+    field(out, decision.limit());
+    field(out, decision.remaining());
     match decision.retry_after() {
         None => out.push(b','),
         Some(RetryAfter::After(wait)) => field(out, wait.as_micros()),

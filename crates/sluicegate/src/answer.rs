@@ -73,12 +73,12 @@ impl Answer {
     }
 
     /// The most that an idle key could take at once.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.decision.limit()
     }
 
     /// The cost that would still be allowed.
-    pub const fn remaining(&self) -> u32 {
+    pub const fn remaining(&self) -> u64 {
         self.decision.remaining()
     }
 

@@ -42,36 +42,36 @@ use std::time::Duration;
 /// [`Limiter`](crate::Limiter) with its name. A denial is an answer; an error means that there is none.
 pub trait Backend: fmt::Debug + Send + Sync {
     /// Decides a call, and charges it if it is allowed.
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
     /// Charges a call now that is to happen after the answer's delay, which is at most `max_wait`.
     fn check_within(
         &self,
         key: &dyn Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Pending<Result<Answer, BackendError>>;
 
     /// Decides a call without charging it.
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
     /// Charges `up_to`, or as much of it as remains, and returns how much that was.
     fn take(
         &self,
         key: &dyn Key,
-        up_to: u32,
+        up_to: u64,
         at: Option<Time>,
-    ) -> Pending<Result<(Answer, u32), BackendError>>;
+    ) -> Pending<Result<(Answer, u64), BackendError>>;
 
     /// Returns cost to a key. The answer is the decision for cost 0.
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
     /// Charges a call as [`Backend::check_within`] does, with a receipt.
     fn reserve(
         &self,
         key: &dyn Key,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Pending<Result<Reserved, BackendError>>;
@@ -80,11 +80,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
     /// Changes the charge of a reservation to what was used. `false` if the receipt is used or unknown.
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
     /// Cancels (`used` is 0) or settles a reservation whose caller cannot wait for it, such as a
     /// request that is dropped. A backend whose `cancel` takes time does this in the background.
-    fn settle_detached(&self, receipt: &Receipt, used: u32);
+    fn settle_detached(&self, receipt: &Receipt, used: u64);
 
     /// Gives up a receipt; its charge stays. Without this a receipt is kept until it expires.
     fn forget_receipt(&self, receipt: &Receipt);
@@ -102,7 +102,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn acquire(
         &self,
         key: &dyn Key,
-        cost: u32,
+        cost: u64,
         max_wait: Option<Duration>,
     ) -> Pending<Result<Acquired, BackendError>>;
 
@@ -125,7 +125,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
     fn try_acquire(
         &self,
         key: &dyn Key,
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
@@ -133,7 +133,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
     fn acquire(
         &self,
         key: &dyn Key,
-        cost: u32,
+        cost: u64,
         max_wait: Option<Duration>,
     ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
@@ -149,7 +149,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
     ) -> Pending<Result<bool, BackendError>>;
 
     /// Decides whether a lease of this cost would be granted now. None is taken.
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
     /// Deletes the key's leases.
     fn reset(&self, key: &dyn Key) -> Pending<Result<(), BackendError>>;

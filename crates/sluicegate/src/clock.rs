@@ -7,8 +7,8 @@ pub(crate) mod alarm;
 pub(crate) mod alarms;
 pub(crate) mod any;
 mod delay;
+pub(crate) mod interval;
 mod manual;
-pub(crate) mod stretch;
 mod system;
 mod timer;
 #[cfg(all(feature = "tokio", not(loom)))]
@@ -31,7 +31,7 @@ pub trait Clock: Debug + Send + Sync {
     /// place that is just being returned would stay out.
     fn now(&self) -> Time;
 
-    /// Rings the alarm when the clock shows this time or later. It is asked for only while somebody waits in line.
+    /// AlarmHandler the alarm when the clock shows this time or later. It is asked for only while somebody waits in line.
     ///
     /// Unless said otherwise the process's timer does so, which takes it that this clock goes as fast as the system's. A clock that
     /// does not, as one of a test, keeps the alarm and rings it itself. Ringing too early does no harm; no lock that

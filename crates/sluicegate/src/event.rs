@@ -7,8 +7,8 @@ pub enum Event {
     /// A lease of a semaphore lapsed before it was returned: its holder crashed, or took longer than ttl. It is told when it is noticed:
     /// by the next call of its key, by another that looks for room, or when somebody waits for it.
     #[non_exhaustive]
-    LeaseLapsed {
+    LeaseExpired {
         /// What it cost.
-        cost: u32,
+        cost: u64,
     },
 }

@@ -28,10 +28,10 @@ const SECOND_US: u64 = 1_000_000;
 /// A limit as the draft tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    quota: u32,
+    quota: u64,
     /// The draft knows no fractions of a second; a window with one is not told.
     window_s: Option<u64>,
-    at_once: u32,
+    at_once: u64,
 }
 
 impl Policy {
@@ -48,12 +48,12 @@ impl Policy {
     }
 
     /// A quota of which nothing else is known.
-    pub const fn of_quota(quota: u32) -> Policy {
+    pub const fn of_quota(quota: u64) -> Policy {
         Policy { quota, window_s: None, at_once: quota }
     }
 
     /// How much an idle key could take at once.
-    pub const fn at_once(&self) -> u32 {
+    pub const fn at_once(&self) -> u64 {
         self.at_once
     }
 }
@@ -82,7 +82,7 @@ pub fn policy_name(name: &str, place: Option<usize>, policies: usize) -> String 
 
 /// Which of a call's policies its decision speaks of: the one that said no, else the one whose limit the decision tells, if
 /// there is but one.
-pub fn policy_about(policies: &[Policy], denied_by: Option<usize>, limit: u32) -> Option<usize> {
+pub fn policy_about(policies: &[Policy], denied_by: Option<usize>, limit: u64) -> Option<usize> {
     if policies.len() < 2 {
         return Some(0);
     }

@@ -5,16 +5,16 @@
 //! the core's: `sluicegate_core::concurrency`.
 
 mod acquire;
-mod book;
 mod builder;
 mod capacity;
-mod desk;
 mod grant;
 mod lease;
-mod line;
+mod locked_shard;
+mod queue;
 mod scope;
 mod shard;
 mod slab;
+mod state;
 mod stats;
 
 pub use crate::ids::{BadLeaseId, LeaseId};
@@ -30,10 +30,11 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{BuildError, ChangeError, IntoLimits};
 use crate::sync::Ordering;
-use crate::wait::Patience;
-use lease::Name;
-use scope::View;
-use shard::{After, By, Common, Shard};
+use crate::wait::MaxWait;
+use lease::LeaseRef;
+use scope::ScopedLimit;
+use shard::{Caller, Common, Deferred, Shard};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,7 +69,7 @@ struct Inner {
     seeds: Arc<Seeds>,
     max_leases: usize,
     /// Where several semaphores share a room: its own numbers and scope.
-    view: Option<Arc<View>>,
+    scoped: Option<Arc<ScopedLimit>>,
     /// As text and data, for whoever asks.
     limit: Mutex<Limit>,
 }
@@ -87,7 +88,7 @@ impl Semaphore {
         SemaphoreBuilder::new(limit)
     }
 
-    fn of(
+    fn from_parts(
         shards: Arc<[Arc<Shard>]>,
         common: Arc<Common>,
         seeds: Seeds,
@@ -95,39 +96,39 @@ impl Semaphore {
         limit: Mutex<Limit>,
     ) -> Semaphore {
         let seeds = Arc::new(seeds);
-        Semaphore { inner: Arc::new(Inner { shards, common, seeds, max_leases, view: None, limit }) }
+        Semaphore { inner: Arc::new(Inner { shards, common, seeds, max_leases, scoped: None, limit }) }
     }
 
     /// A semaphore of a scope, in the same room.
-    fn seen_by(&self, view: Arc<View>, limit: Limit) -> Semaphore {
+    fn in_scope(&self, scoped: Arc<ScopedLimit>, limit: Limit) -> Semaphore {
         let Inner { shards, common, seeds, max_leases, .. } = &*self.inner;
         let inner = Inner {
             shards: Arc::clone(shards),
             common: Arc::clone(common),
             seeds: Arc::clone(seeds),
             max_leases: *max_leases,
-            view: Some(view),
+            scoped: Some(scoped),
             limit: Mutex::new(limit),
         };
         Semaphore { inner: Arc::new(inner) }
     }
 
     #[inline]
-    fn by(&self) -> By<'_> {
-        self.inner.view.as_ref()
+    fn caller(&self) -> Caller<'_> {
+        self.inner.scoped.as_ref()
     }
 
     /// A lease of this cost, if there is room for it now and nobody waits for one. Cost 0 is always allowed, and there is no lease for it.
     #[inline]
-    pub fn try_acquire(&self, key: impl Key, cost: u32) -> Grant {
+    pub fn try_acquire(&self, key: impl Key, cost: u64) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.by(), key, cost, None)
+        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), None)
     }
 
     /// The same at a time.
-    pub fn try_acquire_at(&self, key: impl Key, cost: u32, now: Time) -> Grant {
+    pub fn try_acquire_at(&self, key: impl Key, cost: u64, now: Time) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.by(), key, cost, Some(now))
+        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), Some(now))
     }
 
     /// Waits for as long as it takes until there is room for a lease of this cost, first come, first served.
@@ -135,68 +136,70 @@ impl Semaphore {
     /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, nobody overtakes them: not a
     /// smaller cost, and not [`Semaphore::try_acquire`].
     #[inline]
-    pub fn acquire(&self, key: impl Key, cost: u32) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::Endless)
+    pub fn acquire(&self, key: impl Key, cost: u64) -> AcquireLease {
+        self.acquire_with(key, cost, MaxWait::Forever)
     }
 
     /// The same, for at most `max_wait`. Whether a lease will be returned in time nobody knows, so it is refused when the time has passed.
     #[inline]
-    pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::For(max_wait.into()))
+    pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> AcquireLease {
+        self.acquire_with(key, cost, MaxWait::For(max_wait.into()))
     }
 
     /// The same, until a time on the semaphore's clock.
     #[inline]
-    pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> AcquireLease {
-        self.acquire_with(key, cost, Patience::Until(deadline))
+    pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> AcquireLease {
+        self.acquire_with(key, cost, MaxWait::Until(deadline))
     }
 
     #[inline]
-    fn acquire_with(&self, key: impl Key, cost: u32, patience: Patience) -> AcquireLease {
-        let key = self.fingerprint(key);
-        AcquireLease::new(Arc::clone(self.shard(key)), self.inner.view.clone(), key, cost, patience)
+    fn acquire_with(&self, key: impl Key, cost: u64, max_wait: MaxWait) -> AcquireLease {
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        AcquireLease::new(Arc::clone(self.shard(key)), self.inner.scoped.clone(), key, cost, max_wait)
     }
 
     /// Gives a lease of the key a new ttl from now on. `false` if it is not live any more, or not of this key.
-    #[must_use = "a lease that could not be renewed has lapsed, and its place may be another's"]
+    #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew(&self, key: impl Key, lease: &LeaseId) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.renew_of(self.by(), key, name, None))
+        self.find(key, lease)
+            .is_some_and(|(shard, key, lease)| shard.renew_by_id(self.caller(), key, lease, None))
     }
 
     /// The same at a time.
-    #[must_use = "a lease that could not be renewed has lapsed, and its place may be another's"]
+    #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
         self.find(key, lease)
-            .is_some_and(|(shard, key, name)| shard.renew_of(self.by(), key, name, Some(now)))
+            .is_some_and(|(shard, key, lease)| shard.renew_by_id(self.caller(), key, lease, Some(now)))
     }
 
     /// Returns a lease of the key. Whether it was live until then.
     pub fn release(&self, key: impl Key, lease: &LeaseId) -> bool {
-        self.find(key, lease).is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, None))
+        self.find(key, lease)
+            .is_some_and(|(shard, key, lease)| shard.release_by_id(self.caller(), key, lease, None))
     }
 
     /// The same at a time.
     pub fn release_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
         self.find(key, lease)
-            .is_some_and(|(shard, key, name)| shard.release_of(self.by(), key, name, Some(now)))
+            .is_some_and(|(shard, key, lease)| shard.release_by_id(self.caller(), key, lease, Some(now)))
     }
 
     /// Would a lease of this cost be given now? Nothing is taken. (It does not look at [`SemaphoreBuilder::max_leases`].)
-    pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.by(), key, cost, None)
+        self.shard(key).peek(self.caller(), key, saturating_count(cost), None)
     }
 
     /// The same at a time.
-    pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
+    pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.by(), key, cost, Some(now))
+        self.shard(key).peek(self.caller(), key, saturating_count(cost), Some(now))
     }
 
     /// Forgets the key's leases: all of them are void, and those who wait go on.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        self.shard(key).reset(self.by(), key);
+        self.shard(key).reset(self.caller(), key);
     }
 
     /// Changes the numbers of the running semaphore. Leases stay out and keep their time until they are renewed; with fewer places than are held
@@ -206,19 +209,19 @@ impl Semaphore {
     /// When the text is not a limit, or another one than `concurrency`. And if it is a semaphore of a
     /// [`LeaseScope`]: make another one of the same scope instead.
     pub fn change(&self, limit: impl IntoLimits) -> Result<(), ChangeError> {
-        let (limit, rule) = builder::one(limit.into_limits())?;
-        if self.inner.view.is_some() {
+        let (limit, concurrency) = builder::single(limit.into_limits())?;
+        if self.inner.scoped.is_some() {
             return Err(ChangeError::OfScope);
         }
         let shards = &self.inner.shards;
         // Two changes at once do not mix: the shards are told under this lock, which nobody else needs to decide.
         let mut current = self.inner.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        let after: Vec<Option<After>> = shards.iter().map(|shard| shard.change(rule)).collect();
+        let deferred: Vec<Option<Deferred>> = shards.iter().map(|shard| shard.change(concurrency)).collect();
         *current = limit;
         drop(current);
         let mut callbacks = Callbacks::default();
-        for (shard, after) in shards.iter().zip(after) {
-            shard.then_by(after, &mut callbacks);
+        for (shard, deferred) in shards.iter().zip(deferred) {
+            shard.run_deferred_in(deferred, &mut callbacks);
         }
         callbacks.end();
         Ok(())
@@ -248,9 +251,9 @@ impl Semaphore {
 
     #[inline]
     fn fingerprint(&self, key: impl Key) -> Fingerprint {
-        match &self.inner.view {
+        match &self.inner.scoped {
             None => self.inner.seeds.fingerprint(&key),
-            Some(view) => self.inner.seeds.fingerprint_in(view.name(), &key),
+            Some(scoped) => self.inner.seeds.fingerprint_in(scoped.name(), &key),
         }
     }
 
@@ -262,11 +265,11 @@ impl Semaphore {
         &shards[usize::from(last) % shards.len()]
     }
 
-    fn find(&self, key: impl Key, lease: &LeaseId) -> Option<(&Arc<Shard>, Fingerprint, Name)> {
+    fn find(&self, key: impl Key, lease: &LeaseId) -> Option<(&Arc<Shard>, Fingerprint, LeaseRef)> {
         let key = self.fingerprint(key);
-        let (number, name) = lease.opened(&self.inner.common.seal, key)?;
+        let (number, lease) = lease.opened(&self.inner.common.seal, key)?;
         let shard = self.shard(key);
-        (shard.number() == number).then_some((shard, key, name))
+        (shard.number() == number).then_some((shard, key, lease))
     }
 }
 

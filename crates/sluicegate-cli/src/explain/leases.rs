@@ -1,7 +1,7 @@
 //! A small timeline of leases: who takes one, who is denied, who returns it and who forgets it. The core is asked.
 
 use super::timeline::{HEADER, row};
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{count, span};
 
@@ -27,7 +27,7 @@ impl Key {
     fn show(&mut self) {
         let all = self.limit.count();
         let third = Span::from_micros(self.limit.ttl().unwrap_or(WITHOUT_TTL).as_micros() / 3);
-        let [begin, later] = [Time::EPOCH, Time::EPOCH.after(third)];
+        let [begin, later] = [Time::EPOCH, Time::EPOCH.saturating_add(third)];
         let first = self.take(begin, 1);
         let _ = self.take(later, all.saturating_sub(1));
         let _ = self.take(later, 1);
@@ -45,7 +45,7 @@ impl Key {
         let _ = self.take(end, all.saturating_add(1));
     }
 
-    fn take(&mut self, now: Time, cost: u32) -> Option<Held> {
+    fn take(&mut self, now: Time, cost: u32) -> Option<LeaseHandle> {
         if cost == 0 {
             return None;
         }

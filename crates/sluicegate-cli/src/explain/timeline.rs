@@ -3,6 +3,7 @@
 use super::leases;
 use sluicegate::Limit;
 use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
@@ -72,20 +73,20 @@ impl Key {
         let denied = self.call(now, 1);
         // Come back one tick too soon, then when told.
         if let Some(RetryAfter::After(wait)) = denied.retry_after() {
-            let too_soon = now.after(wait.less(Span::from_micros(1)));
-            now = now.after(wait);
+            let too_soon = now.saturating_add(wait.saturating_sub(Span::from_micros(1)));
+            now = now.saturating_add(wait);
             if too_soon > self.start {
                 // As told, which is rounded for reading, less the tick.
                 let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
                 let denied = self.call_at(&label, too_soon, 1);
                 // A denied call that counts moves the moment at which the next may pass.
                 if let Some(RetryAfter::After(wait)) = denied.retry_after() {
-                    now = too_soon.after(wait);
+                    now = too_soon.saturating_add(wait);
                 }
             }
             let _ = self.call(now, 1);
         }
-        let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
+        let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         if rested > now {
             let standing = self.account.peek(&self.limits, rested, 0);
             self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
@@ -103,21 +104,21 @@ impl Key {
         if let Ok(decision) = self.account.check_within(&self.limits, now, 1, Span::MAX) {
             let then = format!("waits, and leaves in {}", span(decision.delay()));
             self.row(&span(now.since(self.start)), "1", "yes", &decision, &then);
-            now = now.after(decision.delay());
+            now = now.saturating_add(decision.delay());
         }
-        let rested = now.after(self.account.peek(&self.limits, now, 0).reset_after());
+        let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         let standing = self.account.peek(&self.limits, rested, 0);
         self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
         let _ = self.call(rested, all.saturating_add(2));
         let _ = self.call(rested, 1);
     }
 
-    fn call(&mut self, now: Time, cost: u32) -> Decision {
+    fn call(&mut self, now: Time, cost: u64) -> Decision {
         self.call_at(&span(now.since(self.start)), now, cost)
     }
 
-    fn call_at(&mut self, label: &str, now: Time, cost: u32) -> Decision {
-        let decision = self.account.check(&self.limits, now, cost);
+    fn call_at(&mut self, label: &str, now: Time, cost: u64) -> Decision {
+        let decision = self.account.check(&self.limits, now, saturating_count(cost));
         let then = match decision.retry_after() {
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
             Some(RetryAfter::After(wait)) => format!("again in {}", span(wait)),
@@ -142,8 +143,8 @@ pub(super) fn row(
     decision: &Decision,
     then: &str,
 ) {
-    let remaining = u64::from(decision.remaining());
-    let filled = (remaining * BAR).div_ceil(u64::from(decision.limit()).max(1)).min(BAR);
+    let remaining = decision.remaining();
+    let filled = (remaining * BAR).div_ceil(decision.limit().max(1)).min(BAR);
     let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
     let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
     let _ = writeln!(text, "{}", row.trim_end());

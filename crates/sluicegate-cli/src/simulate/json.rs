@@ -75,7 +75,7 @@ struct Peak {
 struct Worst {
     limit: String,
     period_us: u64,
-    of: u32,
+    of: u64,
     count: u64,
     key: Option<String>,
     until_us: Option<u64>,

@@ -2,9 +2,9 @@
 //! a clock that steps forward and back. Every answer, state, count and change is compared.
 
 use fastrand::Rng;
-use sluicegate_guard::breaker::machine::{Answer, Changes, Machine, Ticket};
+use sluicegate_guard::breaker::machine::{CallId, Changes, Machine};
 use sluicegate_guard::breaker::{
-    Admitted, Breaker, BreakerRules, Change, Counts, Forced, Outcome, State, Totals, Window,
+    Admitted, Breaker, BreakerConfig, Change, Counts, Forced, Outcome, State, Totals, Window,
 };
 use sluicegate_guard::{Event, ManualClock, Observer, RetryAfter, Span, Time};
 use sluicegate_model::{
@@ -19,7 +19,7 @@ const SEQUENCES: u64 = 3_000;
 const EVENTS: usize = 250;
 
 /// Rules small enough that a few calls matter.
-fn random_rules(rng: &mut Rng) -> BreakerRules {
+fn random_rules(rng: &mut Rng) -> BreakerConfig {
     let window = match rng.u8(..4) {
         0 => format!("{}calls", rng.u32(1..=40)),
         1 => format!("{}calls", rng.u32(1..=5)),
@@ -48,7 +48,7 @@ fn random_rules(rng: &mut Rng) -> BreakerRules {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn rule(rules: &BreakerRules) -> BreakerRule {
+fn rule(rules: &BreakerConfig) -> BreakerRule {
     BreakerRule {
         window: match rules.window() {
             Window::Time(span) => BreakerWindow::Micros(span.as_micros()),
@@ -136,7 +136,7 @@ enum End {
 /// What is compared with the model.
 trait Subject {
     type Call;
-    fn new(rules: BreakerRules, now: u64) -> Self;
+    fn new(rules: BreakerConfig, now: u64) -> Self;
     fn set(&mut self, now: u64);
     fn ask(&mut self) -> Result<Self::Call, Option<u64>>;
     fn end(&mut self, call: Self::Call, end: End, took: u64);
@@ -144,7 +144,7 @@ trait Subject {
     fn news(&mut self) -> Vec<BreakerNews>;
     fn force(&mut self, forced: Option<Forced>);
     fn reset(&mut self);
-    fn change(&mut self, rules: BreakerRules);
+    fn change(&mut self, rules: BreakerConfig);
 }
 
 fn wait(wait: RetryAfter) -> Option<u64> {
@@ -168,9 +168,9 @@ impl InCore {
 }
 
 impl Subject for InCore {
-    type Call = Ticket;
+    type Call = CallId;
 
-    fn new(rules: BreakerRules, now: u64) -> Self {
+    fn new(rules: BreakerConfig, now: u64) -> Self {
         InCore { machine: Machine::new(rules), now: Time::from_micros(now).unwrap(), news: Vec::new() }
     }
 
@@ -178,25 +178,25 @@ impl Subject for InCore {
         self.now = Time::from_micros(now).unwrap();
     }
 
-    fn ask(&mut self) -> Result<Ticket, Option<u64>> {
-        let (answer, changes) = self.machine.ask(self.now);
+    fn ask(&mut self) -> Result<CallId, Option<u64>> {
+        let (answer, changes) = self.machine.try_acquire(self.now);
         self.tell(changes);
         match answer {
-            Answer::Allowed(ticket) => Ok(ticket),
-            Answer::Denied(after) => {
+            Ok(id) => Ok(id),
+            Err(after) => {
                 assert_eq!(self.machine.denies_for(self.now), Some(after));
                 if let RetryAfter::After(wait) = after {
                     // Left alone it lets one pass after that long, and not a tick sooner.
-                    let asked_at = |at: Time| matches!(self.machine.clone().ask(at).0, Answer::Allowed(_));
-                    assert!(asked_at(self.now.after(wait)));
-                    assert!(!asked_at(self.now.after(wait).before(Span::from_micros(1))));
+                    let asked_at = |at: Time| self.machine.clone().try_acquire(at).0.is_ok();
+                    assert!(asked_at(self.now.saturating_add(wait)));
+                    assert!(!asked_at(self.now.saturating_add(wait).saturating_sub(Span::from_micros(1))));
                 }
                 Err(wait(after))
             }
         }
     }
 
-    fn end(&mut self, ticket: Ticket, end: End, took: u64) {
+    fn end(&mut self, id: CallId, end: End, took: u64) {
         let outcome = match end {
             End::Success => Outcome::Success,
             End::Failure | End::Panic => Outcome::Failure,
@@ -204,12 +204,12 @@ impl Subject for InCore {
             End::Dropped => Outcome::Dropped,
             End::Hung => return,
         };
-        let changes = self.machine.finish(ticket, outcome, Span::from_micros(took), || self.now);
+        let changes = self.machine.finish(id, outcome, Span::from_micros(took), || self.now);
         self.tell(changes);
     }
 
     fn seen(&mut self) -> (BreakerState, BreakerCounts, BreakerTotals) {
-        let changes = self.machine.look(self.now);
+        let changes = self.machine.advance(self.now);
         self.tell(changes);
         let (totals, counted) = (self.machine.totals(), self.machine.counts(self.now));
         (state(self.machine.state()), counts(counted), self::totals(totals))
@@ -232,7 +232,7 @@ impl Subject for InCore {
         self.news.push(news(change));
     }
 
-    fn change(&mut self, rules: BreakerRules) {
+    fn change(&mut self, rules: BreakerConfig) {
         let change = self.machine.change(rules);
         self.news.extend(change.map(news));
     }
@@ -259,7 +259,7 @@ impl Observer for Heard {
 impl Subject for InLibrary {
     type Call = Admitted<'static>;
 
-    fn new(rules: BreakerRules, now: u64) -> Self {
+    fn new(rules: BreakerConfig, now: u64) -> Self {
         let (clock, heard) = (ManualClock::at(Time::from_micros(now).unwrap()), Arc::new(Heard::default()));
         let builder = Breaker::builder(rules).clock(clock.clone()).observer(Arc::clone(&heard));
         InLibrary { breaker: builder.build().unwrap(), clock, heard, coin: Rng::with_seed(now) }
@@ -272,7 +272,7 @@ impl Subject for InLibrary {
     fn ask(&mut self) -> Result<Admitted<'static>, Option<u64>> {
         // Now and then only: to peek is to look, and what is found out by looking then comes in two steps.
         let peeked = self.coin.bool().then(|| self.breaker.peek());
-        let asked = self.breaker.ask().into_owned().admitted();
+        let asked = self.breaker.try_acquire().into_owned().admitted();
         if let Some(peeked) = peeked {
             assert_eq!(peeked, asked.as_ref().err().copied());
         }
@@ -318,7 +318,7 @@ impl Subject for InLibrary {
         self.breaker.reset();
     }
 
-    fn change(&mut self, rules: BreakerRules) {
+    fn change(&mut self, rules: BreakerConfig) {
         self.breaker.change(rules).unwrap();
     }
 }
@@ -344,7 +344,7 @@ struct Reached {
 /// One sequence of events.
 struct Run<S: Subject> {
     rng: Rng,
-    rules: BreakerRules,
+    rules: BreakerConfig,
     now: u64,
     subject: S,
     model: BreakerModel,
@@ -386,7 +386,7 @@ impl<S: Subject> Run<S> {
                 self.subject.set(self.now);
             }
             92 => self.by_hand(),
-            _ => self.look(),
+            _ => self.advance(),
         }
         let heard = self.model.news();
         reached.closed += heard.iter().filter(|news| matches!(news, BreakerNews::Closed(_))).count() as u64;
@@ -475,7 +475,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    fn look(&mut self) {
+    fn advance(&mut self) {
         self.note("look");
         let found = self.subject.seen();
         self.model.look(self.now);
@@ -494,7 +494,7 @@ fn run<S: Subject>(seed: u64, reached: &mut Reached) {
         run.subject.end(call, End::Dropped, 0);
         run.model.end(number, BreakerEnd::Dropped, 0, run.now);
     }
-    run.look();
+    run.advance();
     let totals = run.model.totals();
     reached.opened += totals.opened;
     reached.expired += totals.expired;

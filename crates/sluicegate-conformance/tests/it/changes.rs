@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate_conformance::random;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::verbs::Verbs as _;
 use sluicegate_core::{Account, Algorithm as _, AnyState, RetryAfter, Span, Time};
 

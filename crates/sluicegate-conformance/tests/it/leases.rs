@@ -5,7 +5,7 @@ use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{LeaseId, Semaphore};
 use sluicegate::{Limit, RetryAfter};
 use sluicegate_conformance::random::number;
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model as model;
 
@@ -16,7 +16,7 @@ struct Key {
     core: Leases<u32>,
     library: Semaphore,
     /// Every lease that was ever given.
-    given: Vec<(model::LeaseNumber, Held, LeaseId)>,
+    given: Vec<(model::LeaseNumber, LeaseHandle, LeaseId)>,
 }
 
 #[derive(Default, Debug)]
@@ -65,7 +65,7 @@ impl Key {
             0..9 => {
                 let (expected, number) = self.model.acquire(rule, at, cost.into());
                 let (decision, held) = core.acquire(&mut self.core, now, cost, 0);
-                let grant = self.library.try_acquire_at("k", cost, now);
+                let grant = self.library.try_acquire_at("k", cost.into(), now);
                 self.same(&expected, decision, "core");
                 self.same(&expected, grant.decision(), "library");
                 assert_eq!(grant.allowed(), expected.allowed);
@@ -84,7 +84,7 @@ impl Key {
                 let expected = self.model.peek(rule, at, cost.into());
                 let decision = core.peek(&mut self.core, now, cost);
                 self.same(&expected, decision, "core");
-                self.same(&expected, self.library.peek_at("k", cost, now), "library");
+                self.same(&expected, self.library.peek_at("k", cost.into(), now), "library");
             }
             12..15 if !self.given.is_empty() => {
                 let place = self.pick(rng);
@@ -178,9 +178,9 @@ fn keys_do_not_touch_each_other() {
         now += rng.u64(..3);
         let (key, cost) = (if rng.bool() { rng.usize(..300) } else { rng.usize(..10) }, rng.u32(1..=3));
         let (expected, _) = models[key].acquire(rule, now, cost.into());
-        let grant = library.try_acquire_at(key, cost, Time::from_micros(now).unwrap());
+        let grant = library.try_acquire_at(key, cost.into(), Time::from_micros(now).unwrap());
         let decision = grant.decision();
-        let told = (decision.allowed(), u64::from(decision.remaining()), decision.reset_after().as_micros());
+        let told = (decision.allowed(), decision.remaining(), decision.reset_after().as_micros());
         assert_eq!(told, (expected.allowed, expected.remaining, expected.reset_after));
         if let Some(lease) = grant.lease() {
             let _ = lease.keep();

@@ -32,7 +32,7 @@ impl Key {
         self.account.cancel(&self.limits, at(seconds), receipt)
     }
 
-    fn remaining(&mut self, seconds: u64) -> u32 {
+    fn remaining(&mut self, seconds: u64) -> u64 {
         self.account.peek(&self.limits, at(seconds), 0).remaining()
     }
 }

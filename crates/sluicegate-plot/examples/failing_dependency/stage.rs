@@ -181,6 +181,6 @@ fn like() -> Dependency {
 
 /// A piece a second.
 fn timeline(from: Time) -> Timeline {
-    let last = from.after(Span::from_micros(SECONDS * 1_000_000 - 1));
+    let last = from.saturating_add(Span::from_micros(SECONDS * 1_000_000 - 1));
     Timeline::round(Clock::Since(from), from, last, SECONDS)
 }

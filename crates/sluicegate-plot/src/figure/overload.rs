@@ -196,7 +196,11 @@ fn bad_times(report: &Report, axis: &TimeAxis) -> impl Iterator<Item = (f64, f64
     let mut episodes: Vec<_> = report.episodes.iter().collect();
     episodes.sort_by_key(|episode| episode.from);
     episodes.into_iter().map(move |episode| {
-        (axis.x(start.after(episode.from)), axis.x(start.after(episode.to)), episode.trouble)
+        (
+            axis.x(start.saturating_add(episode.from)),
+            axis.x(start.saturating_add(episode.to)),
+            episode.trouble,
+        )
     })
 }
 

@@ -48,7 +48,7 @@ impl View {
 
     /// The limit that the window of one is measured against.
     pub(crate) fn limit(tried: &Tried) -> u64 {
-        tried.limits.first().map_or(0, |limit| u64::from(limit.count()))
+        tried.limits.first().map_or(0, |limit| limit.count())
     }
 
     /// The most that the window of one has to show: of all, if they have one period and are there to be compared.
@@ -212,7 +212,7 @@ fn room(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
 }
 
 fn piece_at(start: Time, width: Span, place: usize) -> Time {
-    start.after(Span::from_micros(width.as_micros().saturating_mul(place as u64)))
+    start.saturating_add(Span::from_micros(width.as_micros().saturating_mul(place as u64)))
 }
 
 /// A stretch of one amount, from left to right.

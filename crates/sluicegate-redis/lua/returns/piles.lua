@@ -1,4 +1,4 @@
--- Charges in whole units on a pile: those of windows and of the log. As in pile.rs.
+-- Charges in whole units on a pile: those of windows and of the log. As in rollback.rs.
 
 local function pile_cut(charge, most, left)
   local give = math.min(most, charge.height, left)

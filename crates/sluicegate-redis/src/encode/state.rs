@@ -6,7 +6,7 @@ use sluicegate::{Limit, Span, Time};
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::sliding_log::Log;
 use sluicegate_core::smooth::Smooth;
 use sluicegate_core::token_bucket::TokenBucket;
@@ -67,7 +67,7 @@ impl EncodedLimit {
         let (cell, latest) = self.cell(packed, written_at)?;
         let mut state = AnyState::Cell(cell);
         if preserve_recovery_time {
-            self.limit.adopt_time(&before, &mut state);
+            self.limit.adopt_recovery_time(&before, &mut state);
         } else {
             self.limit.adopt(&before, &mut state, Times { now, latest: Time::from_micros(latest)? });
         }
@@ -96,7 +96,8 @@ impl EncodedLimit {
                 start.as_micros() + time_for(*rate, *missing).whole
             }
             Kind::Smooth { .. } => {
-                let is_full_at = |cell| now.after(self.limit.reset_after(&AnyState::Cell(cell), now));
+                let is_full_at =
+                    |cell| now.saturating_add(self.limit.reset_after(&AnyState::Cell(cell), now));
                 is_full_at(cell).max(is_full_at(Cell::UNSEEN)).as_micros()
             }
             _ => 0,

@@ -22,8 +22,10 @@ use crate::fallback::RETRY_AFTER;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::wait::{Acquired, Denial};
-use sluicegate::{Decision, Key, RetryAfter, Span, Time};
+use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::decision::store::{StoreDecision as _, no_room};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +57,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Acquired, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u64) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
@@ -67,7 +69,7 @@ impl RedisLimiter {
     pub async fn acquire_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Some(max_wait)).await
@@ -80,7 +82,7 @@ impl RedisLimiter {
     pub async fn acquire_until(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         deadline: Time,
     ) -> Result<Acquired, StoreFailure> {
         self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
@@ -98,7 +100,7 @@ impl Inner {
     pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Option<Duration>,
     ) -> Result<Acquired, StoreFailure> {
         let began = Instant::now();
@@ -156,19 +158,19 @@ impl Inner {
     async fn attempt(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<Attempt, StoreFailure> {
         // With `count=all` there are no reservations, and a cost of 0 needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
             let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
-            let decision = reply.and_then(|reply| self.decided(reply, cost));
+            let decision = reply.and_then(|reply| self.decided(reply, saturating_count(cost)));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
             return Ok(Attempt::Answer(answer, None));
         }
         let _invalidate = self.invalidate_denials(key);
         // Under `smooth` the next caller pays, so there is nothing to cancel.
-        if self.compiled.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
+        if self.compiled.iter().any(|limit| limit.waiting() == Waiting::NextCallerPays) {
             let decision = self.decide_within(self.call(key, cost, None), max_wait).await;
             let answer =
                 self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
@@ -204,7 +206,7 @@ impl Inner {
     }
 
     /// Returns after how long to retry, or why not to.
-    fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
+    fn denial(&self, denied: &Answer, cost: u64, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));
         };
@@ -213,12 +215,14 @@ impl Inner {
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
             // It can borrow all that refills until then, and its denial says what is missing.
-            Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
+            Some(Waiting::Borrow | Waiting::NextCallerPays | Waiting::Queue)
+                if denied.source() != Source::Denied =>
+            {
                 Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
                 // A caller that returns after that and waits as long again succeeds.
-                let missing = decision.denied_for(retry_after.less(left));
+                let missing = decision.denied_for(retry_after.saturating_sub(left));
                 Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }
             _ => Ok(retry_after),
@@ -233,7 +237,7 @@ impl Inner {
         let denied = denied.unwrap_or_else(|| {
             let limit = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
             let unknown = RetryAfter::After(RETRY_AFTER);
-            Decision::no_room(limit, unknown)
+            no_room(limit, unknown)
         });
         acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }

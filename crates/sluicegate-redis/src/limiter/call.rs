@@ -7,7 +7,8 @@ use crate::failure::{RedisCheckAllError, bad_state};
 use crate::link::slot;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{CALLS_MAX, Decision, Time};
-use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, peek_all};
+use sluicegate_core::decision::store::unlimited;
 use sluicegate_core::{AnyLimit, AnyState, bounds::COUNT_MAX};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -48,7 +49,7 @@ impl<'a> RedisCall<'a> {
     ) -> Result<Answer, StoreFailure> {
         let decision = reply.and_then(|reply| self.inner.decided(reply, self.cost));
         self.inner.cache_denial(&self.key, self.cost, self.at, began, &decision);
-        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost)))
+        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost.into())))
     }
 }
 
@@ -150,7 +151,7 @@ async fn charge_all(
     }
     let merged = merged(calls, at);
     let Some(first) = merged.first() else {
-        return Ok((Answer::new(Decision::unlimited(COUNT_MAX), Source::Store), Vec::new()));
+        return Ok((Answer::new(unlimited(COUNT_MAX), Source::Store), Vec::new()));
     };
     let store = &first.inner.store.inner;
     for call in &merged {
@@ -205,7 +206,7 @@ fn decided(
         .zip(&mut states)
         .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
         .collect();
-    let decision = several::check_all(&mut parts, now);
+    let decision = all_of::check_all(&mut parts, now);
     require_agreement(success, decision.allowed())?;
     // Each call's own decision: its key after the charge, or whether it would be allowed alone.
     let mut each = Vec::with_capacity(merged.len());

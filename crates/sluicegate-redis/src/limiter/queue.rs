@@ -6,6 +6,7 @@
 
 use super::Inner;
 use sluicegate::{Decision, Span};
+use sluicegate_core::decision::store::StoreDecision as _;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;

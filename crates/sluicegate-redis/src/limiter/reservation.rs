@@ -62,7 +62,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle(self, used: u32) -> Result<bool, BackendError> {
+    pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
         self.close(Close::Settle { used }, None).await
     }
 
@@ -70,7 +70,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle_at(self, used: u32, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
         self.close(Close::Settle { used }, Some(now)).await
     }
 

@@ -12,7 +12,7 @@ use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Receipt, Span, Time};
-use sluicegate_core::bounds::CENTURY;
+use sluicegate_core::bounds::{CENTURY, saturating_count};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -53,12 +53,12 @@ pub(crate) enum Close {
     /// All of it is returned.
     Cancel,
     /// It becomes `used`.
-    Settle { used: u32 },
+    Settle { used: u64 },
 }
 
 impl Close {
     /// Settles for `used`; a call that used nothing is cancelled.
-    pub(crate) fn for_usage(used: u32) -> Close {
+    pub(crate) fn for_usage(used: u64) -> Close {
         if used == 0 { Close::Cancel } else { Close::Settle { used } }
     }
 
@@ -66,7 +66,7 @@ impl Close {
     fn arguments(self) -> (&'static str, u64) {
         match self {
             Close::Cancel => ("cancel", 0),
-            Close::Settle { used } => ("settle", used.into()),
+            Close::Settle { used } => ("settle", saturating_count(used).into()),
         }
     }
 }

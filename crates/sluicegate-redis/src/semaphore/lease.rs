@@ -222,7 +222,7 @@ impl RedisLease {
 impl Validity {
     /// The validity of a lease that the store granted at its time `now`, for a call sent at `sent`.
     pub(super) fn new(now: Time, sent: Instant, ttl: Span) -> Validity {
-        let (until, ttl) = (now.after(ttl), Duration::from(ttl));
+        let (until, ttl) = (now.saturating_add(ttl), Duration::from(ttl));
         Validity { until, local_until: sent + ttl, ttl }
     }
 

@@ -102,7 +102,7 @@ impl LeaseLimit {
         let mut leases = Leases::default();
         for (cost, until) in [(sooner, enough_at), (later, last_at)] {
             if cost > 0 {
-                leases.hold(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
+                leases.restore(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
             }
         }
         let concurrency = &self.concurrency;

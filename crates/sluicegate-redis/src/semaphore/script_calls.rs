@@ -13,7 +13,7 @@ use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Span, Time};
-use sluicegate_core::concurrency::LOOKED_AT_MAX;
+use sluicegate_core::concurrency::SCAN_MAX;
 
 /// Every whole number below this is exact in a script.
 const EXACT: u64 = 1 << 53;
@@ -31,7 +31,7 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::ACQUIRE, &self.names.of_semaphore(key)).at(now);
         call.arg(&id.to_bytes()[..]).arg(cost).arg(limit.concurrency.count()).arg(limit.ttl.as_micros());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
+        call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         if let Some(QueueEntry { ttl, max_queue }) = entry {
             call.arg(Span::from(ttl).as_micros()).arg(max_queue);
         }
@@ -47,7 +47,7 @@ impl Inner {
     ) -> Result<LeaseDecision, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(limit.concurrency.count());
-        call.arg(LOOKED_AT_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
+        call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
         let round_trip = self.store.inner.admit(1).await?;
         limit.decided(&send(round_trip, &call, limit, now).await?, cost, false)
     }

@@ -35,7 +35,8 @@ type Field<T> = fn(&mut Configuration) -> &mut T;
 #[derive(Clone)]
 enum Kind {
     Size(Field<usize>, RangeInclusive<u64>),
-    Cost(Field<u32>, RangeInclusive<u64>),
+    Cost(Field<u64>, RangeInclusive<u64>),
+    Percent(Field<u32>, RangeInclusive<u64>),
     /// A number, or the word `auto`.
     SizeOrAuto(Field<Option<usize>>, RangeInclusive<u64>),
     Wait(Field<Duration>),
@@ -210,7 +211,7 @@ static OTHERS: &[Setting] = &[
         "store",
         "local_share",
         "SLUICE_STORE_LOCAL_SHARE",
-        Kind::Cost(|c| &mut c.engine.local_share, LOCAL_SHARE),
+        Kind::Percent(|c| &mut c.engine.local_share, LOCAL_SHARE),
     ),
     setting(
         "store",
@@ -294,7 +295,8 @@ impl Setting {
         let size = |within| given.number(within).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         match &self.kind {
             Kind::Size(field, within) => *field(configuration) = size(within)?,
-            Kind::Cost(field, within) => {
+            Kind::Cost(field, within) => *field(configuration) = given.number(within)?,
+            Kind::Percent(field, within) => {
                 *field(configuration) = u32::try_from(given.number(within)?).unwrap_or(u32::MAX);
             }
             Kind::SizeOrAuto(field, within) => {
@@ -331,6 +333,7 @@ impl Setting {
         match &self.kind {
             Kind::Size(field, _) => field(configuration).to_string(),
             Kind::Cost(field, _) => field(configuration).to_string(),
+            Kind::Percent(field, _) => field(configuration).to_string(),
             Kind::SizeOrAuto(field, _) => {
                 field(configuration).map_or_else(|| "\"auto\"".into(), |size| size.to_string())
             }

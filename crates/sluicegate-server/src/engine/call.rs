@@ -9,6 +9,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
 use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time};
 use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
 
 /// One rule, key and cost. Made by the engine; of a batch of calls all are made first, so that their waits for memory overlap.
@@ -16,7 +17,7 @@ pub struct Call<'a> {
     pub(super) rule: Arc<CachedRule>,
     policy: PolicyId,
     pub(super) key: &'a [u8],
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     verb: Verb,
     /// The hash of the key, if a limiter in memory is to check it.
     hashed: Option<HashedKey>,
@@ -32,12 +33,12 @@ pub(super) enum Verb {
 }
 
 /// The answer to a key without limits.
-pub(super) const UNLIMITED: Decision = Decision::unlimited(COUNT_MAX);
+pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 /// The answer to a key that is blocked.
-pub(super) const BLOCKED: Decision = Decision::no_room(0, RetryAfter::Never);
+pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
 
 impl<'a> Call<'a> {
-    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u32, verb: Verb) -> Call<'a> {
+    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: Verb) -> Call<'a> {
         let policy = rule.policy_id(key);
         let hashed = match rule.policy(policy) {
             Policy::Limits(limits) if verb == Verb::Check => match &limits.backend {
@@ -194,7 +195,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// As [`Call::refund`].
-    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), RequestError> {
+    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u64), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
             (answer, if answer.allowed() { self.cost } else { 0 })

@@ -123,7 +123,7 @@ impl LeaseTally {
             [&self.acquired, &self.renewed, &self.released].map(|counter| counter.load(Ordering::Relaxed));
         // Memory knows which calls are in a queue, and not just which would be.
         let waiting = memory.map_or_else(|| self.waiting.load(Ordering::Relaxed), |stats| stats.waiting);
-        let here = memory.map(|stats| HeldView { held: stats.leases, lapsed: stats.lapsed });
+        let here = memory.map(|stats| HeldView { held: stats.leases, lapsed: stats.expired });
         LeasesView { acquired, renewed, released, waiting, here }
     }
 }
@@ -143,7 +143,7 @@ impl Engine {
     pub async fn acquire<'a>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Leased<'a>, RequestError> {
@@ -184,7 +184,7 @@ impl Engine {
     async fn follow_loads<'a, T>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         loaded: Notified<'_>,
         acquire: impl IntoFuture<Output = T>,
     ) -> (T, Option<Call<'a>>) {

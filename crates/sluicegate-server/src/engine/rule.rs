@@ -156,7 +156,7 @@ impl Limits {
     }
 
     /// Decides a check or a lease without taking anything.
-    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Answer, RequestError> {
+    pub(super) async fn peek(&self, key: &[u8], cost: u64, now: Time) -> Result<Answer, RequestError> {
         let at = self.backend.at(now);
         Ok(match &self.backend {
             AnyBackend::Leases(leases) => leases.backend.peek(&key, cost, at).await?,

@@ -2,8 +2,8 @@
 
 use super::LineError;
 use sluicegate::internal::grammar::{SyntaxError, name};
-use sluicegate_guard::breaker::{BreakerRules, State};
-use sluicegate_guard::bulkhead::BulkheadSpec;
+use sluicegate_guard::breaker::{BreakerConfig, State};
+use sluicegate_guard::bulkhead::BulkheadConfig;
 use sluicegate_guard::guard::Failure;
 use sluicegate_guard::{AdaptiveLimit, BuildError, Guard, ManualClock};
 use std::cell::Cell;
@@ -19,13 +19,13 @@ const NAMES: [&str; 5] = ["none", "bulkhead", "breaker", "aimd", "gradient"];
 /// A protection; made by `"breaker 50%/10s + aimd 20".parse()`, or `"none".parse()`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Protection {
-    breaker: Option<BreakerRules>,
+    breaker: Option<BreakerConfig>,
     places: Option<Places>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Places {
-    Fixed(BulkheadSpec),
+    Fixed(BulkheadConfig),
     Adaptive(AdaptiveLimit),
 }
 
@@ -66,8 +66,8 @@ fn read<T: FromStr<Err: ToString>>(part: &str) -> Result<T, SyntaxError> {
     })
 }
 
-fn bulkhead(part: &str) -> Result<BulkheadSpec, SyntaxError> {
-    let spec: BulkheadSpec = read(part)?;
+fn bulkhead(part: &str) -> Result<BulkheadConfig, SyntaxError> {
+    let spec: BulkheadConfig = read(part)?;
     if spec.queue() > 0 {
         let problem = "who waits in a bulkhead's queue is not simulated";
         return Err(SyntaxError::new(problem, "leave queue= and wait= out"));

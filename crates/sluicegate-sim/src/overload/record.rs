@@ -109,9 +109,9 @@ impl Record {
 
     /// A worker has worked for so long, for somebody or for nobody.
     pub fn worked(&mut self, long: Span, is_wasted: bool) {
-        self.totals.worked = self.totals.worked.and(long);
+        self.totals.worked = self.totals.worked.saturating_add(long);
         if is_wasted {
-            self.totals.wasted = self.totals.wasted.and(long);
+            self.totals.wasted = self.totals.wasted.saturating_add(long);
         }
     }
 

@@ -6,7 +6,8 @@
 use super::{Simulation, Timeline};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::all_of::{check_list, peek_list};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.
@@ -70,7 +71,7 @@ impl Focus {
                     self.marks.push((call.at, decision.allowed()));
                 }
             }
-            self.room.push(least);
+            self.room.push(saturating_count(least));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Timeline {
 
     /// When the piece at that place begins.
     pub fn begin_of(&self, place: usize) -> Time {
-        self.start.after(Span::from_micros(self.width.as_micros().saturating_mul(place as u64)))
+        self.start.saturating_add(Span::from_micros(self.width.as_micros().saturating_mul(place as u64)))
     }
 
     /// Which piece holds that time, if one does.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Who is to be told.
-pub trait Rings: Send + Sync {
+pub trait AlarmHandler: Send + Sync {
     /// It is time: the alarm that was set for `at` rings.
     fn ring(self: Arc<Self>, at: Time);
 
@@ -17,16 +17,16 @@ pub trait Rings: Send + Sync {
 #[must_use = "an alarm that is dropped without ringing has to be set anew by those who wait"]
 pub struct Alarm {
     /// `None` once it has rung.
-    wakes: Option<Weak<dyn Rings>>,
+    wakes: Option<Weak<dyn AlarmHandler>>,
     at: Time,
 }
 
 impl Alarm {
-    pub(crate) fn new(wakes: Weak<dyn Rings>, at: Time) -> Alarm {
+    pub(crate) fn new(wakes: Weak<dyn AlarmHandler>, at: Time) -> Alarm {
         Alarm { wakes: Some(wakes), at }
     }
 
-    /// Rings it. Those whose turn has come by the limiter's clock are woken; nobody else is.
+    /// AlarmHandler it. Those whose turn has come by the limiter's clock are woken; nobody else is.
     pub fn ring(mut self) {
         if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
             wakes.ring(self.at);

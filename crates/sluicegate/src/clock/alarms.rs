@@ -10,14 +10,14 @@ impl Alarms {
     /// The time for which the caller has to set an alarm now, if the soonest moment is this and none rings before; from then on it is taken
     /// to be set.
     #[inline]
-    pub fn sets(&mut self, soonest: Option<Time>) -> Option<Time> {
+    pub fn arm(&mut self, soonest: Option<Time>) -> Option<Time> {
         let next = soonest.filter(|next| self.0.last().is_none_or(|rings_at| next < rings_at))?;
         self.0.push(next);
         Some(next)
     }
 
     /// The alarm for a time has rung, or is lost.
-    pub fn is_gone(&mut self, at: Time) {
+    pub fn disarm(&mut self, at: Time) {
         if let Some(place) = self.0.iter().rposition(|rings_at| *rings_at == at) {
             self.0.remove(place);
         }

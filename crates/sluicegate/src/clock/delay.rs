@@ -1,7 +1,7 @@
 //! Waiting for a moment on a limiter's clock, by the same alarms that wake those in line.
 
 use super::Alarm;
-use super::alarm::Rings;
+use super::alarm::AlarmHandler;
 use super::any::AnyClock;
 use sluicegate_core::Time;
 use std::fmt;
@@ -48,7 +48,7 @@ impl Future for Delay {
         if bell.wakes(context.waker()) {
             return Poll::Pending;
         }
-        let weak: Weak<dyn Rings> = Arc::downgrade(&bell) as Weak<dyn Rings>;
+        let weak: Weak<dyn AlarmHandler> = Arc::downgrade(&bell) as Weak<dyn AlarmHandler>;
         // No lock is held: a clock may ring at once, and then this is polled again.
         self.clock.ring_at(self.until, Alarm::new(weak, self.until));
         Poll::Pending
@@ -80,7 +80,7 @@ impl Bell {
     }
 }
 
-impl Rings for Bell {
+impl AlarmHandler for Bell {
     fn ring(self: Arc<Self>, _at: Time) {
         self.wake();
     }

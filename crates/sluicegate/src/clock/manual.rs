@@ -44,7 +44,7 @@ impl ManualClock {
 
     /// Puts it forward. Whatever is to happen on the way happens at its time, one after another.
     pub fn advance(&self, by: Duration) {
-        let until = self.now().after(Span::from(by));
+        let until = self.now().saturating_add(Span::from(by));
         while let Some(alarm) = self.next_alarm(until, |time| self.show_at_least(time)) {
             alarm.ring();
         }

@@ -39,7 +39,7 @@ struct Set {
     alarm: Alarm,
 }
 
-/// Rings an alarm after so long.
+/// AlarmHandler an alarm after so long.
 pub(super) fn ring_in(wait: Span, alarm: Alarm) {
     let mut alarms = TIMER.lock();
     if !alarms.is_running {

@@ -51,7 +51,7 @@ impl Clock for TokioClock {
     fn now(&self) -> Time {
         // Rounded down: what has not passed has not passed.
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.at.after(Span::from_micros(micros))
+        self.at.saturating_add(Span::from_micros(micros))
     }
 
     /// By a task of the runtime that asks. When that ends before, the alarm is lost, and set anew by those who wait in another.

@@ -8,7 +8,7 @@ use crate::clock::any::AnyClock;
 use crate::key::Seeds;
 use crate::limit::{Limit, LimitError, ListError};
 use crate::limiter::{
-    BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, line_bounds, within,
+    BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, queue_bounds, within,
 };
 use crate::sync::AtomicUsize;
 use sluicegate_core::Concurrency;
@@ -93,7 +93,7 @@ impl SemaphoreBuilder {
     /// # Errors
     /// When the text is not one limit of `concurrency`, or a number is out of bounds.
     pub fn build(self) -> Result<Semaphore, BuildError> {
-        let (limit, rule) = one(self.limits)?;
+        let (limit, concurrency) = single(self.limits)?;
         let max_leases = within("max_leases", self.max_leases, 1, MAX_LEASES_MAX)?;
         let shards = usize::try_from(SHARDS).unwrap_or(usize::MAX);
         let common = Arc::new(Common {
@@ -101,27 +101,27 @@ impl SemaphoreBuilder {
             observer: self.observer,
             capacity: Capacity::new(max_leases, shards),
             waiting: AtomicUsize::new(0),
-            bounds: line_bounds(self.max_queue, self.max_waiters)?,
+            bounds: queue_bounds(self.max_queue, self.max_waiters)?,
             seal: crate::seal::Seal::default(),
             shards: OnceLock::new(),
         });
         let shards: Arc<[Arc<Shard>]> =
-            (0..SHARDS).map(|number| Shard::new(rule, Arc::clone(&common), number)).collect();
+            (0..SHARDS).map(|number| Shard::new(concurrency, Arc::clone(&common), number)).collect();
         // The first and only time, so it is not set yet.
         let _ = common.shards.set(shards.iter().map(Arc::downgrade).collect());
-        Ok(Semaphore::of(shards, common, Seeds::random(), max_leases, Mutex::new(limit)))
+        Ok(Semaphore::from_parts(shards, common, Seeds::random(), max_leases, Mutex::new(limit)))
     }
 }
 
 /// The one limit, which gives leases.
-pub(super) fn one(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Concurrency), BuildError> {
+pub(super) fn single(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Concurrency), BuildError> {
     let mut limits = limits?;
     if let Some(other) = limits.iter().find(|limit| limit.concurrency().is_none()) {
         return Err(BuildError::GivesNoLeases(other.to_string()));
     }
     let Some(limit) = limits.pop() else { return Err(ListError::Empty.into()) };
     match limit.concurrency() {
-        Some(rule) if limits.is_empty() => Ok((limit, rule)),
+        Some(concurrency) if limits.is_empty() => Ok((limit, concurrency)),
         _ => Err(ListError::GivesLeases(limit.to_string()).into()),
     }
 }

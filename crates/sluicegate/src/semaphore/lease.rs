@@ -31,17 +31,17 @@ pub struct Lease {
     /// `None` once the lease is released or kept: then dropping this value does nothing. (There is no
     /// flag for that: a struct that ends in a byte is copied in pieces, which stalls the next load.)
     shard: Option<Arc<Shard>>,
-    name: Name,
+    lease: LeaseRef,
     /// In microseconds; the last number there is without ttl.
     until: AtomicU64,
 }
 
 /// Where a lease is, and which of all that have been there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Name {
+pub(super) struct LeaseRef {
     /// The first half of its key.
     pub(super) key: u64,
-    pub(super) place: u32,
+    pub(super) index: u32,
     /// Used once in its shard.
     pub(super) nonce: u64,
 }
@@ -50,14 +50,14 @@ const NEVER: u64 = u64::MAX;
 
 impl Lease {
     #[inline]
-    pub(super) fn new(shard: Arc<Shard>, name: Name, until: Option<Time>) -> Lease {
-        Lease { shard: Some(shard), name, until: AtomicU64::new(micros(until)) }
+    pub(super) fn new(shard: Arc<Shard>, lease: LeaseRef, until: Option<Time>) -> Lease {
+        Lease { shard: Some(shard), lease, until: AtomicU64::new(micros(until)) }
     }
 
     /// Gives it a new ttl from now on. `false` if it is not live any more: whoever works under it has to stop.
-    #[must_use = "a lease that could not be renewed has lapsed, and its place may be another's"]
+    #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew(&self) -> bool {
-        match self.shard.as_ref().and_then(|shard| shard.renew(self.name)) {
+        match self.shard.as_ref().and_then(|shard| shard.renew(self.lease)) {
             Some(held) => {
                 self.until.store(micros(held.until()), Ordering::Relaxed);
                 true
@@ -68,7 +68,7 @@ impl Lease {
 
     /// Returns it now. Whether it was live until then.
     pub fn release(mut self) -> bool {
-        self.shard.take().is_some_and(|shard| shard.release(self.name))
+        self.shard.take().is_some_and(|shard| shard.release(self.lease))
     }
 
     /// The moment at which it lapses unless it is renewed, on the semaphore's clock. `None` without ttl.
@@ -82,7 +82,7 @@ impl Lease {
     /// Its name, for others.
     pub fn id(&self) -> LeaseId {
         let Some(shard) = &self.shard else { unreachable!("releasing or keeping a lease consumes it") };
-        LeaseId::sealed_by(shard.seal(), shard.number(), self.name)
+        LeaseId::sealed_by(shard.seal(), shard.number(), self.lease)
     }
 
     /// Its name, and from here on dropping it does not return it: it lapses, or is returned by that name.
@@ -101,7 +101,7 @@ impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
         if let Some(shard) = &self.shard {
-            shard.release(self.name);
+            shard.release(self.lease);
         }
     }
 }
@@ -113,15 +113,15 @@ impl fmt::Debug for Lease {
 }
 
 impl LeaseId {
-    fn sealed_by(seal: &Seal, shard: u32, name: Name) -> LeaseId {
-        let Name { key, place, nonce } = name;
-        LeaseId::of_memory(seal.seal([u64::from(shard) << 32 | u64::from(place), nonce, key]))
+    fn sealed_by(seal: &Seal, shard: u32, lease: LeaseRef) -> LeaseId {
+        let LeaseRef { key, index, nonce } = lease;
+        LeaseId::of_memory(seal.seal([u64::from(shard) << 32 | u64::from(index), nonce, key]))
     }
 
     /// The shard and the lease there, if it is one of this key; a made-up one comes out as nonsense.
-    pub(super) fn opened(&self, seal: &Seal, key: Fingerprint) -> Option<(u32, Name)> {
+    pub(super) fn opened(&self, seal: &Seal, key: Fingerprint) -> Option<(u32, LeaseRef)> {
         let [at, nonce, of_key] = seal.unseal(self.sealed());
-        let (shard, place) = (u32::try_from(at >> 32).ok()?, u32::try_from(at & u64::from(u32::MAX)).ok()?);
-        (of_key == key.high).then_some((shard, Name { key: of_key, place, nonce }))
+        let (shard, index) = (u32::try_from(at >> 32).ok()?, u32::try_from(at & u64::from(u32::MAX)).ok()?);
+        (of_key == key.high).then_some((shard, LeaseRef { key: of_key, index, nonce }))
     }
 }

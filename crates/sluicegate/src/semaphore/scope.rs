@@ -3,7 +3,7 @@
 //! ```text
 //! scope "exports"  ──▶ concurrency 10 ttl=30s ──┐
 //!                  ──▶ concurrency 50 ttl=30s ──┼──▶ leases of (scope, key), in one room
-//! scope "imports"  ──▶ concurrency 5 ttl=1m   ──┘
+//! scope "imports"  ──▶ concurrency 5 ttl=1min   ──┘
 //! ```
 //!
 //! A lease belongs to (scope, key), whichever semaphore of the scope it was taken from. The numbers of the one that was last
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The limit of the room itself, under which nobody asks. Its ttl says that time matters.
-const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
+const POOL_LIMIT: &str = "concurrency 1 ttl=1s";
 
 /// Room for the leases of many semaphores, bounded once for all of them.
 ///
@@ -46,7 +46,7 @@ const OF_THE_ROOM: &str = "concurrency 1 ttl=1s";
 /// Clones are the same room.
 #[derive(Clone)]
 pub struct LeasePool {
-    room: Semaphore,
+    pool: Semaphore,
     /// What is counted of scopes that are in use.
     counts: Arc<Mutex<HashMap<[u64; 2], Weak<Counts>>>>,
 }
@@ -55,13 +55,13 @@ pub struct LeasePool {
 #[derive(Debug)]
 #[must_use]
 pub struct LeasePoolBuilder {
-    of: builder::SemaphoreBuilder,
+    builder: builder::SemaphoreBuilder,
 }
 
 /// What leases belong to, together with a key. Made by [`LeasePool::scope`].
 #[derive(Clone)]
 pub struct LeaseScope {
-    room: Semaphore,
+    pool: Semaphore,
     name: Fingerprint,
     counts: Arc<Counts>,
 }
@@ -71,12 +71,12 @@ pub struct LeaseScope {
 struct Counts {
     leases: AtomicUsize,
     waiting: AtomicUsize,
-    lapsed: AtomicU64,
+    expired: AtomicU64,
 }
 
 /// The numbers that a key was last asked about by, and whose key it is.
-pub(super) struct View {
-    pub(super) rule: Concurrency,
+pub(super) struct ScopedLimit {
+    pub(super) limit: Concurrency,
     name: Fingerprint,
     counts: Arc<Counts>,
 }
@@ -84,33 +84,33 @@ pub(super) struct View {
 impl LeasePool {
     /// A room with settings of your own.
     pub fn builder() -> LeasePoolBuilder {
-        LeasePoolBuilder { of: Semaphore::builder(OF_THE_ROOM) }
+        LeasePoolBuilder { builder: Semaphore::builder(POOL_LIMIT) }
     }
 
     /// What leases of this name belong to. Scopes of one name are the same.
     pub fn scope(&self, name: impl Key) -> LeaseScope {
-        let name = self.room.fingerprint(name);
+        let name = self.pool.fingerprint(name);
         let mut known = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = [name.high, name.low];
-        let counts = known.get(&place).and_then(Weak::upgrade).unwrap_or_else(|| {
+        let id = [name.high, name.low];
+        let counts = known.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| {
             // Whatever is not in use any more is forgotten before there is another one.
             known.retain(|_, counts| counts.strong_count() > 0);
             let counts = Arc::<Counts>::default();
-            known.insert(place, Arc::downgrade(&counts));
+            known.insert(id, Arc::downgrade(&counts));
             counts
         });
-        LeaseScope { room: self.room.clone(), name, counts }
+        LeaseScope { pool: self.pool.clone(), name, counts }
     }
 
     /// What all its semaphores have decided, and what it holds.
     pub fn stats(&self) -> SemaphoreStats {
-        self.room.stats()
+        self.pool.stats()
     }
 
     /// Clears away leases that have lapsed under keys that nobody asks about any more, those of some thousands of keys at once. That
     /// happens by itself when there is no room for another; this is for who counts them by [`LeaseScope::stats`].
-    pub fn clear_lapsed(&self, now: Time) {
-        self.room.inner.shards.iter().for_each(|shard| shard.clear_lapsed(now));
+    pub fn clear_expired(&self, now: Time) {
+        self.pool.inner.shards.iter().for_each(|shard| shard.clear_expired(now));
     }
 }
 
@@ -118,25 +118,25 @@ impl LeasePoolBuilder {
     /// The most leases that are held at once, as [`SemaphoreBuilder::max_leases`](builder::SemaphoreBuilder::max_leases):
     /// [`crate::MAX_LEASES_DEFAULT`] unless said.
     pub fn max_leases(mut self, max_leases: usize) -> LeasePoolBuilder {
-        self.of = self.of.max_leases(max_leases);
+        self.builder = self.builder.max_leases(max_leases);
         self
     }
 
     /// The most callers that may wait in line under one key.
     pub fn max_queue(mut self, max_queue: usize) -> LeasePoolBuilder {
-        self.of = self.of.max_queue(max_queue);
+        self.builder = self.builder.max_queue(max_queue);
         self
     }
 
     /// The most callers that may wait in line under all keys.
     pub fn max_waiters(mut self, max_waiters: usize) -> LeasePoolBuilder {
-        self.of = self.of.max_waiters(max_waiters);
+        self.builder = self.builder.max_waiters(max_waiters);
         self
     }
 
     /// A clock of your own. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> LeasePoolBuilder {
-        self.of = self.of.clock(clock);
+        self.builder = self.builder.clock(clock);
         self
     }
 
@@ -145,7 +145,7 @@ impl LeasePoolBuilder {
     /// # Errors
     /// When a number is out of bounds.
     pub fn build(self) -> Result<LeasePool, BuildError> {
-        Ok(LeasePool { room: self.of.build()?, counts: Arc::default() })
+        Ok(LeasePool { pool: self.builder.build()?, counts: Arc::default() })
     }
 }
 
@@ -156,38 +156,38 @@ impl LeaseScope {
     /// # Errors
     /// When the text is not one limit of `concurrency`.
     pub fn semaphore(&self, limit: impl IntoLimits) -> Result<Semaphore, BuildError> {
-        let (limit, rule) = builder::one(limit.into_limits())?;
-        let view = View { rule, name: self.name, counts: Arc::clone(&self.counts) };
-        Ok(self.room.seen_by(Arc::new(view), limit))
+        let (limit, concurrency) = builder::single(limit.into_limits())?;
+        let scoped = ScopedLimit { limit: concurrency, name: self.name, counts: Arc::clone(&self.counts) };
+        Ok(self.pool.in_scope(Arc::new(scoped), limit))
     }
 
     /// Another scope, whose leases are counted with those of this one.
     #[must_use = "the scope itself stays as it is"]
     pub fn counting(&self, name: impl Key) -> LeaseScope {
-        let name = self.room.fingerprint(name);
-        LeaseScope { room: self.room.clone(), name, counts: Arc::clone(&self.counts) }
+        let name = self.pool.fingerprint(name);
+        LeaseScope { pool: self.pool.clone(), name, counts: Arc::clone(&self.counts) }
     }
 
     /// The leases that are out, those that have lapsed and those who wait. Decisions are counted for the room alone.
     pub fn stats(&self) -> SemaphoreStats {
-        let Counts { leases, waiting, lapsed } = &*self.counts;
+        let Counts { leases, waiting, expired } = &*self.counts;
         SemaphoreStats {
             leases: leases.load(Ordering::Relaxed),
             waiting: waiting.load(Ordering::Relaxed),
-            lapsed: lapsed.load(std::sync::atomic::Ordering::Relaxed),
+            expired: expired.load(std::sync::atomic::Ordering::Relaxed),
             ..SemaphoreStats::default()
         }
     }
 }
 
-impl View {
+impl ScopedLimit {
     /// Whose keys they are.
     pub(super) fn name(&self) -> Fingerprint {
         self.name
     }
 
     /// A key with so many leases and so many who wait is of this one from now on, and no longer of the other.
-    pub(super) fn takes_over(&self, other: Option<&View>, leases: usize, waiting: usize) {
+    pub(super) fn takes_over(&self, other: Option<&ScopedLimit>, leases: usize, waiting: usize) {
         if let Some(other) = other {
             if Arc::ptr_eq(&other.counts, &self.counts) {
                 return;
@@ -199,23 +199,23 @@ impl View {
         self.counts.waiting.fetch_add(waiting, Ordering::Relaxed);
     }
 
-    pub(super) fn one_more_out(&self) {
+    pub(super) fn lease_added(&self) {
         self.counts.leases.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn one_less_out(&self) {
+    pub(super) fn lease_removed(&self) {
         self.counts.leases.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn one_lapsed(&self) {
-        self.counts.lapsed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    pub(super) fn lease_expired(&self) {
+        self.counts.expired.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    pub(super) fn one_more_waits(&self) {
+    pub(super) fn waiter_added(&self) {
         self.counts.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn one_less_waits(&self) {
+    pub(super) fn waiter_removed(&self) {
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -14,7 +14,7 @@ pub struct SemaphoreStats {
     pub renewed: u64,
     /// Leases that lapsed before they were returned, each counted when it is noticed. If this grows, holders crash, or ttl is too short
     /// for them.
-    pub lapsed: u64,
+    pub expired: u64,
     /// Leases held now, those included that have lapsed and were not noticed yet.
     pub leases: usize,
     /// The most leases it can hold, together with those who wait for one.

@@ -5,6 +5,7 @@
 mod bounded;
 mod calendar;
 mod change;
+mod costs;
 mod grammar;
 mod limiter;
 mod mistakes;

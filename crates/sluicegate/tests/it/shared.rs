@@ -162,7 +162,7 @@ fn limits_that_nobody_needs_are_forgotten() {
     let (store, clock) = store();
     let kept = limiter(&store, "kept", "token-bucket 1/h burst=7");
     assert_eq!(kept.check("k").remaining(), 6);
-    let one_after_another = |from: u32| -> Result<(), BuildError> {
+    let one_after_another = |from: u64| -> Result<(), BuildError> {
         for n in from..from + 70_000 {
             let limit = format!("token-bucket 1/h burst={}", 10 + n);
             let limiter = Limiter::builder(limit).in_store(&store, n).build()?;
@@ -194,7 +194,7 @@ fn limits_that_nobody_needs_are_forgotten() {
 #[test]
 fn limits_made_up_by_callers_leave_room_for_others() {
     let (store, _) = store();
-    let made_up = |n: u32| {
+    let made_up = |n: u64| {
         let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
         limiter.untrusted().build().map(|limiter| limiter.check("k").allowed())
     };
@@ -212,7 +212,7 @@ fn limits_made_up_by_callers_leave_room_for_others() {
 #[test]
 fn forgotten_receipts_do_not_keep_limits() {
     let (store, clock) = store();
-    let reserve = |n: u32| {
+    let reserve = |n: u64| {
         let limiter = Limiter::builder(format!("token-bucket {n}/s burst=9")).in_store(&store, n).build()?;
         limiter.reserve("k", 1, Duration::ZERO).unwrap().keep();
         Ok(())

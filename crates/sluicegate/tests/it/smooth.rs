@@ -21,13 +21,13 @@ impl Caller {
     }
 
     /// Guava's `acquire(permits)`: charged now, and then the time passes that it has to wait.
-    fn acquire(&mut self, permits: u32) -> &mut Caller {
+    fn acquire(&mut self, permits: u64) -> &mut Caller {
         let decision = self.gate.check_within(permits, Duration::MAX).unwrap();
         assert!(decision.allowed(), "{decision:?}");
         self.passes('R', decision.delay().into())
     }
 
-    fn acquires(&mut self, times: u32) -> &mut Caller {
+    fn acquires(&mut self, times: u64) -> &mut Caller {
         for _ in 0..times {
             self.acquire(1);
         }

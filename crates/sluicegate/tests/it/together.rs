@@ -34,7 +34,7 @@ fn the_same_key_twice_is_one_key_with_both_costs() {
     let twice = |first, second| check_all(&[limiter.call("k", first), limiter.call("k", second)]).unwrap();
     assert_eq!(twice(2, 4).retry_after(), Some(RetryAfter::Never));
     assert_eq!(twice(2, 2).remaining(), 1);
-    assert_eq!(twice(u32::MAX, u32::MAX).retry_after(), Some(RetryAfter::Never));
+    assert_eq!(twice(u64::MAX, u64::MAX).retry_after(), Some(RetryAfter::Never));
     let other = Limiter::new("token-bucket 1/s burst=5").unwrap();
     assert!(
         check_all(&[limiter.call("k", 1), other.call("k", 5)]).unwrap().allowed(),
@@ -63,7 +63,7 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
     let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
     let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
-    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/m count=all".to_owned()));
+    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/min count=all".to_owned()));
     assert_eq!(limiter.stats().keys, 0, "nothing was charged");
     assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
 }

@@ -26,10 +26,10 @@ impl Wall {
 
 impl Clock for Wall {
     fn now(&self) -> Time {
-        self.passes.now().before(Span::from_micros(self.back.load(Ordering::Relaxed)))
+        self.passes.now().saturating_sub(Span::from_micros(self.back.load(Ordering::Relaxed)))
     }
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
-        self.passes.ring_at(self.passes.now().after(time.since(self.now())), alarm);
+        self.passes.ring_at(self.passes.now().saturating_add(time.since(self.now())), alarm);
     }
 }

@@ -30,7 +30,7 @@ struct Standing {
     named: usize,
     /// Which of its policies this is about, if that can be told.
     place: Option<usize>,
-    remaining: u32,
+    remaining: u64,
     reset_s: u64,
     denied: bool,
 }

@@ -160,7 +160,7 @@ pub(super) fn rules(engine: &Engine, replies: &mut Replies) {
 }
 
 /// `[COST n]` after rule and key; 1 unless said.
-fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Rejection> {
+fn cost(command: Command<'_>, engine: &Engine) -> Result<u64, Rejection> {
     if command.len() == 3 {
         return Ok(1);
     }
@@ -173,7 +173,7 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Rejection> {
 pub(super) fn cost_and_max_wait(
     command: Command<'_>,
     engine: &Engine,
-) -> Result<(u32, Option<Span>), Rejection> {
+) -> Result<(u64, Option<Span>), Rejection> {
     if command.len() == 3 {
         return Ok((1, None));
     }

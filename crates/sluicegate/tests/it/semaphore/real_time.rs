@@ -4,19 +4,19 @@ use super::line_up::Caller;
 use sluicegate::clock::TokioClock;
 use sluicegate::semaphore::Semaphore;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Counts who is at work, and the most there ever were.
 #[derive(Default)]
 struct AtWork {
-    now: AtomicU32,
-    most: AtomicU32,
+    now: AtomicU64,
+    most: AtomicU64,
     times: AtomicU64,
 }
 
 impl AtWork {
-    fn works(&self, cost: u32, work: impl FnOnce()) {
+    fn works(&self, cost: u64, work: impl FnOnce()) {
         let at_work = self.now.fetch_add(cost, Ordering::SeqCst) + cost;
         self.most.fetch_max(at_work, Ordering::SeqCst);
         self.times.fetch_add(1, Ordering::SeqCst);
@@ -29,7 +29,7 @@ impl AtWork {
 fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
     for limit in ["concurrency 3", "concurrency 3 ttl=1h"] {
         let (semaphore, at_work) = (Semaphore::new(limit).unwrap(), Arc::new(AtWork::default()));
-        let threads: Vec<_> = (0..8_u32)
+        let threads: Vec<_> = (0..8_u64)
             .map(|thread| {
                 let (semaphore, at_work) = (semaphore.clone(), Arc::clone(&at_work));
                 std::thread::spawn(move || {
@@ -69,7 +69,7 @@ fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     let (semaphore, at_work) = (Semaphore::new("concurrency 4").unwrap(), Arc::new(AtWork::default()));
     runtime.block_on(async {
-        let tasks: Vec<_> = (0..400_u32)
+        let tasks: Vec<_> = (0..400_u64)
             .map(|task| {
                 // The future borrows nothing, and so is spawned as it is.
                 let (acquire, at_work) = (semaphore.acquire("k", task % 4 + 1), Arc::clone(&at_work));

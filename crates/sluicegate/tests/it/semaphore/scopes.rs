@@ -15,7 +15,7 @@ fn room(max_leases: usize) -> (LeasePool, ManualClock) {
     (LeasePool::builder().max_leases(max_leases).clock(clock.clone()).build().unwrap(), clock)
 }
 
-fn remaining(semaphore: &Semaphore) -> u32 {
+fn remaining(semaphore: &Semaphore) -> u64 {
     semaphore.peek("acme", 1).remaining()
 }
 
@@ -59,9 +59,9 @@ fn what_has_lapsed_under_keys_that_nobody_asks_about_can_be_cleared_away() {
         exports.try_acquire(key, 1).lease().unwrap().keep();
     }
     clock.advance(Duration::from_secs(10));
-    assert_eq!((scope.stats().leases, scope.stats().lapsed), (500, 0), "nobody has looked");
-    room.clear_lapsed(clock.now());
-    assert_eq!((scope.stats().leases, scope.stats().lapsed), (0, 500));
+    assert_eq!((scope.stats().leases, scope.stats().expired), (500, 0), "nobody has looked");
+    room.clear_expired(clock.now());
+    assert_eq!((scope.stats().leases, scope.stats().expired), (0, 500));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn each_scope_counts_its_own_and_some_are_counted_together() {
     first.try_acquire("acme", 1).lease().unwrap().keep();
     clock.advance(Duration::from_secs(10));
     assert_eq!(remaining(&first), 3);
-    assert_eq!((exports.stats().leases, exports.stats().lapsed, together.stats().lapsed), (0, 1, 0));
+    assert_eq!((exports.stats().leases, exports.stats().expired, together.stats().expired), (0, 1, 0));
     // Nobody has the scope any more but a lease.
     first.try_acquire("acme", 1).lease().unwrap().keep();
     drop((first, exports));

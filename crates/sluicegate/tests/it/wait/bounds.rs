@@ -28,9 +28,9 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
     assert_eq!((retry_after(refused), refused.waited()), (Some(1), Duration::ZERO));
     assert!(within(2_000_000).waits());
     let until = |time: Time| Caller::new(limiter.acquire_until("k", 1, time));
-    let second = limiter.now().after(Span::from(2 * SECOND));
+    let second = limiter.now().saturating_add(Span::from(2 * SECOND));
     assert!(until(second).waits());
-    let just_before = limiter.now().after(Span::from_micros(1_999_999));
+    let just_before = limiter.now().saturating_add(Span::from_micros(1_999_999));
     assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
     // It is told in the same way when it may ask again: then it is in time.
     assert!(first.waits());

@@ -68,7 +68,7 @@ fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let old = Limiter::builder("token-bucket 1/s burst=1").in_store(&store, "api").build().unwrap();
-    let limits = ["token-bucket 1/s burst=1", "fixed-window 10/m"];
+    let limits = ["token-bucket 1/s burst=1", "fixed-window 10/min"];
     let new = Limiter::builder(limits).in_store(&store, "api").build().unwrap();
     assert!(old.check("k").allowed());
     let mut waits = Caller::new(old.acquire_within("k", 1, 10 * SECOND));
@@ -159,7 +159,7 @@ fn a_turn_after_its_deadline_is_refused() {
     assert!(limiter.check("k").allowed());
     let mut waits = Caller::new(limiter.acquire_within("k", 1, SECOND));
     let start = limiter.now();
-    clock.set(start.after(Span::from(3_600 * SECOND)));
+    clock.set(start.saturating_add(Span::from(3_600 * SECOND)));
     assert_eq!(waits.poll().unwrap().denial(), Some(Denial::TooLong));
     assert!(limiter.check("k").allowed(), "it was not charged");
     let past = limiter.acquire_until("free", 1, start).blocking();
@@ -203,7 +203,7 @@ fn a_look_at_another_time_changes_no_plan() {
     let (limiter, _clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let _waits = Caller::new(limiter.acquire("k", 1));
-    let later = limiter.now().after(Span::from(3_600 * SECOND));
+    let later = limiter.now().saturating_add(Span::from(3_600 * SECOND));
     assert!(!limiter.peek_at("k", 1, later).allowed());
     assert_eq!(limiter.check("k").retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
 }

@@ -19,7 +19,7 @@ impl Play {
         Play { clock, limiter, log: Vec::new() }
     }
 
-    fn acquire(mut self, cost: u32) -> Play {
+    fn acquire(mut self, cost: u64) -> Play {
         let mut caller = Caller::new(self.limiter.acquire("k", cost));
         while caller.poll().is_none() {
             self.clock.advance(Duration::from_millis(1));

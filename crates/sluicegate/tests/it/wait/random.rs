@@ -66,7 +66,7 @@ fn whatever_happens_nothing_is_lost_and_nobody_overtaken() {
 struct Asked<'a> {
     caller: Caller<'a>,
     number: usize,
-    cost: u32,
+    cost: u64,
     priority: Priority,
     /// When it was called.
     called: Option<Time>,
@@ -84,7 +84,7 @@ struct Run<'a> {
     prompt: bool,
     waiting: Vec<Asked<'a>>,
     /// Whoever was called and did not leave before they saw it: when, who, and the cost.
-    charged: Vec<(Time, usize, u32)>,
+    charged: Vec<(Time, usize, u64)>,
     left_late: bool,
 }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
 
     fn join(&mut self, number: usize) {
         let limit = self.limiter.peek("k", 0).limit().max(1);
-        let cost = u32::try_from(1 + self.random.below(3)).unwrap().min(limit);
+        let cost = u64::try_from(1 + self.random.below(3)).unwrap().min(limit);
         let priority = match self.random.below(4) {
             0 if self.with_priorities => Priority::High,
             1 if self.with_priorities => Priority::Low,
@@ -209,7 +209,7 @@ impl Run<'_> {
         }
         // All leave: what was seen is all that is charged.
         let unseen =
-            |(_, number, _): &(Time, usize, u32)| self.waiting.iter().any(|asked| asked.number == *number);
+            |(_, number, _): &(Time, usize, u64)| self.waiting.iter().any(|asked| asked.number == *number);
         let given_back = self.charged.iter().any(unseen);
         drop(self.waiting);
         assert_eq!(self.limiter.stats().waiting, 0, "{}", self.name);
