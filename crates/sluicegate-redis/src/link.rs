@@ -10,22 +10,18 @@
 //! always be released.
 //!
 //! ```text
-//! address      parses the URL of a store              connection   connects, and verifies the
-//! server
-//! node         a server and its connection            breaker      when to stop calling a server
-//! pipeline     calls over a connection, NOSCRIPT      call_error   why a call has no answer
-//! sentinel     finds the current master               cluster      routes calls by hash slot;
-//! slot, slot_table
+//! address      parses the URL of a store           connection   connects, and verifies the server
+//! node         a server and its connection         breaker      when to stop calling a server
+//! pipeline     calls over a connection, NOSCRIPT   call_error   why a call has no answer
+//! sentinel     finds the current master            cluster      routes by slot; slot, slot_table
 //! ```
 //!
-//! Permissions   The store's user needs `evalsha`, `script|load`, `info`, `ping` and the commands
-//! that the
-//!               scripts call; `select` for a database other than 0; in a cluster also
-//!               `cluster|slots`,
-//!               `cluster|info` and `asking`.
-//! Promise       A dropped call cannot mix up replies: the connection's own task matches them in
-//! order, and
-//!               discards a reply whose caller is gone.
+//! **Permissions.** The store's user needs `evalsha`, `script|load`, `info`, `ping` and the
+//! commands that the scripts call; `select` for a database other than 0; in a cluster also
+//! `cluster|slots`, `cluster|info` and `asking`.
+//!
+//! **Promise.** A dropped call cannot mix up replies: the connection's own task matches them in
+//! order, and discards a reply whose caller is gone.
 
 mod address;
 mod breaker;

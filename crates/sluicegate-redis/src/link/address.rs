@@ -1,10 +1,12 @@
 //! Parses the URL of a store.
 //!
-//! Single server  `redis://[user][:password@]host[:port][/db]`, with TLS `rediss://`
-//! Unix socket    `redis+unix:///path[?db=1&user=u&pass=p]`, or `unix:`
-//! Sentinel       `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]`, or
-//! `rediss+sentinel:`
-//! Cluster        `redis+cluster://[user:password@]host[:port],host[:port]`, or `rediss+cluster:`
+//! ```text
+//! single server   redis://[user][:password@]host[:port][/db]
+//! Unix socket     redis+unix:///path[?db=1&user=u&pass=p], or unix:
+//! Sentinel        redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]
+//! cluster         redis+cluster://[user:password@]host[:port],host[:port]
+//! with TLS        rediss: for redis:, also in rediss+sentinel: and rediss+cluster:
+//! ```
 //!
 //! `valkey` may stand for `redis` everywhere. Special characters in a user or a password are
 //! percent-encoded. An error shows the URL without its password and quotes no part of it, because a

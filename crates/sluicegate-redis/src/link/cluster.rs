@@ -3,13 +3,13 @@
 //! A call goes to the node that owns its key's hash slot. Where ownership has changed, the node's
 //! reply says so and proves that nothing ran, so the call is sent again within its deadline:
 //!
+//! ```text
 //! MOVED         to the named node at once; the slot table is refreshed in the background
 //! ASK           to the named node at once, for this call only, after `ASKING`
-//! TRYAGAIN      a few milliseconds later: keys of one call are migrating between two nodes. It
-//! does not count
-//!               as a failure, and a call without time for it fails with the server's message
-//! CLUSTERDOWN   likewise, but counted as a failure, so that calls to a cluster that stays down
-//! cost nothing
+//! TRYAGAIN      a few milliseconds later: keys of one call are migrating between two nodes. It is
+//!               not a failure, and a call without time for it fails with the server's message
+//! CLUSTERDOWN   likewise, but a failure, so that calls to a cluster that stays down cost nothing
+//! ```
 //!
 //! `refresh.rs` keeps the slot table current.
 //!

@@ -2,17 +2,16 @@
 //!
 //! Callers never connect. The supervisor does, and publishes a phase that callers read:
 //!
-//! Connecting   no connection, and the current attempt has not failed: callers wait for it until
-//! their deadline
+//! ```text
+//! Connecting   no connection, but the current attempt has not failed: callers wait for it
 //! Up           connected: all callers share the connection
 //! Down         no connection, or the breaker is open: callers fail at once, at no cost
 //!
-//! The connection broke       Connecting if it had worked, so that a short break fails no call;
-//! else Down
-//! Connecting failed          Down, with another attempt after a growing wait
-//! Five failures in a row     Down; the supervisor probes, then Up again, or it replaces the
-//! connection
-//! READONLY                   the server was demoted: drop the connection and look up the master
+//! connection broke         Connecting if it had worked, so that a short break fails no call; else Down
+//! connecting failed        Down, with another attempt after a growing wait
+//! five failures in a row   Down; the supervisor probes, then Up again, or replaces the connection
+//! READONLY                 the server was demoted: drop the connection and look up the master
+//! ```
 //!
 //! Each Up has an epoch, so that late failures of an earlier connection do not count against the
 //! current one.

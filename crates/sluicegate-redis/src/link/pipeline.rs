@@ -4,13 +4,11 @@
 //! FLUSH` replies NOSCRIPT, which proves that nothing ran: the script is then loaded and the call
 //! sent once more, in one write. Nothing else is ever sent twice here.
 //!
-//! Order     Calls of one write run in order. A call that is sent once more would run after the
-//! calls behind
-//!           it, so scripts that the server may lack are loaded in front of the calls, in the same
-//!           write. What
-//!           remains is a `SCRIPT FLUSH` between two writes: calls whose script was loaded again in
-//!           the
-//!           meantime may then run before other calls on the same key. Each is still charged once.
+//! **Order.** Calls of one write run in order. A call that is sent once more would run after the
+//! calls behind it, so scripts that the server may lack are loaded in front of the calls, in the
+//! same write. What remains is a `SCRIPT FLUSH` between two writes: calls whose script was loaded
+//! again in the meantime may then run before other calls on the same key. Each is still charged
+//! once.
 
 use super::call_error::CallError;
 use crate::script::{Script, ScriptCall};

@@ -1,10 +1,11 @@
 //! The hash slot of a key in a cluster: one of 16384.
 //!
-//! Formula    slot = crc16(tag) mod 16384
-//! Tag        the text between the first `{` and the next `}`, or the whole key if that text is
-//! empty or missing
-//! CRC        XMODEM: polynomial 0x1021, initial value 0, no reflection
-//! Reference  the Redis Cluster specification, "Key distribution model" and "Hash tags"
+//! ```text
+//! Formula     slot = crc16(tag) mod 16384
+//! Tag         the text between the first { and the next }; the whole key if there is none
+//! CRC         XMODEM: polynomial 0x1021, initial value 0, no reflection
+//! Reference   the Redis Cluster specification, "Key distribution model" and "Hash tags"
+//! ```
 
 /// The number of hash slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;

@@ -12,25 +12,25 @@ pub(crate) struct Range {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// Parses a `CLUSTER SLOTS` reply of the node at `asked`.
-pub(crate) fn read(reply: &Value, asked: &Endpoint) -> Option<Vec<Range>> {
+/// Parses a `CLUSTER SLOTS` reply of the node at `replied_by`.
+pub(crate) fn read(reply: &Value, replied_by: &Endpoint) -> Option<Vec<Range>> {
     let Value::Array(ranges) = reply else { return None };
-    ranges.iter().map(|range| read_range(range, asked)).collect()
+    ranges.iter().map(|range| read_range(range, replied_by)).collect()
 }
 
-fn read_range(range: &Value, asked: &Endpoint) -> Option<Range> {
+fn read_range(range: &Value, replied_by: &Endpoint) -> Option<Range> {
     let Value::Array(parts) = range else { return None };
     let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else { return None };
     let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    let endpoints: Vec<Endpoint> = nodes.iter().filter_map(|node| read_node(node, asked)).collect();
+    let endpoints: Vec<Endpoint> = nodes.iter().filter_map(|node| read_node(node, replied_by)).collect();
     (first <= last && last < SLOTS && !endpoints.is_empty()).then_some(Range { first, last, endpoints })
 }
 
-fn read_node(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
+fn read_node(node: &Value, replied_by: &Endpoint) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
     let host = super::connection::text(host).unwrap_or_default();
-    endpoint(&host, u16::try_from(*port).ok()?, asked)
+    endpoint(&host, u16::try_from(*port).ok()?, replied_by)
 }
 
 /// Returns the endpoint that a redirection of the node at `by` names: `MOVED 3999 127.0.0.1:6381`,
@@ -80,17 +80,20 @@ mod tests {
         let host = Value::BulkString(b"h".to_vec());
         let range =
             |first, last, host| Value::Array(vec![Value::Int(first), Value::Int(last), node(host, 7)]);
-        let asked = tcp("me", 1);
+        let replied_by = tcp("me", 1);
         let good = Value::Array(vec![range(0, 5, host.clone()), range(6, 16_383, Value::Nil)]);
         let wanted = vec![
             Range { first: 0, last: 5, endpoints: vec![tcp("h", 7)] },
             Range { first: 6, last: 16_383, endpoints: vec![tcp("me", 7)] },
         ];
-        assert_eq!(read(&good, &asked), Some(wanted));
+        assert_eq!(read(&good, &replied_by), Some(wanted));
         for (first, last) in [(5, 4), (0, 16_384), (-1, 3), (0, 70_000)] {
-            assert_eq!(read(&Value::Array(vec![range(first, last, host.clone())]), &asked), None);
+            assert_eq!(read(&Value::Array(vec![range(first, last, host.clone())]), &replied_by), None);
         }
-        assert_eq!(read(&Value::Nil, &asked), None);
-        assert_eq!(read(&Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(1)])]), &asked), None);
+        assert_eq!(read(&Value::Nil, &replied_by), None);
+        assert_eq!(
+            read(&Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(1)])]), &replied_by),
+            None
+        );
     }
 }

@@ -1,89 +1,119 @@
-//! Verbs as script calls. One round trip decides; another one follows only if the first has changed nothing.
+//! The verbs of a limiter as script calls. One round trip decides; another follows only if the
+//! first has changed nothing.
 
 use super::Inner;
 use super::call::RedisCall;
+use super::reply::ScriptReply;
 use crate::encode::EncodedLimit;
+use crate::failure::unreadable_state;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
-use crate::script_reply::ScriptReply;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Receipt, Span, Time};
-use sluicegate_core::bounds::CENTURY;
+use sluicegate_core::bounds::{CENTURY, saturating_count};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// A call that comes back undecided is sent this often at the most: for the windows of a calendar, and for a state that is
-/// written for another limit, which another process may be changing back and forth.
-const SENT_MAX: usize = 8;
+/// How often an undecided call is sent: for the windows of a calendar, and for a state of another
+/// limit, which other processes may keep changing.
+const ATTEMPTS_MAX: usize = 8;
 
-/// What a script does with a key. Its cost is that of the call.
+/// What a script does with a key. The cost is that of the call.
 #[derive(Clone, Copy)]
 pub(super) enum Verb<'a> {
     Check,
-    /// Tells the state, as far as it matters to a call of the cost.
+    /// Reads the state, as far as a call of this cost needs it.
     Read,
     Take,
     Refund,
     Within {
         max_wait: Span,
     },
-    /// `verb` is `reserve`; or `wait`, whose receipt is good only while its caller waits, and is not made if there is nothing
-    /// to wait for.
     Reserve {
-        verb: &'static str,
         receipt: &'a StoredReceipt,
         max_wait: Span,
     },
-    /// `verb` is `cancel` or `settle`.
-    Close {
-        verb: &'static str,
+    /// Like `Reserve`, but the receipt is kept only while its caller waits, and not at all if the
+    /// wait is 0.
+    Wait {
         receipt: &'a StoredReceipt,
-        used: u32,
+        max_wait: Span,
+    },
+    Close {
+        receipt: &'a StoredReceipt,
+        close: Close,
     },
 }
 
+/// What happens to the charge of a receipt.
+#[derive(Clone, Copy)]
+pub(crate) enum Close {
+    /// All of it is returned.
+    Cancel,
+    /// It becomes `used`.
+    Settle { used: u64 },
+}
+
+impl Close {
+    /// Settles for `used`; a call that used nothing is cancelled.
+    pub(crate) fn for_usage(used: u64) -> Close {
+        if used == 0 { Close::Cancel } else { Close::Settle { used } }
+    }
+
+    /// The verb and its number, as the script knows them.
+    fn arguments(self) -> (&'static str, u64) {
+        match self {
+            Close::Cancel => ("cancel", 0),
+            Close::Settle { used } => ("settle", saturating_count(used).into()),
+        }
+    }
+}
+
 impl Verb<'_> {
-    /// Returns `true` if it returns a charge; or is of a caller that waits, and whose patience is its own.
-    pub(super) fn is_sent_in_any_case(self) -> bool {
-        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Reserve { verb: "wait", .. })
+    /// Returns `true` if the call is sent even without a free in-flight permit: it returns a
+    /// charge, or its caller waits anyway.
+    pub(super) fn is_always_sent(self) -> bool {
+        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Wait { .. })
     }
 }
 
 /// What one script call decides.
-pub(super) struct Ask<'a> {
+pub(super) struct Operation<'a> {
     /// One call, or several that are charged all or nothing.
     pub(super) calls: &'a [RedisCall<'a>],
     pub(super) verb: Verb<'a>,
 }
 
-/// Sends script calls until each is decided. A reply for each.
-pub(super) async fn ask_each(
+/// Executes operations until each is decided, and returns a reply for each.
+pub(super) async fn execute_each(
     round_trip: &mut RoundTrip<'_>,
-    asks: &[Ask<'_>],
+    operations: &[Operation<'_>],
 ) -> Vec<Result<ScriptReply, StoreFailure>> {
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
-        asks.iter().map(|ask| ask.bounded().err().map(Err)).collect();
-    for _ in 0..SENT_MAX {
-        let left: Vec<usize> = (0..asks.len()).filter(|index| replies[*index].is_none()).collect();
+        operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
+    for _ in 0..ATTEMPTS_MAX {
+        let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
         if left.is_empty() {
             break;
         }
-        let calls: Vec<ScriptCall> = left.iter().map(|index| asks[*index].script_call()).collect();
+        let calls: Vec<ScriptCall> = left.iter().map(|index| operations[*index].script_call()).collect();
         let mut undecided: Vec<usize> = Vec::new();
-        let mut others: Vec<(usize, Other)> = Vec::new();
+        let mut foreign: Vec<(usize, ForeignState)> = Vec::new();
         for (index, answer) in left.into_iter().zip(round_trip.send(&calls).await) {
-            let ask = &asks[index];
+            let operation = &operations[index];
             match answer.and_then(ScriptReply::read) {
-                Ok(ScriptReply::NeedsWindows { now }) => ask.learn_windows(now),
+                Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
                 Ok(ScriptReply::OtherLimit { now, state, index: limit }) => {
-                    others.push((index, Other { now, state, limit }));
+                    foreign.push((index, ForeignState { now, state, limit }));
                 }
-                // What costs nothing reads a state of any limit, so it has overtaken a call of its key that came back.
-                // It has changed nothing and can be sent again.
-                Ok(_) if ask.is_free() && undecided.iter().any(|before| asks[*before].is_same_key(ask)) => {}
+                // A call of cost 0 reads a state of any limit, so it has overtaken an undecided
+                // call on its key. It has changed nothing and is sent again.
+                Ok(_)
+                    if operation.is_cost_free()
+                        && undecided.iter().any(|before| operations[*before].is_same_key(operation)) => {}
                 reply => {
                     replies[index] = Some(reply);
                     continue;
@@ -92,37 +122,36 @@ pub(super) async fn ask_each(
             undecided.push(index);
         }
         let mut replaced: Vec<(usize, usize)> = Vec::new();
-        for (index, other) in others {
-            // One state, that several calls came upon, is replaced once.
-            if replaced
-                .iter()
-                .any(|(before, limit)| asks[*before].is_same_key(&asks[index]) && *limit == other.limit)
-            {
+        for (index, state) in foreign {
+            // A state that several calls met is replaced once.
+            if replaced.iter().any(|(before, limit)| {
+                operations[*before].is_same_key(&operations[index]) && *limit == state.limit
+            }) {
                 continue;
             }
-            replaced.push((index, other.limit));
-            if let Err(failure) = asks[index].replace(round_trip, other).await {
+            replaced.push((index, state.limit));
+            if let Err(failure) = operations[index].replace(round_trip, state).await {
                 replies[index] = Some(Err(failure));
-                // The order of the calls behind it on this key stays: they are sent again.
+                // Later calls on this key are sent again, so that they keep their order.
                 break;
             }
         }
     }
     let replies: Vec<_> =
-        replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(keeps_changing()))).collect();
+        replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(changing_limits()))).collect();
     round_trip.decided(before, replies.iter().filter(|reply| reply.is_ok()).count());
     replies
 }
 
-/// A state that is written for another limit.
-struct Other {
+/// A state that was written for another limit.
+struct ForeignState {
     now: Time,
     state: Vec<u8>,
-    /// The index of the limit, over all calls of the ask.
+    /// The index of the limit, over all calls of the operation.
     limit: usize,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> Operation<'a> {
     fn encoded(&self) -> impl Iterator<Item = &'a EncodedLimit> {
         self.calls.iter().flat_map(|call| &call.inner.encoded)
     }
@@ -131,11 +160,11 @@ impl<'a> Ask<'a> {
         self.encoded().for_each(|encoded| encoded.learn_windows(now));
     }
 
-    fn is_free(&self) -> bool {
-        matches!(self, Ask { calls: [call], verb: Verb::Check } if call.cost == 0)
+    fn is_cost_free(&self) -> bool {
+        matches!(self, Operation { calls: [call], verb: Verb::Check } if call.cost == 0)
     }
 
-    fn is_same_key(&self, other: &Ask<'_>) -> bool {
+    fn is_same_key(&self, other: &Operation<'_>) -> bool {
         matches!((self.calls, other.calls), ([one], [other]) if one.is_same_key(other))
     }
 
@@ -143,28 +172,32 @@ impl<'a> Ask<'a> {
         let [call] = self.calls else { return self.verb_call() };
         match (self.verb, call.inner.encoded.as_slice()) {
             (Verb::Read, _) => call.read_call(call.cost),
-            // What costs nothing is always allowed and changes nothing.
+            // A cost of 0 is always allowed and changes nothing.
             (Verb::Check | Verb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
             (Verb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
-            (Verb::Within { max_wait }, [encoded]) if encoded.check_waits() => {
+            (Verb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
                 call.check_call(encoded, max_wait.min(CENTURY))
             }
             _ => self.verb_call(),
         }
     }
 
-    /// A call of the script that knows every verb and any limits.
+    /// A call of the script for all verbs and any list of limits.
     fn verb_call(&self) -> ScriptCall {
         let first = self.calls.first();
         let (at, cost) = first.map_or((None, 0), |call| (call.at, call.cost));
-        let longest = |max_wait: Span| max_wait.min(CENTURY).as_micros();
+        let micros = |max_wait: Span| max_wait.min(CENTURY).as_micros();
         let (verb, number, receipt) = match self.verb {
             Verb::Check | Verb::Read => ("check", 0, None),
             Verb::Take => ("take", cost.into(), None),
             Verb::Refund => ("refund", cost.into(), Some(&[][..])),
-            Verb::Within { max_wait } => ("within", longest(max_wait), None),
-            Verb::Reserve { verb, receipt, max_wait } => (verb, longest(max_wait), Some(&receipt.name[..])),
-            Verb::Close { verb, receipt, used } => (verb, used.into(), Some(&receipt.name[..])),
+            Verb::Within { max_wait } => ("within", micros(max_wait), None),
+            Verb::Reserve { receipt, max_wait } => ("reserve", micros(max_wait), Some(&receipt.name[..])),
+            Verb::Wait { receipt, max_wait } => ("wait", micros(max_wait), Some(&receipt.name[..])),
+            Verb::Close { receipt, close } => {
+                let (verb, number) = close.arguments();
+                (verb, number, Some(&receipt.name[..]))
+            }
         };
         let mut names: Vec<Vec<u8>> = self.calls.iter().flat_map(RedisCall::state_names).collect();
         let limits = names.len();
@@ -187,28 +220,28 @@ impl<'a> Ask<'a> {
         script_call
     }
 
-    /// Writes a state of another limit for this one, unless it has changed meanwhile.
-    async fn replace(&self, round_trip: &mut RoundTrip<'_>, other: Other) -> Result<(), StoreFailure> {
+    /// Converts a state of another limit to this one, unless it has changed meanwhile.
+    async fn replace(&self, round_trip: &mut RoundTrip<'_>, other: ForeignState) -> Result<(), StoreFailure> {
         let mut limits =
             self.calls.iter().flat_map(|call| (0..call.inner.encoded.len()).map(move |index| (call, index)));
-        let (call, index) = limits.nth(other.limit).ok_or_else(super::unreadable)?;
+        let (call, index) = limits.nth(other.limit).ok_or_else(unreadable_state)?;
         let inner = call.inner;
         let encoded = &inner.encoded[index];
-        let reread = encoded.reread(&other.state, other.now, inner.preserve_recovery_time);
-        let (state, recovered) = reread.ok_or_else(super::unreadable)?;
+        let converted = encoded.convert(&other.state, other.now, inner.preserve_recovery_time);
+        let (state, recovered) = converted.ok_or_else(unreadable_state)?;
         let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
         script_call.arg(other.state).arg(state).arg(recovered);
         round_trip.send_one(&script_call).await.map(|_| ())
     }
 
-    /// An error for a time that the scripts cannot compute with.
-    fn bounded(&self) -> Result<(), StoreFailure> {
+    /// Rejects a time that the scripts cannot compute with.
+    fn check_time(&self) -> Result<(), StoreFailure> {
         let at = self.calls.first().and_then(|call| call.at);
         let latest = self.encoded().map(|encoded| encoded.latest).min();
         match (at, latest) {
             (Some(at), Some(latest)) if at > latest => Err(StoreFailure::Rejected(format!(
-                "the time {} is too late for it, whose scripts reckon in 53 bits; use at most {} with this limit, or the store in memory",
+                "the time {} is too late for its scripts, which compute in 53 bits; use at most {} with this limit, or the memory store",
                 at.as_micros(),
                 latest.as_micros()
             ))),
@@ -218,7 +251,7 @@ impl<'a> Ask<'a> {
 }
 
 impl RedisCall<'_> {
-    /// A check under the only limit.
+    /// A check under the limiter's only limit.
     fn check_call(&self, encoded: &EncodedLimit, max_wait: Span) -> ScriptCall {
         let name = self.inner.names.state(0, encoded.letter, &self.key);
         let mut script_call = ScriptCall::new(encoded.check(), &[name]).at(self.at);
@@ -235,7 +268,7 @@ impl RedisCall<'_> {
         script_call
     }
 
-    /// The names of the key's states, one for each limit.
+    /// The names of the key's states, one per limit.
     pub(super) fn state_names(&self) -> impl Iterator<Item = Vec<u8>> {
         let encoded = self.inner.encoded.iter().enumerate();
         encoded.map(|(index, encoded)| self.inner.names.state(index, encoded.letter, &self.key))
@@ -243,7 +276,7 @@ impl RedisCall<'_> {
 }
 
 impl Inner {
-    /// Gives up a receipt whose caller has acted.
+    /// Deletes a receipt that is no longer needed; the charge stays.
     pub(super) async fn forget(&self, receipt: &StoredReceipt) -> Result<(), StoreFailure> {
         let mut script_call =
             ScriptCall::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]).at(None);
@@ -251,7 +284,8 @@ impl Inner {
         self.store.inner.admit_return(1).await.send_one(&script_call).await.map(|_| ())
     }
 
-    /// The same in the background. If it fails, the receipt makes room for others as soon as it is worth nothing.
+    /// Deletes a receipt in the background. If that fails, the receipt makes room for others once
+    /// it is worth nothing.
     pub(crate) fn forget_detached(self: &Arc<Inner>, receipt: &Receipt) {
         if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(receipt), Handle::try_current()) {
             let inner = Arc::clone(self);
@@ -259,7 +293,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn ask_reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
+    pub(super) async fn reset_states(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
         let reset = |key: &&[u8]| {
             let encoded = self.encoded.iter().enumerate();
             let states = encoded.map(|(index, encoded)| self.names.state(index, encoded.letter, key));
@@ -272,9 +306,9 @@ impl Inner {
     }
 }
 
-/// Nothing was done, again and again.
-fn keeps_changing() -> StoreFailure {
+/// The call changed nothing in [`ATTEMPTS_MAX`] attempts.
+fn changing_limits() -> StoreFailure {
     StoreFailure::Rejected(String::from(
-        "the key's numbers keep changing; do processes use one scope with different limits?",
+        "the limit of the key keeps changing; do processes use one scope with different limits?",
     ))
 }

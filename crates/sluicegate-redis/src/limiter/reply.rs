@@ -1,28 +1,28 @@
-//! What scripts reply, read with suspicion: a server can be anything.
+//! Parses the replies of the limiter scripts.
+//!
+//! A reply is not trusted: anything may be listening at the store's address.
 
+use crate::encode::RawState;
 use redis::Value;
 use sluicegate::Time;
 use sluicegate::backend::StoreFailure;
 
-/// A key's state as a script tells it: as it is written, or of a log what matters of it. `None` if the key is unseen.
-pub(crate) type RawState = Option<Vec<u8>>;
-
-/// What a script of a limiter replies.
+/// The reply of a limiter script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ScriptReply {
-    /// The call was decided, at that time.
+    /// The call was decided at `now`.
     Decided {
-        /// Allowed, or whatever the verb says with 1.
-        yes: bool,
+        /// `true` if the call is allowed, or the verb succeeded.
+        success: bool,
         now: Time,
-        /// The state under each limit, as it was before.
+        /// The state under each limit before the call.
         states: Vec<RawState>,
     },
-    /// The state under the limit at that index is written for another limit. Nothing was done.
+    /// The state under the limit at `index` was written for another limit. Nothing was done.
     OtherLimit { now: Time, state: Vec<u8>, index: usize },
-    /// The windows of a calendar are needed for that time. Nothing was done.
+    /// The calendar windows around `now` are needed. Nothing was done.
     NeedsWindows { now: Time },
-    /// The key has as many open receipts as it may. Nothing was done.
+    /// The key has too many open receipts. Nothing was done.
     TooManyReceipts,
 }
 
@@ -30,7 +30,7 @@ impl ScriptReply {
     pub(crate) fn read(value: Value) -> Result<ScriptReply, StoreFailure> {
         read(value).ok_or_else(|| {
             StoreFailure::BadReply(String::from(
-                "it is not one of our script's; is something else listening there?",
+                "not a reply of our scripts; is something else listening there?",
             ))
         })
     }
@@ -44,16 +44,16 @@ fn read(value: Value) -> Option<ScriptReply> {
     };
     let mut items = items.into_iter();
     let (code, now) = (items.next()?, time(&items.next()?)?);
-    let yes = match code {
+    let success = match code {
         Value::Int(1) => true,
         Value::Int(0) => false,
         Value::BulkString(word) => {
             return match word.as_slice() {
-                b"ask" => Some(ScriptReply::NeedsWindows { now }),
+                b"operation" => Some(ScriptReply::NeedsWindows { now }),
                 b"full" => Some(ScriptReply::TooManyReceipts),
                 b"other" => {
                     let Value::BulkString(state) = items.next()? else { return None };
-                    // The script of a single limit tells no index.
+                    // The script of a single limit returns no index.
                     let index = match items.next() {
                         Some(Value::Int(index)) => usize::try_from(index).ok()?.checked_sub(1)?,
                         _ => 0,
@@ -66,10 +66,10 @@ fn read(value: Value) -> Option<ScriptReply> {
         _ => return None,
     };
     let states = items.map(raw_state).collect::<Option<Vec<RawState>>>()?;
-    Some(ScriptReply::Decided { yes, now, states })
+    Some(ScriptReply::Decided { success, now, states })
 }
 
-/// The reply of a check under one limit: what came of it, seconds, microseconds, and the state.
+/// Parses the reply of a check under one limit: a status, seconds, microseconds and the state.
 fn one_text(text: &[u8]) -> Option<ScriptReply> {
     let (code, rest) = text.split_first()?;
     let mut parts = rest.splitn(3, |byte| *byte == b' ');
@@ -78,8 +78,8 @@ fn one_text(text: &[u8]) -> Option<ScriptReply> {
     let (now, state) = (Time::from_micros(now)?, parts.next()?);
     let states = || vec![(!state.is_empty()).then(|| state.to_vec())];
     match code {
-        b'1' => Some(ScriptReply::Decided { yes: true, now, states: states() }),
-        b'0' => Some(ScriptReply::Decided { yes: false, now, states: states() }),
+        b'1' => Some(ScriptReply::Decided { success: true, now, states: states() }),
+        b'0' => Some(ScriptReply::Decided { success: false, now, states: states() }),
         b'o' => Some(ScriptReply::OtherLimit { now, state: state.to_vec(), index: 0 }),
         b'a' => Some(ScriptReply::NeedsWindows { now }),
         _ => None,
