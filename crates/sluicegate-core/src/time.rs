@@ -1,8 +1,8 @@
 //! Moments and durations in whole microseconds, the tick of every computation in this crate.
 //!
-//! The core has no clock: `now` is always an argument. A [`Time`] is bounded when it is created, so no
-//! sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it (a
-//! full bucket and a century of debt) is below 2^53.
+//! The core has no clock: `now` is always an argument. A [`Time`] is bounded when it is created, so
+//! no sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it
+//! (a full bucket and a century of debt) is below 2^53.
 //!
 //! `Time` and [`Span`] have no `+` and `-`: their sums saturate, and the method names say so.
 
@@ -31,11 +31,12 @@ pub struct Time(u64);
 impl Time {
     /// 1970-01-01T00:00:00Z, the earliest moment.
     pub const EPOCH: Time = Time(0);
-    /// 9892-03-08T12:26:40Z, the latest moment: 2.5 * 10^17 microseconds. Calendars end with the year
-    /// 9999, so every calendar window that contains a `Time` ends before they do.
+    /// 9892-03-08T12:26:40Z, the latest moment: 2.5 * 10^17 microseconds. Calendars end with the
+    /// year 9999, so every calendar window that contains a `Time` ends before they do.
     pub const MAX: Time = Time(250_000_000_000_000_000);
 
-    /// Creates a moment from microseconds since the Unix epoch. Returns `None` beyond [`Time::MAX`].
+    /// Creates a moment from microseconds since the Unix epoch. Returns `None` beyond
+    /// [`Time::MAX`].
     pub const fn from_micros(micros: u64) -> Option<Time> {
         if micros <= Time::MAX.0 { Some(Time(micros)) } else { None }
     }
@@ -158,7 +159,8 @@ impl From<core::time::Duration> for Span {
 }
 
 impl fmt::Display for Time {
-    /// Writes UTC in RFC 3339: `2026-11-16T08:30:00Z`, with six decimals if the second is not whole.
+    /// Writes UTC in RFC 3339: `2026-11-16T08:30:00Z`, with six decimals if the second is not
+    /// whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, micros) = (self.0 / DAY, self.0 % DAY);
         // Years start in March here, so a leap day ends its year; 400 years are 146,097 days.
@@ -182,8 +184,8 @@ impl fmt::Display for Time {
 }
 
 impl fmt::Display for Span {
-    /// Writes the duration in the largest unit that divides it, as the limit grammar does: `90s`, `2h`,
-    /// `250ms`.
+    /// Writes the duration in the largest unit that divides it, as the limit grammar does: `90s`,
+    /// `2h`, `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
             [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000, "ms")];
@@ -197,7 +199,8 @@ impl fmt::Display for Span {
 }
 
 impl fmt::Debug for Span {
-    /// Writes the `Display` form, so that a wait inside another type stays readable: `Some(After(2s))`.
+    /// Writes the `Display` form, so that a wait inside another type stays readable:
+    /// `Some(After(2s))`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

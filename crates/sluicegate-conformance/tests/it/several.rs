@@ -97,45 +97,45 @@ fn a_key_is_idle_when_it_has_recovered_and_nobody_holds_a_receipt() {
 }
 
 #[test]
-fn what_is_not_offered_says_what_to_do_instead() {
+fn an_unsupported_verb_says_what_to_use_instead() {
     let mut account = Account::default();
     let counting = [made("sliding-log 5/60s count=all")];
-    let said = account.take(&counting, at(0), 1).unwrap_err().to_string();
-    assert_eq!(said, "take is not offered with count=all, where even a denied call counts; use check");
-    let said = account.reserve(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
-    assert_eq!(said, "reserve is not offered with count=all, where even a denied call counts; use check");
-    let said = account.check_within(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
+    let message = account.take(&counting, at(0), 1).unwrap_err().to_string();
+    assert_eq!(message, "count=all does not support take, since denied calls count too; use check");
+    let message = account.reserve(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
+    assert_eq!(message, "count=all does not support reserve, since denied calls count too; use check");
+    let message = account.check_within(&counting, at(0), 1, Span::ZERO).unwrap_err().to_string();
     assert_eq!(
-        said,
-        "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
+        message,
+        "count=all does not support a maximum wait, since denied calls count too; use check without one"
     );
     let warming = [made("smooth 10/s warmup=4s")];
-    let said = account.take(&warming, at(0), 1).unwrap_err().to_string();
+    let message = account.take(&warming, at(0), 1).unwrap_err().to_string();
     assert_eq!(
-        said,
-        "take is not offered by smooth, where any cost passes when its time has come; use check"
+        message,
+        "smooth does not support take, since any cost is allowed once its time has come; use check"
     );
-    let said = account.reserve(&warming, at(0), 1, Span::ZERO).unwrap_err().to_string();
+    let message = account.reserve(&warming, at(0), 1, Span::ZERO).unwrap_err().to_string();
     assert_eq!(
-        said,
-        "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a longest \
-         wait, which tells the delay"
+        message,
+        "smooth does not support reserve, since its charges cannot be cancelled; use check with a maximum \
+         wait, which returns the delay"
     );
-    let said = account.refund(&warming, at(0), 1).unwrap_err().to_string();
+    let message = account.refund(&warming, at(0), 1).unwrap_err().to_string();
     assert_eq!(
-        said,
-        "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; leave \
-         warmup= out to give permits back"
+        message,
+        "smooth with warmup= does not support refund, since the price of a permit is not known afterwards; leave \
+         warmup= out to refund permits"
     );
     assert!(account.refund(&[made("smooth 10/s")], at(0), 1).is_ok());
-    // One limit of a list is enough, and then none is given anything.
+    // One limit of a list is enough to reject the verb for all.
     let paced = [made("fixed-window 5/h"), made("pacer 1/s")];
     let mut account = Account::default();
     let _ = account.check(&paced, at(0), 1);
-    let said = account.refund(&paced, at(0), 1).unwrap_err().to_string();
+    let message = account.refund(&paced, at(0), 1).unwrap_err().to_string();
     assert_eq!(
-        said,
-        "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
+        message,
+        "pacer does not support refund, since its time slots are in order; reserve, and cancel the receipt"
     );
     assert_eq!(account.peek(&paced, at(0), 0).remaining(), 1);
     assert_eq!(account.peek(&paced, at(3_599), 0).reset_after(), Span::ZERO, "the pacer has recovered");

@@ -1,7 +1,8 @@
 //! Decisions as stores make and adjust them.
 //!
 //! An algorithm decides from one key's state. What it cannot know (a queue in front of the key, a
-//! cached denial, a full store) is added by whoever keeps the state. Callers never need this module.
+//! cached denial, a full store) is added by whoever keeps the state. Callers never need this
+//! module.
 
 use super::{Decision, NO_LIMIT, Outcome, RetryAfter, Standing};
 use crate::time::Span;
@@ -29,8 +30,8 @@ pub trait StoreDecision {
     #[must_use]
     fn aged_by(self, passed: Span) -> Decision;
 
-    /// The denial of a call that must not overtake a queue. The decision was made as of the moment at
-    /// which the queue is empty, `ahead` from now.
+    /// The denial of a call that must not overtake a queue. The decision was made as of the moment
+    /// at which the queue is empty, `ahead` from now.
     #[must_use]
     fn behind_queue(self, ahead: Span) -> Decision;
 

@@ -382,11 +382,11 @@ fn bounds_errors_name_the_value_and_the_bound() {
         ),
         (
             "pacer 1/d queue=36500",
-            "time to work off the queue 36501d is above the most, 36500d; use a smaller queue, or a faster rate",
+            "time to drain the queue 36501d is above the most, 36500d; use a smaller queue, or a faster rate",
         ),
         (
             "sliding-log 1000001/60s",
-            "count 1000001 is above the most, 1000000; a log remembers every call, use sliding-window for a count this large",
+            "count 1000001 is above the most, 1000000; a log records every call, use sliding-window for a count this large",
         ),
     ] {
         assert_eq!(said(text), format!("{text}: {expected}"));
