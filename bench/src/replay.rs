@@ -14,7 +14,7 @@ const LIMITS: [&[&str]; 7] = [
     &["token-bucket 10/s burst=50"],
     &["fixed-window 1000/h"],
     &["fixed-window 10/day tz=Asia/Shanghai"],
-    &["sliding-window 100/m"],
+    &["sliding-window 100/min"],
     &["sliding-log 5/60s"],
     &["pacer 10/s queue=20"],
     &["token-bucket 10/s burst=50", "fixed-window 1000/day"],

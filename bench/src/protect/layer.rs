@@ -35,7 +35,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub fn run(rounds: usize) {
     let at_once = || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
     let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
     let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
     let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_queue(TASKS as usize).build();

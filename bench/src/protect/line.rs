@@ -64,7 +64,7 @@ fn alone() -> f64 {
 }
 
 fn bulkhead() -> f64 {
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
     let bulkhead = Bulkhead::new(&text).expect("a bulkhead");
     timed(|tasks| {
         for _ in 0..TASKS {

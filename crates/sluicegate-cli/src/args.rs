@@ -15,12 +15,12 @@ A limit is one line: the algorithm, its measure, its options.
   fixed-window 5/60s                   windows aligned to the Unix epoch (start=first, start=TIME)
   fixed-window 1/day tz=Asia/Shanghai  calendar days there; also week, month, year
   sliding-log 5/60s                    never more than 5 in any 60 s, exactly (count=all)
-  sliding-window 1000/1m               close to that, in constant memory
+  sliding-window 1000/1min               close to that, in constant memory
   min-interval 200ms                   at least 200 ms between two allowed calls
   pacer 10/s queue=20                  allowed calls leave 100 ms apart, up to 20 wait
   concurrency 10 ttl=30s               at most 10 at once, by leases that lapse after 30 s unless renewed
   smooth 10/s warmup=4s                Guava's RateLimiter: the next caller pays (warmup, cold, burst)
-Periods are [N]UNIT with UNIT us ms s m h d, or second minute hour day.";
+Periods are [N]UNIT with UNIT us ms s min h d, or second minute hour day.";
 
 const REPLAY_HELP: &str = "\
 Example: may Harry reply, and when again?
@@ -60,12 +60,12 @@ Examples:
     sluice simulate --limit 'fixed-window 12/60s' --limit 'sliding-log 12/60s' \\
         --workload 'edge 12/60s' --terminal
   A crowd of 1000 callers, some far busier than others, and a picture for a slide
-    sluice simulate --limit 'token-bucket 5/s burst=20' --workload 'poisson 200/s keys=1000 zipf=1.1 for=5m' \\
+    sluice simulate --limit 'token-bucket 5/s burst=20' --workload 'poisson 200/s keys=1000 zipf=1.1 for=5min' \\
         --plot crowd.svg --plot crowd.png
   Who would have been limited last week, under each?
-    sluice simulate --log access.log --key ip --limit 'sliding-log 60/m' --limit 'token-bucket 60/m burst=30'
+    sluice simulate --log access.log --key ip --limit 'sliding-log 60/min' --limit 'token-bucket 60/min burst=30'
   Rotated logs
-    zcat access.log.*.gz | cat - access.log | sluice simulate --log - --limit 'sliding-log 60/m'
+    zcat access.log.*.gz | cat - access.log | sluice simulate --log - --limit 'sliding-log 60/min'
 
 Workloads: a name, a rate, options. Without any, twice the first limit's rate at random.
 ";
@@ -138,7 +138,7 @@ Examples:
   $ sluice check reply Harry
   allowed: 4 of 5 remain, full again in 1 min
   $ sluice check 'sliding-log 5/60s' Harry --cost 5
-  denied by sliding-log 5/m: again in 42 s
+  denied by sliding-log 5/min: again in 42 s
   $ sluice check api partner-7 --peek --json       asks without taking anything
   $ sluice check reply Harry --server limits.example.com:6380 --ca ca.pem
 Exit 0 if it is allowed, 1 if it is denied, 2 if that could not be found out.

@@ -186,7 +186,7 @@ impl fmt::Display for Span {
     /// `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
-            [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms")];
+            [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000, "ms")];
         if self.0 == 0 {
             return f.write_str("0s");
         }
@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(printed(1_500), "1500us");
         assert_eq!(printed(250_000), "250ms");
         assert_eq!(printed(90 * SECOND), "90s");
+        assert_eq!(printed(120 * SECOND), "2min");
         assert_eq!(printed(7_200 * SECOND), "2h");
         assert_eq!(printed(10 * YEAR), "3650d");
     }

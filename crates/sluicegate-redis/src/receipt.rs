@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_receipt_is_read_back_from_its_text() {
-        for (scope, key) in [("", &b""[..]), ("rule/api", b"Harry"), ("i/sliding-log 5/m", b"\0\xff{}|")] {
+        for (scope, key) in [("", &b""[..]), ("rule/api", b"Harry"), ("i/sliding-log 5/min", b"\0\xff{}|")] {
             let receipt = StoredReceipt::new(scope, key);
             let text = receipt.receipt().to_string();
             assert_eq!(StoredReceipt::read(&text.parse().unwrap()), Ok(receipt));

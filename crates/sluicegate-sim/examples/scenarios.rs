@@ -59,7 +59,7 @@ fn told(scenario: &Scenario) -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!("{text}    {}\n", scenario.shows))
 }
 
-/// `+30m`, or `+30m - 1us` where that is meant.
+/// `+30min`, or `+30min - 1us` where that is meant.
 fn after(wait: Span) -> String {
     let next = Span::from_micros(wait.as_micros() + 1);
     if next.as_micros().is_multiple_of(1_000_000) { format!("+{next} - 1us") } else { format!("+{wait}") }

@@ -60,7 +60,7 @@ pub fn all() -> Vec<Scenario> {
         },
         Scenario {
             wish: "a shopper may order once in 30 minutes",
-            limit: "min-interval 30m",
+            limit: "min-interval 30min",
             shows: "the second order passes 30 minutes after the first, not a microsecond sooner",
             calls: burst(NOON, "shopper", 2, 1)
                 .chain(burst(NOON + 30 * MINUTE - 1, "shopper", 1, 0))

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("sliding-window 5/60s", "22:14:00", "the next full minute"),
         ("sliding-log 5/60s", "22:14:20", "when the oldest call leaves the log"),
         ("token-bucket 6/60s", "22:13:30", "when the next token is there"),
-        ("min-interval 30m", "22:43:20", "when the interval is over"),
+        ("min-interval 30min", "22:43:20", "when the interval is over"),
     ];
     println!("One call at {}. The next window, or unit, comes at", clock_time(clock.now()));
     for (limit, at, why) in answers {

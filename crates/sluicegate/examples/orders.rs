@@ -7,7 +7,7 @@ use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::default();
-    let orders = Limiter::builder("min-interval 30m").clock(clock.clone()).build()?;
+    let orders = Limiter::builder("min-interval 30min").clock(clock.clone()).build()?;
 
     let mut placed = Vec::new();
     for minute in 0..=65 {

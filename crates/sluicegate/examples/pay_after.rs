@@ -6,7 +6,7 @@ use sluicegate::{Limiter, RetryAfter};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let limit = "token-bucket 10000/m";
+    let limit = "token-bucket 10000/min";
     let tokens = Limiter::builder(limit).clock(ManualClock::default()).build()?;
     let left = || tokens.peek("team-1", 0).remaining();
     let at_once = Duration::ZERO; // how long we would wait for our turn

@@ -7,8 +7,9 @@
 //! Boundaries never go back: where clocks are set back *over* midnight (from 00:01 to 23:01, as Newfoundland
 //! did) the date on the wall returns to yesterday for a while, but the new window has begun and stays.
 
+use crate::grammar::{letters, nearest};
 use jiff::civil::{Date, Weekday};
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneName};
 use jiff::{Timestamp, ToSpan as _};
 use sluicegate_core::Time;
 use sluicegate_core::fixed_window::Calendar;
@@ -106,6 +107,26 @@ impl Zone {
         let zone = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown())?;
         let name = zone.iana_name()?.to_owned();
         Some(if name == "UTC" { Zone::utc() } else { Zone { name, rules: zone } })
+    }
+
+    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`, the
+    /// city alone, or `UTC+8`, which is written `+08:00`.
+    pub(crate) fn nearest(name: &str) -> Option<String> {
+        // Shorter names are abbreviations. Each is one letter away from another, far away place.
+        const LETTERS_MIN: usize = 5;
+        if let Some((utc, offset)) = name.split_at_checked(3)
+            && ["utc", "gmt"].contains(&utc.to_ascii_lowercase().as_str())
+        {
+            return Zone::named(offset).map(|zone| zone.name);
+        }
+        if letters(name).count() < LETTERS_MIN {
+            return None;
+        }
+        let zones: Vec<TimeZoneName<'_>> = jiff::tz::db().available().collect();
+        let mut names = zones.iter().map(TimeZoneName::as_str);
+        let city = |zone: &str| zone.rsplit('/').next().is_some_and(|city| letters(city).eq(letters(name)));
+        let meant = nearest(name, names.clone()).or_else(|| names.find(|zone| city(zone)));
+        meant.map(str::to_owned)
     }
 
     /// Whether this is UTC.

@@ -23,10 +23,10 @@
 //! use sluicegate::Limit;
 //!
 //! let limit: Limit = "token-bucket 30/60s burst=15".parse()?;
-//! assert_eq!(limit.to_string(), "token-bucket 30/m burst=15");
+//! assert_eq!(limit.to_string(), "token-bucket 30/min burst=15");
 //!
 //! let mistake = "sliding-log 5/60x".parse::<Limit>().unwrap_err();
-//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s m h d"#));
+//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s min h d"#));
 //! # Ok::<(), sluicegate::LimitError>(())
 //! ```
 //!

@@ -5,7 +5,10 @@
 //! algorithm    measure options
 //! ```
 //!
-//! `parse` reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
+//! `A + B` is a list of limits that must all allow a call.
+//!
+//! `parse` reads a text, `print` writes the canonical form, and [`Limit::made_at`] turns a limit into
+//! what the core decides with.
 
 mod error;
 mod list;
@@ -16,6 +19,7 @@ mod share;
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use list::ListError;
+pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
 
 use crate::calendar::ZoneCalendar;
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
@@ -183,12 +187,37 @@ impl Default for Bounds {
 }
 
 impl Limit {
-    /// Reads a limit, with bounds other than the default ones. `text.parse()` is the usual way.
+    /// Reads a limit with bounds other than the default ones. `text.parse()` is the usual way.
     ///
     /// # Errors
-    /// When the text is not a limit or a number is out of bounds: one line that points at the word.
+    /// If the text is not a limit or a number is out of bounds: one line that points at the word.
     pub fn parse(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
         parse::limit(text, bounds)
+    }
+
+    /// Reads a list of limits that must all allow a call, `A + B`, or a single limit. The list has at
+    /// most [`LIMITS_MAX`] limits of at most [`LIMIT_LEN_MAX`] bytes each.
+    ///
+    /// ```
+    /// use sluicegate::Limit;
+    ///
+    /// let limits = Limit::parse_list("token-bucket 10/s burst=50 + fixed-window 1_000/day")?;
+    /// assert_eq!(Limit::list_text(&limits), "token-bucket 10/s burst=50 + fixed-window 1000/d");
+    /// # Ok::<(), sluicegate::LimitError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a text is not a limit, a number is out of bounds, or there are too many limits: one line
+    /// that points at the word in the whole text. [`ListError::check`] says whether the limits go
+    /// together.
+    pub fn parse_list(text: &str) -> Result<Vec<Limit>, LimitError> {
+        parse::list(text, Bounds::default())
+    }
+
+    /// The canonical text of a list of limits, `A + B`. [`Limit::parse_list`] reads it.
+    pub fn list_text(limits: &[Limit]) -> String {
+        let texts: Vec<String> = limits.iter().map(Limit::to_string).collect();
+        texts.join(parse::SEPARATOR)
     }
 
     /// What the limit says, as data.

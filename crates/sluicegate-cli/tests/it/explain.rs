@@ -8,7 +8,7 @@ fn a_token_bucket_is_explained_and_shown_at_work() {
     assert_eq!(
         stdout(&output),
         "\
-token-bucket 30/m burst=15
+token-bucket 30/min burst=15
 
 What it does   Holds up to 15 tokens; 30 come back every 1 min, one each 2 s. A call takes as
                many tokens as it costs, or none and is denied. A new key starts full.
@@ -104,14 +104,14 @@ fn every_limit_is_explained() {
         "fixed-window 1/year",
         "sliding-log 5/60s",
         "sliding-log 1/60s count=all",
-        "sliding-window 1000/1m",
+        "sliding-window 1000/1min",
         "sliding-window 1/1us",
         "min-interval 200ms",
         "min-interval 3650d",
         "pacer 10/s queue=20",
         "pacer 3/s queue=0",
         "smooth 10/s",
-        "smooth 1/m",
+        "smooth 1/min",
         "smooth 10/s burst=20 initial=5",
         "smooth 10/s warmup=4s cold=2.5",
         "smooth 1/3650d burst=10",

@@ -53,7 +53,9 @@ fn a_bad_limit_is_one_line_and_exit_2() {
     let output = sluice(&["replay", "--limit", "sliding-log 5/60x"], TRACE);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).starts_with("sluice: sliding-log 5/60x: unknown unit \"x\"; use us ms s m h d"));
+    assert!(
+        stderr(&output).starts_with("sluice: sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d")
+    );
     assert_eq!(stderr(&output).lines().count(), 1);
 }
 

@@ -34,7 +34,7 @@ shadow = true
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for part in [
-        "rule reply\nsliding-log 5/m\nWhat it does   Remembers every call of the last 1 min",
+        "rule reply\nsliding-log 5/min\nWhat it does   Remembers every call of the last 1 min",
         "Worst case     5 in any 1 min.",
         "rule exports\nconcurrency 10 ttl=30s\nWhat it does   Gives out leases for up to 10 units at once.",
         "Exception      acme has concurrency 20 ttl=30s instead.",

@@ -39,7 +39,7 @@ fn several_keys_are_charged_all_or_none() {
 
 #[test]
 fn the_longest_wait_denies_and_the_first_of_equals() {
-    let limits = [made("token-bucket 1/s"), made("token-bucket 1/m"), made("token-bucket 1/m")];
+    let limits = [made("token-bucket 1/s"), made("token-bucket 1/min"), made("token-bucket 1/min")];
     let mut states = [AnyState::default(), AnyState::default(), AnyState::default()];
     assert!(check_list(&limits, &mut states, at(0), 1).allowed());
     let denied = check_list(&limits, &mut states, at(0), 1);
@@ -51,7 +51,7 @@ fn the_longest_wait_denies_and_the_first_of_equals() {
 #[should_panic(expected = "a state for each limit")]
 fn a_state_too_few_is_no_free_pass() {
     let _ = check_list(
-        &[made("token-bucket 1/s"), made("token-bucket 1/m")],
+        &[made("token-bucket 1/s"), made("token-bucket 1/min")],
         &mut [AnyState::default()],
         at(0),
         1,
@@ -61,7 +61,7 @@ fn a_state_too_few_is_no_free_pass() {
 #[test]
 #[should_panic(expected = "always the same list")]
 fn an_account_keeps_to_its_list() {
-    let limits = [made("token-bucket 1/s"), made("token-bucket 1/m")];
+    let limits = [made("token-bucket 1/s"), made("token-bucket 1/min")];
     let mut account = Account::default();
     let _ = account.check(&limits, at(0), 1);
     let _ = account.check(&limits[..1], at(0), 1);

@@ -67,7 +67,7 @@ fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
 #[test]
 fn those_who_wait_are_called_when_the_limit_grows() {
     let clock = ManualClock::at(Time::EPOCH);
-    let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1m").adaptive("aimd 1 max=4");
+    let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1min").adaptive("aimd 1 max=4");
     let bulkhead = builder.clock(clock.clone()).build().unwrap();
     let first = bulkhead.try_acquire().unwrap();
     let waiting: Vec<_> = (0..2)

@@ -51,7 +51,11 @@ fn a_rule_and_the_same_limit_brought_along_do_not_share_what_was_used() {
     assert_eq!(check(&engine, "reply", "Harry", 2).remaining, 3);
     assert_eq!(check(&engine, "other", "Harry", 1).remaining, 4);
     assert_eq!(check(&engine, "sliding-log 5/60s", "Harry", 1).remaining, 4);
-    assert_eq!(check(&engine, "sliding-log 5/1m", "Harry", 1).remaining, 3, "the same limit in other words");
+    assert_eq!(
+        check(&engine, "sliding-log 5/1min", "Harry", 1).remaining,
+        3,
+        "the same limit in other words"
+    );
     assert_eq!(check(&engine, "sliding-log 10/60s", "Harry", 1).remaining, 9, "another limit");
     assert_eq!(check(&engine, "reply", "Ron", 1).remaining, 4);
 }
@@ -188,7 +192,7 @@ fn calls_together_are_charged_all_or_nothing() {
     assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
     // Denied by one, charged to none.
     let (verdict, each) = all(&[part("api", "anyone", 1), part("user", "harry", 2)]);
-    assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/m"));
+    assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/min"));
     assert_eq!(each.iter().map(|one| one.allowed).collect::<Vec<_>>(), [true, false]);
     for cost in [0, 1] {
         let (verdict, _) = all(&[part("api", "anyone", 1), part("api", "203.0.113.9", cost)]);
@@ -346,6 +350,6 @@ fn rules_that_are_loaded_hold_for_those_who_wait_for_a_lease() {
     engine.load(vec![exports("concurrency 1 ttl=60s")]).unwrap();
     let Poll::Ready(Ok(refused)) = both.as_mut().poll(&mut context) else { panic!("no wait helps it") };
     assert_eq!((refused.lease.is_some(), refused.decided().retry_after()), (false, Some(RetryAfter::Never)));
-    assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1m"), "by the rules of now");
+    assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1min"), "by the rules of now");
     drop(held);
 }

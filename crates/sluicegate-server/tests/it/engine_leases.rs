@@ -162,7 +162,7 @@ fn ttl_must_be_written_and_the_limit_stands_alone() {
     );
     assert_eq!(
         mistake(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
-        "rule exports: sliding-log 5/m is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\""
+        "rule exports: sliding-log 5/min is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\""
     );
     assert_eq!(
         mistake(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
@@ -208,14 +208,14 @@ fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait()
 fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let text = lease(&engine, "concurrency 2 ttl=60s", "acme");
-    assert_eq!(remaining(&engine, "concurrency 2 ttl=1m", "acme"), 1, "the same limit in other words");
+    assert_eq!(remaining(&engine, "concurrency 2 ttl=1min", "acme"), 1, "the same limit in other words");
     assert_eq!(remaining(&engine, "concurrency 2 ttl=30s", "acme"), 2, "another limit");
     assert_eq!(remaining(&engine, "exports", "acme"), 2, "a rule");
     assert!(
         !release(&engine, "exports", "acme", &text)
             && !release(&engine, "concurrency 2 ttl=30s", "acme", &text)
     );
-    assert!(release(&engine, "concurrency 2 ttl=1m", "acme", &text));
+    assert!(release(&engine, "concurrency 2 ttl=1min", "acme", &text));
     let closed = Settings { allow_inline: false, ..Settings::default() };
     let (engine, _) = engine_with(closed, vec![]);
     let said =

@@ -57,9 +57,9 @@ fn checks_and_peeks() {
             "*7|:1|:5|:0|:-1|:60000|:0|$-1|",
             Some("*7|:1|:5|:0|:-1|:60000|:0|_|"),
         ),
-        ("RL.CHECK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|", None),
-        ("RL.PEEK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|", None),
-        ("RL.CHECK reply Harry COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$15|sliding-log 5/m|", None),
+        ("RL.CHECK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.PEEK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.CHECK reply Harry COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$17|sliding-log 5/min|", None),
         ("RL.PEEK reply Ron COST 5", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
         (
             "RL.CHECK \"sliding-log 5/60s\" Harry COST 0",
@@ -88,7 +88,7 @@ fn a_check_may_be_told_to_wait() {
         ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
         ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
         (
-            "RL.CHECK \"sliding-log 5/m count=all\" x MAXWAIT 1",
+            "RL.CHECK \"sliding-log 5/min count=all\" x MAXWAIT 1",
             "-ERR a longest wait is not offered with count=all, where even a denied call counts; use check without it|",
             None,
         ),
@@ -163,7 +163,7 @@ fn the_other_verbs() {
             "*8|:1|:5|:0|:-1|:60000|:0|$-1|:2|",
             Some("*8|:1|:5|:0|:-1|:60000|:0|_|:2|"),
         ),
-        ("RL.TAKE reply Harry 3", "*8|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|:0|", None),
+        ("RL.TAKE reply Harry 3", "*8|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|:0|", None),
         (
             "RL.REFUND reply Harry COST 2",
             "*7|:1|:5|:2|:-1|:60000|:0|$-1|",
@@ -229,7 +229,7 @@ fn all_or_nothing() {
         ),
         (
             "RL.CHECKALL reply Harry 1 window Harry 1",
-            "*7|:0|:5|:0|:40000|:40000|:0|$16|fixed-window 5/m|",
+            "*7|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|",
             None,
         ),
         ("RL.CHECKALL reply Harry 1", "*7|:1|:5|:0|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:0|:-1|:60000|:0|_|")),
@@ -251,7 +251,7 @@ fn all_or_nothing() {
 fn the_rules_are_listed() {
     let place = Place::start_at(rules(), &clock());
     let mut client = place.client();
-    let reply = "$4|name|$5|reply|$6|limits|*1|$15|sliding-log 5/m|$6|shadow|:0|$10|exceptions|:0|";
+    let reply = "$4|name|$5|reply|$6|limits|*1|$17|sliding-log 5/min|$6|shadow|:0|$10|exceptions|:0|";
     let api = "$4|name|$3|api|$6|limits|*2|$26|token-bucket 10/s burst=50|$19|fixed-window 1000/d|$6|shadow|:1|$10|exceptions|:2|";
     for (hello, pairs) in [("HELLO 2", "*8|"), ("HELLO 3", "%4|")] {
         client.ask(hello);
@@ -388,7 +388,7 @@ fn every_mistake_is_one_helpful_line() {
         ),
         (
             "RL.CHECK \"sliding-log 5/60x\" k",
-            "-ERR sliding-log 5/60x: unknown unit \"x\"; use us ms s m h d (or second minute hour day, and for fixed-window also week month year)|",
+            "-ERR sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)|",
             None,
         ),
         ("RL.RESERVE reply k MAXWAIT 1 MAXWAIT 2", "-ERR MAXWAIT is there twice; write it once|", None),

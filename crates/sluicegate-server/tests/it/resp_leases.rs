@@ -271,7 +271,7 @@ fn redis_cli_and_the_redis_crate_take_leases() {
             .unwrap()
     };
     let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
-    assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1m"), None));
+    assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1min"), None));
     let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
     wait_for_line(&place.engine, 1);
     assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");

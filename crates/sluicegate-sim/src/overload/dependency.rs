@@ -222,7 +222,7 @@ mod tests {
     fn a_line_is_printed_as_it_is_read() {
         for line in [
             "workers=10 takes=50ms",
-            "workers=10 takes=50ms random=0% backlog=100 slow=20s..40s:x10,1m..70s:x3 fail=50s..1m:100%",
+            "workers=10 takes=50ms random=0% backlog=100 slow=20s..40s:x10,1min..70s:x3 fail=50s..1min:100%",
         ] {
             assert_eq!(line.parse::<Dependency>().unwrap().to_string(), line);
         }

@@ -27,7 +27,7 @@ on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; both are the 
 ramp 100/s from=10/s         evenly, from 10 a second (0 if not said) up to 100 at the end
 edge 12/60s spread=1s        against windows of 60 s: 12 right before every other edge and 12 right after it,
                              each within 1 s (a twentieth of the window if not said)
-Each takes for=10m (ten periods of the limits or its own if not said), after=30s, cost=3, key=NAME, keys=1000
+Each takes for=10min (ten periods of the limits or its own if not said), after=30s, cost=3, key=NAME, keys=1000
 and zipf=1.1: the rate is that of all keys together, and a few of them call far more often than the rest.";
 
 /// The names of the workloads.

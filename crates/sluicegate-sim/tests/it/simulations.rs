@@ -132,7 +132,7 @@ fn workloads_are_measured_as_brute_force_does() {
 
 #[test]
 fn a_fixed_window_lets_twice_its_count_through_around_an_edge() {
-    let traffic = workload("edge 12/60s for=10m");
+    let traffic = workload("edge 12/60s for=10min");
     let worst = |text| run(&traffic, text).worst[0].count;
     assert_eq!(worst("fixed-window 12/60s"), 24);
     assert_eq!(worst("sliding-log 12/60s"), 12);
@@ -173,7 +173,7 @@ fn bars_add_up_to_all_that_is_offered_and_allowed() {
 
 #[test]
 fn the_curves_of_the_focus_reach_the_worst_and_show_what_is_left() {
-    let traffic = workload("edge 12/60s for=4m");
+    let traffic = workload("edge 12/60s for=4min");
     let outcome = run(&traffic, "fixed-window 12/60s");
     let focus = &outcome.focus;
     assert_eq!(focus.window.iter().copied().max(), Some(24));

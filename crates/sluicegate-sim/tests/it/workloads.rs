@@ -23,7 +23,7 @@ fn millis(text: &str) -> Vec<u64> {
 fn steady_calls_are_evenly_apart_and_stop_in_time() {
     assert_eq!(millis("steady 4/s for=1s"), [0, 250, 500, 750]);
     assert_eq!(millis("steady 3/s for=1s after=2s"), [2000, 2333, 2666]);
-    assert_eq!(millis("steady 1/m").len(), 10, "ten of its periods unless it says otherwise");
+    assert_eq!(millis("steady 1/min").len(), 10, "ten of its periods unless it says otherwise");
     assert_eq!(millis("steady 1/s").len(), 60, "and at least as long as it is told");
     // Exact over a long time: the last of 7 a second does not drift.
     assert_eq!(millis("steady 7/s for=1h").last(), Some(&3_599_857));
@@ -55,7 +55,7 @@ fn a_ramp_goes_from_slow_to_fast_and_back() {
 
 #[test]
 fn an_edge_is_met_from_both_sides() {
-    let calls = millis("edge 3/60s spread=3s for=5m");
+    let calls = millis("edge 3/60s spread=3s for=5min");
     assert_eq!(
         calls,
         [
@@ -203,7 +203,7 @@ fn mistakes_are_answered_with_the_word_and_what_to_write() {
         ),
         (
             "steady 5/s on=3s",
-            r#"workload "steady 5/s on=3s": unknown option "on"; steady, burst and poisson take for=10m after=10s cost=N key=NAME keys=N zipf=1.1"#,
+            r#"workload "steady 5/s on=3s": unknown option "on"; steady, burst and poisson take for=10min after=10s cost=N key=NAME keys=N zipf=1.1"#,
         ),
         (
             "steady 5/s keys=2 zipf=x",

@@ -137,7 +137,7 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// use sluicegate_tower::{Charge, Completion, RateLimitLayer};
     ///
     /// // Ten at a time, and each costs as many tokens as its response says.
-    /// # let limiter = Limiter::new("token-bucket 1000/m burst=10000")?;
+    /// # let limiter = Limiter::new("token-bucket 1000/min burst=10000")?;
     /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).settle(|outcome| match outcome {
     ///     Completion::Response { headers, .. } => headers
     ///         .get("x-tokens-used")
@@ -163,7 +163,7 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// # use sluicegate_tower::{RateLimitLayer, key};
     /// use http::StatusCode;
     ///
-    /// let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 5/15m")?)
+    /// let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 5/15min")?)
     ///     .key(key::peer_ip())
     ///     .charge_if(|status| status == StatusCode::UNAUTHORIZED);
     /// # Ok::<(), sluicegate::BuildError>(())

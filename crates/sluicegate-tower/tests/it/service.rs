@@ -247,5 +247,5 @@ fn the_types_are_what_servers_need() {
     }));
     is_service(&service);
     is_future(&service.call(get()));
-    assert!(format!("{layer:?}").contains("sliding-log 5/m"), "{layer:?}");
+    assert!(format!("{layer:?}").contains("sliding-log 5/min"), "{layer:?}");
 }

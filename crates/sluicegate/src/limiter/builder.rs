@@ -239,18 +239,18 @@ impl fmt::Debug for LimiterBuilder {
     }
 }
 
-/// One limit or several: as text, or already read.
+/// One limit or several: as text, or already read. A text may be a list: `A + B`.
 pub trait IntoLimits {
     /// The limits.
     ///
     /// # Errors
-    /// When a text is not a limit.
+    /// If a text is not a limit or a list of limits.
     fn into_limits(self) -> Result<Vec<Limit>, LimitError>;
 }
 
 impl IntoLimits for &str {
     fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
-        Ok(vec![self.parse()?])
+        Limit::parse_list(self)
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! scope "exports"  ──▶ concurrency 10 ttl=30s ──┐
 //!                  ──▶ concurrency 50 ttl=30s ──┼──▶ leases of (scope, key), in one room
-//! scope "imports"  ──▶ concurrency 5 ttl=1m   ──┘
+//! scope "imports"  ──▶ concurrency 5 ttl=1min   ──┘
 //! ```
 //!
 //! A lease belongs to (scope, key), whichever semaphore of the scope it was taken from. The numbers of the one that was last

@@ -20,7 +20,7 @@ fn five_replies_a_minute_for_each_user() {
     let allowed = |user: &str| (0..20).filter(|_| replies.check(user).allowed()).count();
     assert_eq!([allowed("Harry"), allowed("Ron"), allowed("Harry")], [5, 5, 0]);
     let denied = replies.check("Harry");
-    assert_eq!(format!("{:?}", denied.retry_after()), "Some(After(1m))");
+    assert_eq!(format!("{:?}", denied.retry_after()), "Some(After(1min))");
     clock.advance(60 * SECOND);
     assert_eq!(allowed("Harry"), 5);
 }

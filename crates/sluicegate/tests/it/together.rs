@@ -63,7 +63,7 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
     let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
     let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
-    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/m count=all".to_owned()));
+    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/min count=all".to_owned()));
     assert_eq!(limiter.stats().keys, 0, "nothing was charged");
     assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
 }

@@ -49,7 +49,7 @@ pub struct Slow {
 /// use sluicegate_guard::breaker::BreakerConfig;
 ///
 /// let rules: BreakerConfig = "breaker 50%/10s min=20 open=60s slow=2s".parse()?;
-/// assert_eq!(rules.to_string(), "breaker 50%/10s open=1m slow=2s");
+/// assert_eq!(rules.to_string(), "breaker 50%/10s open=1min slow=2s");
 /// assert_eq!(rules.probes(), 1);
 ///
 /// let mistake = "breaker 50/10s".parse::<BreakerConfig>().unwrap_err();

@@ -147,7 +147,7 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
 /// to decide.
 #[test]
 fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
-    let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1m");
+    let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1min");
     (0..10).for_each(|_| admitted(&payments).failure());
     clock.advance(SECOND);
     for _ in 0..7 {
@@ -229,7 +229,7 @@ fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_th
 #[test]
 fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_permit_back() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");
-    let second = Breaker::builder("breaker 50%/4calls open=1m").clock(clock.clone()).build().unwrap();
+    let second = Breaker::builder("breaker 50%/4calls open=1min").clock(clock.clone()).build().unwrap();
     open(&first);
     open(&second);
     clock.advance(SECOND);

@@ -2,7 +2,7 @@
 
 use sluicegate_guard::breaker::{BreakerConfig, DURATION_MAX, PROBES_MAX, WINDOW_CALLS_MAX};
 
-const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
+const UNITS: &str = "us ms s min h d (or second minute hour day, and for fixed-window also week month year)";
 const TAKES: &str = "breaker takes min=N open=DURATION probes=N probe-ttl=DURATION slow=DURATION slow-rate=PERCENT mode=metrics-only";
 
 fn printed(text: &str) -> String {
@@ -26,12 +26,12 @@ fn equal_rules_print_the_same() {
         ),
         (
             "breaker 50%/100calls min=100 open=60s probes=10 slow=60s slow-rate=100%",
-            "breaker 50%/100calls open=1m probes=10 slow=1m",
+            "breaker 50%/100calls open=1min probes=10 slow=1min",
         ),
         ("breaker 1%/1call", "breaker 1%/1calls"),
         ("breaker 50%/100calls min=20", "breaker 50%/100calls min=20"),
-        ("breaker 50%/10s probe-ttl=1m open=60s", "breaker 50%/10s open=1m"),
-        ("breaker 50%/10s probe-ttl=5s open=60s", "breaker 50%/10s open=1m probe-ttl=5s"),
+        ("breaker 50%/10s probe-ttl=1min open=60s", "breaker 50%/10s open=1min"),
+        ("breaker 50%/10s probe-ttl=5s open=60s", "breaker 50%/10s open=1min probe-ttl=5s"),
         ("breaker 50%/10s slow-rate=80% slow=250ms", "breaker 50%/10s slow=250ms slow-rate=80%"),
     ] {
         assert_eq!(printed(written), canonical, "{written}");

@@ -50,7 +50,7 @@ fn the_queue_has_a_bound_and_an_end() {
 
 #[test]
 fn a_permit_goes_to_the_first_who_waits() {
-    let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
+    let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     let permit = bulkhead.try_acquire().unwrap();
     let mut low = Asker::waiting(bulkhead.acquire().priority(Priority::Low));
     let mut normal = [Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire())];
@@ -77,7 +77,7 @@ fn a_permit_goes_to_the_first_who_waits() {
 /// Waiting, called, refused, and never polled.
 #[test]
 fn who_is_dropped_leaves_nothing_behind() {
-    let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1m");
+    let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     drop(bulkhead.acquire());
     let permit = bulkhead.try_acquire().unwrap();
     let waits = Asker::waiting(bulkhead.acquire());

@@ -17,7 +17,7 @@ fn bulkhead(text: &str) -> Bulkhead {
 #[test]
 fn calls_go_in_as_others_come_out() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 2 queue=10 wait=1m");
+        let bulkhead = bulkhead("bulkhead 2 queue=10 wait=1min");
         let began = Instant::now();
         let tasks: Vec<_> = (0..6)
             .map(|_| {
@@ -42,7 +42,7 @@ fn calls_go_in_as_others_come_out() {
 #[test]
 fn patience_ends_in_paused_time_too() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1m");
+        let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1min");
         let _permit = bulkhead.try_acquire();
         let began = Instant::now();
         let entry = bulkhead.acquire().await;
@@ -53,7 +53,7 @@ fn patience_ends_in_paused_time_too() {
 #[test]
 fn tasks_that_are_aborted_hold_up_nobody() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1m");
+        let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1min");
         let permit = bulkhead.try_acquire();
         let tasks: Vec<_> = (0..100)
             .map(|_| {

@@ -9,7 +9,7 @@ fn what_is_printed_reads_the_same() {
         ("bulkhead 10 queue=0", "bulkhead 10"),
         ("bulkhead 10 queue=5 wait=1s", "bulkhead 10 queue=5"),
         ("bulkhead 10 queue=5 wait=1500ms", "bulkhead 10 queue=5 wait=1500ms"),
-        ("  bulkhead  1000000000   wait=60s queue=1000000 ", "bulkhead 1000000000 queue=1000000 wait=1m"),
+        ("  bulkhead  1000000000   wait=60s queue=1000000 ", "bulkhead 1000000000 queue=1000000 wait=1min"),
     ] {
         let spec: BulkheadConfig = text.parse().unwrap();
         assert_eq!(spec.to_string(), printed);

@@ -17,7 +17,7 @@ fn a_call_that_was_made_is_never_refused() {
     let guard = Guard::builder("payments")
         .timeout(100 * MS)
         .retry("retry 2 backoff=1s")
-        .breaker("breaker 100%/2calls min=2 open=1m")
+        .breaker("breaker 100%/2calls min=2 open=1min")
         .clock(clock.clone())
         .observer(Arc::clone(&events))
         .seed(1)

@@ -13,7 +13,7 @@ fn what_is_printed_reads_the_same() {
         ("retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s", "retry 2"),
         (
             "retry 100 floor=0 budget=1000% max-backoff=60s backoff=0s",
-            "retry 100 budget=1000% floor=0 backoff=0s max-backoff=1m",
+            "retry 100 budget=1000% floor=0 backoff=0s max-backoff=1min",
         ),
     ] {
         let rules: RetryConfig = text.parse().unwrap();

@@ -189,7 +189,7 @@ fn with_fewer_places_than_are_held_nothing_remains_until_enough_are_back() {
     let said = semaphore.change("sliding-log 5/60s").unwrap_err().to_string();
     assert_eq!(
         said,
-        "sliding-log 5/m: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
+        "sliding-log 5/min: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
     );
 }
 

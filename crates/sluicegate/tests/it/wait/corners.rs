@@ -68,7 +68,7 @@ fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let old = Limiter::builder("token-bucket 1/s burst=1").in_store(&store, "api").build().unwrap();
-    let limits = ["token-bucket 1/s burst=1", "fixed-window 10/m"];
+    let limits = ["token-bucket 1/s burst=1", "fixed-window 10/min"];
     let new = Limiter::builder(limits).in_store(&store, "api").build().unwrap();
     assert!(old.check("k").allowed());
     let mut waits = Caller::new(old.acquire_within("k", 1, 10 * SECOND));
