@@ -51,7 +51,7 @@ pub fn number(rng: &mut Rng, least: u64, most: u64) -> u64 {
 }
 
 fn period(rng: &mut Rng) -> String {
-    let ordinary = ["s", "10s", "60s", "m", "h", "d", "7d", "1ms", "250ms", "7us"];
+    let ordinary = ["s", "10s", "60s", "min", "h", "d", "7d", "1ms", "250ms", "7us"];
     match rng.u8(..10) {
         0..4 => ordinary[rng.usize(..ordinary.len())].to_owned(),
         _ => format!("{}us", number(rng, 1, 10 * YEAR)),

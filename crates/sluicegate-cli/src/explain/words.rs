@@ -19,7 +19,8 @@ pub(crate) struct Words {
 const CELL: &str = "16 bytes of state, regardless of how many calls.";
 const BUCKET_CLOCK: &str =
     "If the clock steps back, the limit is stricter by at most the step until the clock has caught up.";
-const WINDOW_CLOCK: &str = "If the clock steps back, a call is decided as if it came with the latest allowed one.";
+const WINDOW_CLOCK: &str =
+    "If the clock steps back, a call is decided as if it came with the latest allowed one.";
 
 pub(crate) fn of(limit: &Limit) -> Words {
     match limit.spec() {
@@ -266,7 +267,9 @@ fn concurrency(at_once: u32, ttl: Option<Span>) -> Words {
             "Grants leases for up to {} at once. The holder releases its lease when it is done; {expires}.",
             units(at_once, "unit")
         ),
-        promise: format!("At most {all} are held at any time, however often leases are granted and released."),
+        promise: format!(
+            "At most {all} are held at any time, however often leases are granted and released."
+        ),
         worst: format!("{all} at once, and as many again each time they are released. {crashed}"),
         clock,
         memory: "Nothing for a key without leases; otherwise in proportion to the leases held.".to_owned(),
@@ -302,10 +305,7 @@ fn each(rate: Rate) -> String {
 
 fn bucket_promise(rate: Rate, burst: u32) -> String {
     let (burst, rate_count) = (count(burst.into()), count(rate.count().into()));
-    format!(
-        "Any period admits at most {burst}, plus {rate_count} per {} of its length.",
-        span(rate.period())
-    )
+    format!("Any period admits at most {burst}, plus {rate_count} per {} of its length.", span(rate.period()))
 }
 
 /// What is saved up, and what comes in before a period is over; but at one instant no more than the bucket holds.

@@ -1,7 +1,7 @@
 //! A clock that is set while calls are under way.
 
 use super::polling::Polled;
-use crate::wall::Wall;
+use crate::wall_clock::WallClock;
 use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{Clock as _, Denial};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long it takes, in time that passes, when the clock is set back by an hour halfway through the first second.
-fn takes<T>(wall: &Wall, mut call: Polled<'_, T>) -> (T, Duration) {
+fn takes<T>(wall: &WallClock, mut call: Polled<'_, T>) -> (T, Duration) {
     let began = wall.passes.now();
     assert!(call.poll().is_none());
     wall.passes.advance(SECOND / 2);
@@ -26,7 +26,7 @@ fn hangs(guard: &Guard) -> Polled<'_, Result<u8, Failure<()>>> {
 
 #[test]
 fn set_back_by_an_hour_a_timeout_takes_its_time_again_and_not_an_hour() {
-    let wall = Wall::new();
+    let wall = WallClock::new();
     let guard = Guard::builder("g").timeout(SECOND).clock(wall.clone()).build().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
     assert_eq!(answer, Err(Failure::TimedOut));
@@ -35,7 +35,7 @@ fn set_back_by_an_hour_a_timeout_takes_its_time_again_and_not_an_hour() {
 
 #[test]
 fn set_back_by_an_hour_a_deadline_does_not_take_an_hour() {
-    let wall = Wall::new();
+    let wall = WallClock::new();
     let builder = Guard::builder("g").deadline(SECOND).timeout(SECOND / 10);
     let guard = builder.retry("retry 100 budget=1000% floor=1000").clock(wall.clone()).build().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
@@ -45,7 +45,7 @@ fn set_back_by_an_hour_a_deadline_does_not_take_an_hour() {
 
 #[test]
 fn set_back_by_an_hour_a_wait_for_a_permit_does_not_take_an_hour() {
-    let wall = Wall::new();
+    let wall = WallClock::new();
     let guard =
         Guard::builder("g").bulkhead("bulkhead 1 queue=1 wait=1s").clock(wall.clone()).build().unwrap();
     let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
