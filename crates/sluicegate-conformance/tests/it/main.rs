@@ -13,4 +13,5 @@ mod properties;
 mod receipts;
 mod several;
 mod shared;
+mod typed;
 mod vectors;

@@ -84,7 +84,7 @@ impl RedisSemaphoreBuilder {
         let limits = self.limits?;
         let [limit] = <[Limit; 1]>::try_from(limits)
             .map_err(|limits| RedisBuildError::NotOneConcurrency(texts(&limits)))?;
-        let Some(rule) = limit.concurrency() else {
+        let Some(rule) = limit.as_concurrency() else {
             return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
         let Some(ttl) = rule.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
