@@ -31,6 +31,7 @@ impl RedisStats {
 
 /// How often a store has failed, by what went wrong: see [`StoreFailure`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct Failures {
     /// The call was not sent.
     pub away: u64,

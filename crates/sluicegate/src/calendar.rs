@@ -17,6 +17,7 @@ use std::fmt;
 
 /// A unit of the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum CalendarUnit {
     /// A day of the place, 23 and 25 hours long included.
     Day,

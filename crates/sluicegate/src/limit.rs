@@ -71,6 +71,7 @@ impl std::hash::Hash for Limit {
 
 /// What a limit says, as data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Spec {
     /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
     TokenBucket {
@@ -143,6 +144,7 @@ pub enum Spec {
 
 /// What a key that has never called holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Initial {
     /// How many tokens.
     pub tokens: u32,
@@ -152,6 +154,7 @@ pub struct Initial {
 
 /// Where the windows of `fixed-window` begin and end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum WindowSpec {
     /// Aligned to a moment, the Unix epoch unless said, and closed before it.
     Aligned {

@@ -15,7 +15,7 @@ fn rebuilt(limit: &Limit) -> Result<Limit, LimitError> {
         Spec::TokenBucket { rate, burst, initial } => {
             let mut typed =
                 Limit::token_bucket(rate.count().into(), period(rate.period())).burst((*burst).into());
-            if let Some(Initial { tokens, start }) = initial {
+            if let Some(Initial { tokens, start, .. }) = initial {
                 typed = typed.initial((*tokens).into());
                 typed = start.map_or(typed.clone(), |start| typed.start_at(start));
             }
@@ -70,7 +70,11 @@ fn a_typed_limit_equals_the_parsed_text() {
             let limit = random::limit(&mut Rng::with_seed(seed), algorithm);
             let typed = rebuilt(&limit).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert_eq!(typed, limit, "seed {seed}");
-            assert_eq!((typed.to_string(), typed.at_once()), (limit.to_string(), limit.at_once()), "seed {seed}");
+            assert_eq!(
+                (typed.to_string(), typed.at_once()),
+                (limit.to_string(), limit.at_once()),
+                "seed {seed}"
+            );
         }
     }
     for text in ["concurrency 1", "concurrency 1000000000 ttl=3650d", "concurrency 7 ttl=1us"] {
