@@ -51,7 +51,7 @@ fn decides(limit: &Limit) {
 
 /// The same for one that gives leases: never more are out than it says, and what is released is free again.
 fn leases(limit: &Limit) {
-    let concurrency = limit.concurrency().expect("what decides no checks gives leases");
+    let concurrency = limit.as_concurrency().expect("what decides no checks gives leases");
     let (count, mut leases) = (concurrency.count(), Leases::default());
     for cost in [0, 1, count, count.saturating_add(1), u32::MAX] {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {

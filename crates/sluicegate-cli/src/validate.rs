@@ -65,6 +65,7 @@ fn explain(rule: &RuleSpec) -> String {
             let share = rule.local_share.map(|percent| format!(" with {percent} % of the limits"));
             Some(format!("each server decides from its own memory{}.", share.unwrap_or_default()))
         }
+        Some(other) => Some(format!("the rule says {}.", other.as_str())),
     };
     if let Some(failure) = failure {
         text += &paragraph("Failure", &format!("When a shared store cannot answer, {failure}"));

@@ -63,7 +63,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
     };
     match limit.spec() {
         Spec::TokenBucket { rate, burst, initial } => {
-            let initial = initial.map(|Initial { tokens, start }| model::Initial {
+            let initial = initial.map(|Initial { tokens, start, .. }| model::Initial {
                 tokens: u64::from(tokens),
                 start: start.unwrap_or(made_at).as_micros(),
             });
@@ -101,6 +101,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
             initial: initial.map(u64::from),
             start: start.unwrap_or(made_at).as_micros(),
         }),
+        other => unreachable!("{other:?} has no model"),
     }
 }
 
@@ -120,6 +121,7 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
             }
             other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),
         },
+        other => unreachable!("{other:?} has no model"),
     }
 }
 

@@ -172,8 +172,9 @@ fn scales(limit: &Limit) -> Vec<u64> {
         }
         Spec::FixedWindow { windows, .. } => match windows {
             WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => vec![period.as_micros()],
-            WindowSpec::Calendar { .. } => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
+            _ => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
         },
+        other => unreachable!("{other:?} has no scales"),
     }
 }
 

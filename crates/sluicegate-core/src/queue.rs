@@ -32,6 +32,7 @@ use alloc::vec::Vec;
 
 /// The order among waiters. Within one priority it is first in, first out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[non_exhaustive]
 pub enum Priority {
     /// Before all others: a person is waiting for the result.
     High,

@@ -22,6 +22,7 @@ use std::fmt;
 
 /// A unit of the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum CalendarUnit {
     /// A local day, also one of 23 or 25 hours.
     Day,

@@ -15,11 +15,13 @@ mod list;
 mod parse;
 pub(crate) mod print;
 mod share;
+pub mod typed;
 
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use list::ListError;
 pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
+pub use typed::{per_day, per_hour, per_minute, per_second};
 
 use crate::calendar::ZoneCalendar;
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
@@ -69,6 +71,7 @@ impl std::hash::Hash for Limit {
 
 /// What a limit says, as data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Spec {
     /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
     TokenBucket {
@@ -141,6 +144,7 @@ pub enum Spec {
 
 /// What a key that has never called holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Initial {
     /// How many tokens.
     pub tokens: u32,
@@ -150,6 +154,7 @@ pub struct Initial {
 
 /// Where the windows of `fixed-window` begin and end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum WindowSpec {
     /// Aligned to a moment, the Unix epoch unless said, and closed before it.
     Aligned {
@@ -307,7 +312,7 @@ impl Limit {
 
     /// What the core decides checks with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
     /// with `initial`, that does not say its own `start`. `None` for `concurrency`, which gives leases and decides no checks:
-    /// [`Limit::concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
+    /// [`Limit::as_concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
     pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
         let Made::Check(made) = &self.made else { return None };
         Some(match (made, &self.spec) {
@@ -346,7 +351,8 @@ impl Limit {
     }
 
     /// What the core gives leases with, if this is `concurrency`.
-    pub fn concurrency(&self) -> Option<Concurrency> {
+    #[doc(hidden)]
+    pub fn as_concurrency(&self) -> Option<Concurrency> {
         match self.made {
             Made::Lease(concurrency) => Some(concurrency),
             Made::Check(_) => None,

@@ -20,7 +20,7 @@ pub(super) const HEADER: &str =
 pub(crate) fn of(limit: &Limit) -> String {
     let (start, said) = beginning(limit);
     let Some(made) = limit.made_at(start) else {
-        return limit.concurrency().map_or_else(String::new, leases::of);
+        return limit.as_concurrency().map_or_else(String::new, leases::of);
     };
     let text = said.map_or(HEADER.to_owned(), |said| format!("At 0 s it is {said}.\n\n{HEADER}"));
     let mut key = Key { limits: [made], account: Account::default(), start, text };

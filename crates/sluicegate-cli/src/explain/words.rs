@@ -33,13 +33,14 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::SlidingWindow { rate } => sliding_window(*rate),
         Spec::Smooth { rate, warm_up, initial, .. } => smooth(limit, *rate, *warm_up, *initial),
         Spec::Concurrency { count, ttl } => concurrency(*count, *ttl),
+        other => unreachable!("{other:?} has no words; a test explains every algorithm"),
     }
 }
 
 fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
     let start = match initial {
         None => "A new key starts full.".to_owned(),
-        Some(Initial { tokens, start }) => {
+        Some(Initial { tokens, start, .. }) => {
             let since = if start.is_some() { "at its start" } else { "when the limiter was created" };
             format!(
                 "A key that has never called held {} {since} and refills from then on.",
@@ -129,6 +130,7 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
         WindowSpec::Calendar { unit, zone } => {
             (format!("each calendar {unit} in {zone}, whatever its real length"), format!("one {unit}"))
         }
+        other => unreachable!("{other:?} has no words; a test explains every kind"),
     };
     // A window that a call opens has that call at its start, a whole period before the next window.
     let end = if matches!(windows, WindowSpec::First { .. }) { most - 1 } else { most };

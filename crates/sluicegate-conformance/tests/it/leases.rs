@@ -47,7 +47,7 @@ impl Key {
     }
 
     fn rules(&self) -> (model::Concurrency, Concurrency) {
-        let core = self.limit.concurrency().unwrap();
+        let core = self.limit.as_concurrency().unwrap();
         let ttl = core.ttl().map(Span::as_micros);
         (model::Concurrency { count: core.count().into(), ttl }, core)
     }

@@ -14,4 +14,5 @@ mod receipts;
 mod several;
 mod shared;
 mod spelling;
+mod typed;
 mod vectors;

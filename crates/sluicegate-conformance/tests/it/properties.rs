@@ -260,6 +260,7 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 assert!(used <= u64::from(*count), "{limit}: {used} in one window");
             }
         }
+        other => unreachable!("{other:?} has no property"),
     }
 }
 

@@ -31,7 +31,7 @@ impl ListError {
         if limits.len() > LIMITS_MAX {
             return Err(ListError::TooMany(limits.len()));
         }
-        if let Some(limit) = limits.iter().find(|limit| limit.concurrency().is_some()) {
+        if let Some(limit) = limits.iter().find(|limit| limit.as_concurrency().is_some()) {
             return Err(ListError::GivesLeases(limit.to_string()));
         }
         match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {

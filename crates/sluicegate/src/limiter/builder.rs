@@ -291,6 +291,29 @@ impl<L: IntoLimits, const N: usize> IntoLimits for [L; N] {
     }
 }
 
+macro_rules! tuples {
+    ($(($($limits:ident)+))*) => {
+        $(impl<$($limits: IntoLimits),+> IntoLimits for ($($limits,)+) {
+            #[allow(non_snake_case, reason = "a part is named like its type")]
+            fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+                let ($($limits,)+) = self;
+                Ok([$($limits.into_limits()?),+].concat())
+            }
+        })*
+    };
+}
+
+tuples! {
+    (A)
+    (A B)
+    (A B C)
+    (A B C D)
+    (A B C D E)
+    (A B C D E F)
+    (A B C D E F G)
+    (A B C D E F G H)
+}
+
 impl<L> IntoLimits for &[L]
 where
     L: Clone + IntoLimits,

@@ -117,11 +117,11 @@ impl SemaphoreBuilder {
 /// The only limit, which must be a `concurrency` limit.
 pub(super) fn single(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Concurrency), BuildError> {
     let mut limits = limits?;
-    if let Some(other) = limits.iter().find(|limit| limit.concurrency().is_none()) {
+    if let Some(other) = limits.iter().find(|limit| limit.as_concurrency().is_none()) {
         return Err(BuildError::GivesNoLeases(other.to_string()));
     }
     let Some(limit) = limits.pop() else { return Err(ListError::Empty.into()) };
-    match limit.concurrency() {
+    match limit.as_concurrency() {
         Some(concurrency) if limits.is_empty() => Ok((limit, concurrency)),
         _ => Err(ListError::GivesLeases(limit.to_string()).into()),
     }

@@ -28,6 +28,7 @@ use std::mem;
 
 /// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub enum OnFull {
     /// Evicts the key with the least debt among those around the new one. Use this if new callers
     /// must get in, and watch `evicted` in [`crate::StoreStats`].

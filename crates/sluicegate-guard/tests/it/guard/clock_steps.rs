@@ -12,12 +12,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How long it takes, in time that passes, when the clock is set back by an hour halfway through the first second.
 fn takes<T>(wall: &WallClock, mut call: Polled<'_, T>) -> (T, Duration) {
-    let began = wall.passes.now();
+    let began = wall.elapsed.now();
     assert!(call.poll().is_none());
-    wall.passes.advance(SECOND / 2);
+    wall.elapsed.advance(SECOND / 2);
     wall.set_back(HOUR);
-    let output = call.run(&wall.passes, MS);
-    (output, wall.passes.now().since(began).into())
+    let output = call.run(&wall.elapsed, MS);
+    (output, wall.elapsed.now().since(began).into())
 }
 
 fn hangs(guard: &Guard) -> Polled<'_, Result<u8, Failure<()>>> {

@@ -47,7 +47,7 @@ fn told(decision: Decision) -> model::Answer {
 
 impl Twins {
     fn new(store: &RedisStore, limit: &str, scope: &str) -> Twins {
-        let rule = limit.parse::<Limit>().unwrap().concurrency().unwrap();
+        let rule = limit.parse::<Limit>().unwrap().as_concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
         Twins { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
     }
