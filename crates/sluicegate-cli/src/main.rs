@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|problem: Problem| {
         for line in problem.lines() {
-            // If even this cannot be written there is nobody left to tell.
+            // Standard error is closed: there is no one to report this to.
             let _ = writeln!(io::stderr(), "sluice: {line}");
         }
         ExitCode::from(2)

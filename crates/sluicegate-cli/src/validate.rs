@@ -58,7 +58,7 @@ fn explain(rule: &RuleSpec) -> String {
     }
     let failure = match rule.on_store_failure {
         None => None,
-        Some(OnStoreFailure::Error) => Some("that is told to callers.".to_owned()),
+        Some(OnStoreFailure::Error) => Some("callers get an error.".to_owned()),
         Some(OnStoreFailure::Allow) => Some("calls are allowed.".to_owned()),
         Some(OnStoreFailure::Deny) => Some("calls are denied.".to_owned()),
         Some(OnStoreFailure::Local) => {

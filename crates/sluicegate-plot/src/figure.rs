@@ -54,7 +54,7 @@ const WIDTH_MORE: f64 = 250.0;
 /// What a picture shows.
 #[derive(Clone, Debug)]
 pub struct Figure<'a> {
-    /// The title; what was tried if not said.
+    /// The title; by default, what was compared.
     pub title: Option<&'a str>,
     /// The columns, at least one.
     pub views: &'a [View],

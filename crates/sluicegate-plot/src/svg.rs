@@ -1,6 +1,6 @@
 //! A scene as SVG.
 //!
-//! Letters are drawn as outlines, so that a picture does not depend on the fonts of whoever looks at it. The same
+//! Letters are drawn as outlines, so that a picture does not depend on the reader's fonts. The same
 //! words are there a second time as text that is not seen, so that they can be searched, selected and read aloud.
 //! Every shape carries its colour itself; a style sheet for the dark comes on top, and a viewer that does not know
 //! such rules shows the light picture.

@@ -4,7 +4,7 @@ use memchr::memchr;
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
-/// The longest line that is passed over, in bytes: what has none that short is not made of lines, and may never end.
+/// The longest line that is skipped, in bytes. Input without shorter lines is not text, and may never end.
 const SKIPPED_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Buffer<R> {
@@ -67,7 +67,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Moves what is unread to the front and reads more behind it. There is room, as whoever reads takes or skips long
+    /// Moves what is unread to the front and reads more behind it. There is room, as the reader takes or skips long
     /// before the buffer is full.
     pub(crate) fn fill(&mut self) -> io::Result<()> {
         if self.unread.start > 0 {

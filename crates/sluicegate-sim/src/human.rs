@@ -153,7 +153,7 @@ pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// A text of at most so many columns, the last of which says that there was more.
+/// Truncates a text to a number of columns; the last one marks the cut.
 pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
@@ -174,53 +174,53 @@ mod tests {
 
     #[test]
     fn lengths_are_told_exactly_and_shortly() {
-        let told = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(0), "0 s");
-        assert_eq!(told(1), "1 µs");
-        assert_eq!(told(142_858), "142 ms 858 µs");
-        assert_eq!(told(90_000_000), "1 min 30 s");
-        assert_eq!(told(60_060_000), "60.06 s");
-        assert_eq!(told(90_000_001), "90.000001 s");
-        assert_eq!(told(3_661_000_000), "3661 s");
-        assert_eq!(told(86_400_000_000), "1 d");
-        assert_eq!(told(3_153_600_000_000_000), "36 500 d");
+        let shown = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(0), "0 s");
+        assert_eq!(shown(1), "1 µs");
+        assert_eq!(shown(142_858), "142 ms 858 µs");
+        assert_eq!(shown(90_000_000), "1 min 30 s");
+        assert_eq!(shown(60_060_000), "60.06 s");
+        assert_eq!(shown(90_000_001), "90.000001 s");
+        assert_eq!(shown(3_661_000_000), "3661 s");
+        assert_eq!(shown(86_400_000_000), "1 d");
+        assert_eq!(shown(3_153_600_000_000_000), "36 500 d");
     }
 
     #[test]
     fn about_rounds_up() {
-        let told = |micros| about(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(7), "7 µs");
-        assert_eq!(told(1_234), "1.24 ms");
-        assert_eq!(told(199_994), "200 ms");
-        assert_eq!(told(4_750_000), "4.75 s");
-        assert_eq!(told(59_987_340), "1 min");
-        assert_eq!(told(71_000_001), "1 min 12 s");
-        assert_eq!(told(59 * 60_000_000 + 59_999_999), "1 h");
-        assert_eq!(told(9_600_000_001), "2 h 41 min");
-        assert_eq!(told(86_400_000_001), "1 d 1 h");
-        assert_eq!(told(999_001), "1 s");
-        assert_eq!(told(999), "999 µs");
+        let shown = |micros| about(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(7), "7 µs");
+        assert_eq!(shown(1_234), "1.24 ms");
+        assert_eq!(shown(199_994), "200 ms");
+        assert_eq!(shown(4_750_000), "4.75 s");
+        assert_eq!(shown(59_987_340), "1 min");
+        assert_eq!(shown(71_000_001), "1 min 12 s");
+        assert_eq!(shown(59 * 60_000_000 + 59_999_999), "1 h");
+        assert_eq!(shown(9_600_000_001), "2 h 41 min");
+        assert_eq!(shown(86_400_000_001), "1 d 1 h");
+        assert_eq!(shown(999_001), "1 s");
+        assert_eq!(shown(999), "999 µs");
     }
 
     #[test]
     fn moments_round_down() {
-        let told = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(0), "0 s");
-        assert_eq!(told(20), "20 µs");
-        assert_eq!(told(4_071_999), "4.071 s");
-        assert_eq!(told(61_999_999), "1 min 1 s");
-        assert_eq!(told(90_249_000_000), "1 d 1 h 4 min 9 s");
+        let shown = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(0), "0 s");
+        assert_eq!(shown(20), "20 µs");
+        assert_eq!(shown(4_071_999), "4.071 s");
+        assert_eq!(shown(61_999_999), "1 min 1 s");
+        assert_eq!(shown(90_249_000_000), "1 d 1 h 4 min 9 s");
     }
 
     #[test]
     fn short_amounts_fit_beside_an_axis() {
-        let told = |amount| short(amount).replace(TIE, " ");
-        assert_eq!(told(9_999), "9999");
-        assert_eq!(told(12_345), "12.3 k");
-        assert_eq!(told(120_999), "120 k");
-        assert_eq!(told(1_000_000), "1 M");
-        assert_eq!(told(3_499_999), "3.4 M");
-        assert_eq!(told(4_000_000_000_000_000_000), "4 E");
+        let shown = |amount| short(amount).replace(TIE, " ");
+        assert_eq!(shown(9_999), "9999");
+        assert_eq!(shown(12_345), "12.3 k");
+        assert_eq!(shown(120_999), "120 k");
+        assert_eq!(shown(1_000_000), "1 M");
+        assert_eq!(shown(3_499_999), "3.4 M");
+        assert_eq!(shown(4_000_000_000_000_000_000), "4 E");
         assert!(short(u64::MAX).chars().count() <= 6);
     }
 
@@ -233,15 +233,15 @@ mod tests {
 
     #[test]
     fn all_and_nothing_are_said_only_if_it_is_so() {
-        let told = |some, all| percent(some, all).replace(TIE, " ");
-        assert_eq!(told(0, 7), "0 %");
-        assert_eq!(told(1, 1_000_000), "<0.1 %");
-        assert_eq!(told(99, 10_000), "1.0 %");
-        assert_eq!(told(996, 10_000), "10 %");
-        assert_eq!(told(826, 1000), "83 %");
-        assert_eq!(told(999_999, 1_000_000), ">99 %");
-        assert_eq!(told(7, 7), "100 %");
-        assert_eq!(told(0, 0), "100 %");
+        let shown = |some, all| percent(some, all).replace(TIE, " ");
+        assert_eq!(shown(0, 7), "0 %");
+        assert_eq!(shown(1, 1_000_000), "<0.1 %");
+        assert_eq!(shown(99, 10_000), "1.0 %");
+        assert_eq!(shown(996, 10_000), "10 %");
+        assert_eq!(shown(826, 1000), "83 %");
+        assert_eq!(shown(999_999, 1_000_000), ">99 %");
+        assert_eq!(shown(7, 7), "100 %");
+        assert_eq!(shown(0, 0), "100 %");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Time is virtual and the same seed gives the same numbers on every machine. Nothing is decided here: every try goes through a guard
 //! of the library, on a clock that is set by hand. A dependency does not know that a caller has
-//! given up, so it works on for nobody: that is how a slow minute becomes a bad hour.
+//! given up, so it keeps working without a caller: that is how a slow minute becomes a bad hour.
 //!
 //! ```
 //! use sluicegate_sim::overload::{Scenario, Protection};
@@ -41,7 +41,7 @@ use sluicegate::internal::grammar::{SyntaxError, quoted};
 use sluicegate_core::{Span, Time};
 use std::fmt;
 
-/// How finely time is cut for curves: at most so many pieces.
+/// The maximum number of buckets that curves divide time into.
 const PIECES_MAX: u64 = 150;
 /// The longest line that can say anything here, in bytes.
 const TEXT_MAX: usize = 256;
@@ -79,7 +79,7 @@ impl Scenario<'_> {
 pub struct Report {
     /// Who called what, in a few words.
     pub source: String,
-    /// How times are told.
+    /// How times are printed.
     pub clock: Clock,
     /// When the first call was made: bad times are counted from then.
     pub first: Time,

@@ -98,7 +98,7 @@ impl<R: Read> Records<R> {
         Records { buffer: Buffer::new(input, BUFFER), line: 1, unquoted: Vec::new() }
     }
 
-    /// The next record, `None` at the end. Blank lines are passed over.
+    /// The next record, `None` at the end. Blank lines are skipped.
     ///
     /// # Errors
     /// When the input cannot be read, or a record is not CSV as it should be.
@@ -126,7 +126,7 @@ impl<R: Read> Records<R> {
             let bytes = self.buffer.at(start..start + end);
             let length = bytes.strip_suffix(b"\r").unwrap_or(bytes).len();
             if length > 0 {
-                // Borrowed anew, as the loop may come round again.
+                // Borrowed again, as the loop may repeat.
                 let bytes = self.buffer.at(start..start + length);
                 return Ok(Some(Record { bytes, fields: plain_fields(bytes), line: self.line - 1 }));
             }

@@ -69,7 +69,7 @@ pub struct Outcome {
     pub allowed_cost: u64,
     /// The most calls of one key that were denied without one allowed in between.
     pub longest_denials: Longest<u64>,
-    /// The longest wait that a caller was told, before trying again or before acting.
+    /// The longest `retry_after` or delay that a caller received.
     pub longest_wait: Longest<Span>,
     /// The most calls denied, of all keys together, in any stretch as long as the first limit's period.
     pub peak: Longest<u64>,
@@ -108,7 +108,7 @@ impl<T: Ord> Longest<T> {
 }
 
 impl<'a> Simulation<'a> {
-    /// Looks at the traffic. `focus` is the key to look at closely, the one that offers most unless said.
+    /// Simulates the traffic. `focus` is the key to record in detail; the default is the busiest.
     pub fn new(traffic: &'a Traffic, focus: Option<u32>) -> Simulation<'a> {
         let by_key = ByKey::new(traffic.calls(), traffic.keys());
         let keys: Vec<Offered> =

@@ -28,7 +28,7 @@ pub struct Call<'a> {
 /// Reads the calls of a trace one after another.
 pub struct Trace<R> {
     records: Records<R>,
-    /// Whether the last row was no record, so that nobody knows where it ends.
+    /// Whether the last row was malformed, so that its end is unknown.
     is_stuck: bool,
 }
 

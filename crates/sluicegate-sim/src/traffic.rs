@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::io;
 
-/// The most calls unless told otherwise. Each takes [`BYTES_A_CALL`].
+/// The default maximum number of calls. Each takes [`BYTES_A_CALL`].
 pub const CALLS_MAX_DEFAULT: usize = 50_000_000;
 /// The most calls that can be allowed: their numbers fit in 32 bits, and the sum of their costs is below 2^62.
 pub const CALLS_MAX: usize = 4_000_000_000;
@@ -64,7 +64,7 @@ pub struct Broken {
     pub first: Vec<BrokenLine>,
 }
 
-/// A line that is no call.
+/// A malformed line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokenLine {
     /// Counted from 1.
@@ -86,7 +86,7 @@ impl fmt::Display for BrokenLine {
 pub enum TrafficError {
     /// The input could not be read.
     Io(io::Error),
-    /// This line is no call, and every line has to be one.
+    /// This line is malformed, and malformed lines are not skipped.
     Line(BrokenLine),
     /// There are more calls than this.
     TooMany(usize),
@@ -168,7 +168,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Passes over a line that is no call, unless every line has to be one.
+    /// Skips a malformed line, unless every line must be a call.
     pub(crate) fn broken(&mut self, line: BrokenLine) -> Result<(), TrafficError> {
         if self.reading.strict {
             return Err(TrafficError::Line(line));
@@ -199,7 +199,7 @@ impl Collector {
         }
     }
 
-    /// The traffic lasts at least from `from` up to but not including `end`, even if nobody calls all that time.
+    /// The traffic lasts at least from `from` up to but not including `end`, even if no call comes in that time.
     pub(crate) fn lasts(&mut self, from: Time, end: Time) {
         let (earliest, latest) = self.extent.unwrap_or((from, end));
         self.extent = Some((earliest.min(from), latest.max(end)));
@@ -267,7 +267,7 @@ impl Traffic {
         self.keys.get_index_of(name).and_then(|place| u32::try_from(place).ok())
     }
 
-    /// How its times are told.
+    /// How its times are printed.
     pub fn clock(&self) -> Clock {
         self.clock
     }

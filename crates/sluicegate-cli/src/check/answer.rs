@@ -1,4 +1,4 @@
-//! A decision as the server told it, in words.
+//! A decision of the server, in words.
 
 use super::reply::Reply;
 use crate::Problem;
@@ -132,7 +132,7 @@ impl Answer {
     }
 }
 
-/// Rounded up, as all that is reported: whoever comes back then is not too early.
+/// Rounded up, like every reported value: a caller that retries then is not too early.
 fn length(millis: u64) -> String {
     about(Span::from_micros(millis.saturating_mul(1000)))
 }

@@ -7,7 +7,7 @@ const BYTES_WORTH_A_BAR: u64 = 50_000_000;
 /// The same in decisions.
 const CALLS_WORTH_A_BAR: u64 = 5_000_000;
 
-/// Of a file that is so long, or of a pipe whose length nobody knows.
+/// Progress through a file of this length, or through a pipe of unknown length.
 pub(super) fn of_bytes(bytes: Option<u64>) -> ProgressBar {
     match bytes {
         None => bar(None, "reading  {bytes}, {bytes_per_sec}"),

@@ -16,7 +16,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _, Read};
 use std::path::Path;
 
-/// A workload that does not say how long lasts for so many of the longest period of the limits.
+/// A workload without `for=` lasts for this many of the limits' longest periods.
 const PERIODS: u64 = 10;
 /// The most workloads at the same time.
 const WORKLOADS_MAX: usize = 32;

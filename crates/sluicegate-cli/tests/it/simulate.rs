@@ -231,7 +231,7 @@ min-interval 1s
     let passed_over = stderr(&output);
     assert!(
         passed_over.starts_with(
-            "sluice: 1 line (17 %) is no call and was passed over (--strict stops instead)\n  line 4: "
+            "sluice: skipped 1 malformed line (17 %); --strict stops at the first\n  line 4: "
         ),
         "{passed_over}"
     );

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             payments.call(|| bank.pay()).await.map_err(|why| match why {
                 Failure::Failed(ended) => ended,
                 Failure::TimedOut => Ended::TimedOut,
-                _ => Ended::Refused,
+                _ => Ended::Denied,
             })
         }
     };

@@ -109,7 +109,7 @@ impl Run<'_> {
     fn try_call(&mut self, call: u32, again: u32) {
         self.record.tries();
         let Some(passed) = self.protected.ask() else {
-            self.ended(call, again, End::Refused);
+            self.ended(call, again, End::Denied);
             return;
         };
         let number = self.tries.len();

@@ -33,7 +33,7 @@ pub fn read(input: impl Read, reading: Reading) -> Result<Traffic, TrafficError>
     }
 }
 
-/// The row that is no call, unless it is the input that is at fault.
+/// The malformed row, unless reading the input failed.
 fn broken(error: TraceError) -> Result<BrokenLine, TrafficError> {
     match error {
         TraceError::Io(error) => Err(TrafficError::Io(error)),

@@ -23,11 +23,11 @@ pub const HELP: &str = "\
 steady 10/s                  evenly, one each 100 ms
 burst 50/10s                 50 at once, every 10 s
 poisson 20/s                 at random, 20 a second on average
-on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; both are the rate's period if not said
-ramp 100/s from=10/s         evenly, from 10 a second (0 if not said) up to 100 at the end
+on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; default: the rate's period for both
+ramp 100/s from=10/s         evenly, from 10 per second (default 0) up to 100 at the end
 edge 12/60s spread=1s        against windows of 60 s: 12 right before every other edge and 12 right after it,
-                             each within 1 s (a twentieth of the window if not said)
-Each takes for=10min (ten periods of the limits or its own if not said), after=30s, cost=3, key=NAME, keys=1000
+                             each within 1 s (default: a twentieth of the window)
+Each takes for=10min (default: ten periods of the limits, or its own), after=30s, cost=3, key=NAME, keys=1000
 and zipf=1.1: the rate is that of all keys together, and a few of them call far more often than the rest.";
 
 /// The names of the workloads.
@@ -119,7 +119,7 @@ impl Workload {
     }
 }
 
-/// The place of a key that has not called: no traffic has so many.
+/// The index of a key that has not called: no traffic has this many keys.
 const NOT_YET: u32 = u32::MAX;
 
 /// Draws the keys.

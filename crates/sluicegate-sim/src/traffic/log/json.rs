@@ -1,6 +1,6 @@
 //! Logs in JSON lines: one object a line.
 //!
-//! Only the fields that are asked for are looked at; the others are checked to be JSON and passed over.
+//! Only the requested fields are parsed; the others are validated as JSON and skipped.
 
 use super::moment::Moments;
 use super::{Fields, Problem, Row, cost};

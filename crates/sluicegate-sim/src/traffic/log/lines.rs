@@ -19,7 +19,7 @@ pub(super) struct Lines<R> {
     buffer: Buffer<R>,
     /// So many unread bytes are known to hold no line end, which matters when the input comes in crumbs.
     searched: usize,
-    /// How many lines have been handed out or passed over.
+    /// The number of lines returned or skipped.
     line: u64,
 }
 

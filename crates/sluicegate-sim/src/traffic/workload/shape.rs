@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_distr::{Distribution as _, Exp};
 use sluicegate_core::{Rate, Span, Time};
 
-/// A workload that does not say how long lasts for so many of its periods.
+/// A workload without `for=` lasts for this many of its periods.
 const PERIODS: u64 = 10;
 
 impl Shape {
