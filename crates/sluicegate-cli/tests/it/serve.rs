@@ -63,11 +63,11 @@ fn keys_keep_what_they_have_used_when_the_file_is_read_again() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &format!("{}{}", rule("sliding-log 5/1h"), "[log]\nlevel = \"debug\"\n"));
     server.signal("-HUP");
     server.wait_for("configuration taken up: 1 rule");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remaining"));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn keys_keep_what_they_have_used_when_the_numbers_of_a_rule_change() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &rule("sliding-log 10/1h"));
     server.signal("-HUP");
     server.wait_for("configuration taken up: 1 rule");
@@ -94,7 +94,7 @@ fn a_bad_file_is_refused_and_the_old_goes_on() {
     server.signal("-HUP");
     let line = server.wait_for("configuration refused, the old one goes on: ");
     assert!(line.contains(&format!("{file}:3:9: rule reply: sliding-lok 9/1h: ")), "{line}");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     // What needs a restart is named; the rest is taken up all the same.
     let more = "[server]\nthreads = 1\nidle_timeout = \"9s\"\n[[rule]]\nname = \"new\"\nlimit = \"sliding-log 1/1h\"\n";
     folder.write("sluice.toml", more);

@@ -46,7 +46,7 @@ shadow = true
         "Exception      203.0.113.9 is never allowed.",
         "Shadow         Denials are counted, but every call is allowed.",
         "Failure        When a shared store cannot answer, each server decides from its own memory.",
-        "is right: 3 rules.\n",
+        ": OK, 3 rules\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
@@ -88,5 +88,5 @@ fn the_example_is_right() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sluicegate-server/sluice.example.toml");
     let output = sluice(&["validate", example], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).ends_with("sluice.example.toml is right: 0 rules.\n"));
+    assert!(stdout(&output).ends_with("sluice.example.toml: OK, 0 rules\n"));
 }

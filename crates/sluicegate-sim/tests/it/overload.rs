@@ -16,7 +16,7 @@ fn run(workload: &str, callers: &str, dependency: &str, protection: &str) -> Out
     let scenario = Scenario { traffic: &traffic, dependency, callers, seed: 1 };
     let outcome = scenario.run(&protection.parse().unwrap()).unwrap();
     let totals = outcome.totals;
-    let all = totals.good + totals.refused + totals.failed + totals.timed_out;
+    let all = totals.good + totals.denied + totals.failed + totals.timed_out;
     assert_eq!(all, totals.offered, "every call ends in one way: {totals:?}");
     assert_eq!(totals.offered, traffic.calls().len() as u64);
     assert_eq!(outcome.bins.iter().map(|bin| bin.good).sum::<u64>(), totals.good, "in pieces as in all");
@@ -106,7 +106,7 @@ fn a_breaker_spares_callers_the_wait_for_errors_and_opens_again_when_it_is_over(
     let outcome = run(WORKLOAD, "timeout=1s", FAILING, "breaker 50%/10s");
     let is_open = |second: usize| outcome.bins[second].is_open;
     assert!(is_open(30) && !is_open(10) && !is_open(55), "open while it fails, and only then");
-    assert!(outcome.totals.failed * 2 < outcome.totals.refused, "{:?}", outcome.totals);
+    assert!(outcome.totals.failed * 2 < outcome.totals.denied, "{:?}", outcome.totals);
     assert!(outcome.bins[50..].iter().all(|bin| bin.good == bin.offered));
 }
 
