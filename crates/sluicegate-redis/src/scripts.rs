@@ -11,8 +11,8 @@ const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
 const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
 const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
-const LINE: &str = include_str!("../lua/semaphore/line.lua");
-const TOLD: &str = include_str!("../lua/told.lua");
+const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
+const REPORT: &str = include_str!("../lua/report.lua");
 
 /// A check under one bucket.
 pub(crate) static CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
@@ -61,7 +61,7 @@ pub(crate) static CHECK_SLIDING_LOG_ALL: LazyLock<Script> = LazyLock::new(|| {
 /// Reads the state under any list of limits.
 pub(crate) static READ: LazyLock<Script> = LazyLock::new(|| {
     let read = include_str!("../lua/read.lua");
-    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, TOLD, read].concat())
+    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, REPORT, read].concat())
 });
 
 /// All verbs, under any list of limits.
@@ -74,9 +74,9 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             SLIDING_WINDOW,
             SLIDING_LOG,
             SMOOTH,
-            TOLD,
+            REPORT,
             include_str!("../lua/returns/gcra.lua"),
-            include_str!("../lua/returns/piles.lua"),
+            include_str!("../lua/returns/rollback.lua"),
             include_str!("../lua/returns/fixed_window.lua"),
             include_str!("../lua/returns/sliding_window.lua"),
             include_str!("../lua/returns/sliding_log.lua"),
@@ -101,13 +101,13 @@ pub(crate) static RESET: LazyLock<Script> =
 /// Acquires a lease, or enters the queue for one.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     let acquire = include_str!("../lua/semaphore/acquire.lua");
-    Script::new([PRELUDE, LEASES, LINE, acquire].concat())
+    Script::new([PRELUDE, LEASES, QUEUE, acquire].concat())
 });
 
 /// Decides about a lease without acquiring it.
 pub(crate) static PEEK: LazyLock<Script> = LazyLock::new(|| {
     let peek = include_str!("../lua/semaphore/peek.lua");
-    Script::new([PRELUDE, LEASES, LINE, peek].concat())
+    Script::new([PRELUDE, LEASES, QUEUE, peek].concat())
 });
 
 /// Renews a lease.
