@@ -31,7 +31,7 @@ fn the_exit_code_tells_the_decision_and_the_line_the_rest() {
         (
             &["reply", "Ron", "--cost", "6"],
             1,
-            "denied by sliding-log 5/h: never, as no call may cost more than 5\n",
+            "denied by sliding-log 5/h: retrying will not help, a call may cost at most 5\n",
         ),
         (&["reply", "bad"], 1, "denied: the key is blocked\n"),
         (&["token-bucket 2/1h", "Harry", "--cost", "2"], 0, "allowed: 0 of 2 remaining, resets in 1 h\n"),
