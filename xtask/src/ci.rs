@@ -19,7 +19,8 @@ const LINTS: [Step; 2] = [
 const TESTS: [Step; 3] = [
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
     ("tests", &["test", "--workspace", "--locked"]),
-    // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in the tests.)
+    // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in
+    // the tests.)
     ("benchmarks", &["check", "--locked", "--manifest-path", "bench/Cargo.toml"]),
 ];
 
@@ -51,8 +52,9 @@ fn steps(steps: &[Step], valkey: Option<&Path>) -> Result<Tests, String> {
     Ok(total)
 }
 
-/// The synchronisation of the store, of leases, breakers and bulkheads under a model checker, in every order in which
-/// threads can meet. The locks are replaced when it is compiled, so it has a target folder of its own.
+/// The synchronisation of the store, of leases, breakers and bulkheads under a model checker, in
+/// every order in which threads can meet. The locks are replaced when it is compiled, so it has a
+/// target folder of its own.
 pub(crate) fn loom() -> Result<Tests, String> {
     const ARGUMENTS: &str = "test --locked --package sluicegate --package sluicegate-guard --test loom \
                              --target-dir=target/loom";
@@ -79,8 +81,8 @@ pub(crate) struct Tests {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "--deny warnings");
-    // Cargo told us about our own package. Build scripts that look at it would run again, and what rests on them be built
-    // again, whenever a chore follows a plain `cargo test`.
+    // Cargo told us about our own package. Build scripts that look at it would run again, and what
+    // rests on them be built again, whenever a chore follows a plain `cargo test`.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -169,7 +169,8 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run limits over a trace in virtual time: sluice replay --limit LIMIT < trace.csv > decisions.csv
+    /// Run limits over a trace in virtual time: sluice replay --limit LIMIT < trace.csv >
+    /// decisions.csv
     #[command(after_help = REPLAY_HELP, max_term_width = 110)]
     Replay(ReplayArgs),
     /// Explain what a limit promises, its worst case and its memory, with a timeline
@@ -202,7 +203,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
 
-    /// Where the state of keys lives: memory, or the address of a shared Redis or Valkey [default: memory]
+    /// Where the state of keys lives: memory, or the address of a shared Redis or Valkey [default:
+    /// memory]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -287,16 +289,16 @@ pub(crate) struct ValidateArgs {
     pub(crate) file: PathBuf,
 }
 
-/// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision per
-/// call to standard output. Time is virtual: it comes from the trace, and may step back.
+/// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision
+/// per call to standard output. Time is virtual: it comes from the trace, and may step back.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ReplayArgs {
     /// The limit, such as 'sliding-log 5/60s'. Repeat it for a list of limits that must all allow
     #[arg(long = "limit", value_name = "LIMIT", required = true)]
     pub(crate) limits: Vec<String>,
 
-    /// Where keys live during the replay: memory, or redis://... to decide with the shared store's scripts,
-    /// under a key prefix of their own that is removed afterwards
+    /// Where keys live during the replay: memory, or redis://... to decide with the shared store's
+    /// scripts, under a key prefix of their own that is removed afterwards
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -342,8 +344,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FORMAT", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) format: Option<String>,
 
-    /// The log's field to limit by: ip, user, path, agent, ...; in JSON any field, also a.b; several as
-    /// ip,path [default: ip]
+    /// The log's field to limit by: ip, user, path, agent, ...; in JSON any field, also a.b;
+    /// several as ip,path [default: ip]
     #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) key: Option<String>,
 
@@ -418,15 +420,17 @@ pub(crate) struct SimulateArgs {
     pub(crate) stray: Vec<String>,
 }
 
-/// Compares breakers, bulkheads and adaptive limits around a dependency that slows down or fails, in
-/// virtual time.
+/// Compares breakers, bulkheads and adaptive limits around a dependency that slows down or fails,
+/// in virtual time.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct OverloadArgs {
-    /// A protection to try, such as 'breaker 50%/10s + aimd 20 min=5', or none. Repeat it to compare
+    /// A protection to try, such as 'breaker 50%/10s + aimd 20 min=5', or none. Repeat it to
+    /// compare
     #[arg(long = "protect", value_name = "PROTECTION", required = true)]
     pub(crate) protections: Vec<String>,
 
-    /// Names for the protections in tables and pictures: none, or one per --protect in the same order
+    /// Names for the protections in tables and pictures: none, or one per --protect in the same
+    /// order
     #[arg(long = "label", value_name = "TEXT")]
     pub(crate) labels: Vec<String>,
 

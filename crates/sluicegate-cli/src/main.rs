@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Writes what was asked for. Whoever reads it may have seen enough: `sluice ... | head`.
+/// Writes the output. A reader may close the pipe early: `sluice ... | head`.
 fn print(text: &str) -> Result<(), Problem> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),

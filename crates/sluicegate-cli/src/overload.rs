@@ -17,7 +17,8 @@ use sluicegate_sim::traffic::workload::{Workload, generate};
 
 /// The default maximum number of calls.
 pub(crate) const CALLS_MAX_DEFAULT: usize = 1_000_000;
-/// The most calls that can be allowed: each can be tried eleven times, and each try takes some hundred bytes.
+/// The most calls that can be allowed: each can be tried eleven times, and each try takes some
+/// hundred bytes.
 pub(crate) const CALLS_MAX: usize = 20_000_000;
 /// The most protections in one table.
 const PROTECTIONS_MAX: usize = 16;

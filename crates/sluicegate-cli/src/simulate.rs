@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     report_skipped_lines(&traffic);
     let simulation = Simulation::new(&traffic, focus(args, &traffic)?);
     let mut report = Report::new(source, simulation);
-    // Whoever paces may have to be tried twice.
+    // A limit that paces may need two runs.
     let is_paced = candidates.iter().flat_map(|(_, limits)| limits).any(|limit| limit.algorithm() == "pacer");
     let times = candidates.len() as u64 * if is_paced { 2 } else { 1 };
     let bar = progress::of_calls(traffic.calls().len() as u64 * times);

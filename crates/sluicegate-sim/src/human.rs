@@ -3,11 +3,12 @@
 use sluicegate_core::Span;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Between a number and its unit, so that no line is broken there; turned into a plain space when printed.
+/// Between a number and its unit, so that no line is broken there; turned into a plain space when
+/// printed.
 pub const TIE: char = '\u{a0}';
 
-/// A length of time, exactly: in two units where that is enough (`1 min 30 s`, `142 ms 858 µs`), else in seconds
-/// (`3661 s`, `60.06 s`).
+/// A length of time, exactly: in two units where that is enough (`1 min 30 s`, `142 ms 858 µs`),
+/// else in seconds (`3661 s`, `60.06 s`).
 pub fn span(span: Span) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000, "d"),
@@ -30,7 +31,8 @@ pub fn span(span: Span) -> String {
     }
 }
 
-/// A length of time in three figures or so, rounded **up**: `200 ms`, `4.75 s`, `1 min 12 s`, `2 h 41 min`.
+/// A length of time in three figures or so, rounded **up**: `200 ms`, `4.75 s`, `1 min 12 s`, `2 h
+/// 41 min`.
 pub fn about(length: Span) -> String {
     let micros = length.as_micros();
     let grain = match micros {
@@ -52,8 +54,8 @@ pub fn about(length: Span) -> String {
     }
 }
 
-/// A moment, as a length from the beginning, rounded **down** to the second; below a minute to the millisecond, and below
-/// that not at all: `1 d 1 h 4 min 9 s`, `4.071 s`, `20 µs`.
+/// A moment, as a length from the beginning, rounded **down** to the second; below a minute to the
+/// millisecond, and below that not at all: `1 d 1 h 4 min 9 s`, `4.071 s`, `20 µs`.
 pub fn moment(length: Span) -> String {
     let seconds = length.as_micros() / 1_000_000;
     if length.as_micros() < 1_000 {
@@ -79,7 +81,7 @@ fn decimal(number: u64, unit: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// So many of something: `1 call`, `12 000 calls`.
+/// A count with its noun: `1 call`, `12 000 calls`.
 pub fn many(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
@@ -117,8 +119,8 @@ pub fn short(amount: u64) -> String {
     }
 }
 
-/// `some` of `all` in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 % only if it is all or
-/// nothing. (All of nothing is 100 %.)
+/// `some` of `all` in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 %
+/// only if it is all or nothing. (All of nothing is 100 %.)
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub fn percent(some: u64, all: u64) -> String {
     let part = if all == 0 { 1.0 } else { some as f64 / all as f64 };
@@ -133,7 +135,8 @@ pub fn percent(some: u64, all: u64) -> String {
     }
 }
 
-/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most` columns.
+/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most`
+/// columns.
 pub fn key(name: &[u8], most: usize) -> String {
     // An empty one would not be seen.
     if name.is_empty() { "\"\"".to_owned() } else { cut(&printable(&String::from_utf8_lossy(name)), most) }

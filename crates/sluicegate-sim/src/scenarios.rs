@@ -1,4 +1,5 @@
-//! The classic scenarios that limits are written for: each a limit, some calls, and what they should meet.
+//! The classic scenarios that limits are written for: each a limit, some calls, and what they
+//! should meet.
 //!
 //! Tests run them, and the example `scenarios` shows them.
 

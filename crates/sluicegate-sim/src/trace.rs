@@ -32,7 +32,8 @@ pub struct Trace<R> {
     is_stuck: bool,
 }
 
-/// Why a trace cannot be read on: one line with the line number, the value and what to write instead.
+/// Why a trace cannot be read on: one line with the line number, the value and what to write
+/// instead.
 #[derive(Debug)]
 pub enum TraceError {
     /// The input could not be read.
@@ -119,8 +120,9 @@ impl<R: Read> Trace<R> {
         }
     }
 
-    /// Passes over the row that [`Trace::next_call`] has just refused, so that the next one can be asked for. A row
-    /// whose quotes are wrong is taken to end with its line: then a forgotten quote costs one row and not all others.
+    /// Passes over the row that [`Trace::next_call`] has just refused, so that the next one can be
+    /// asked for. A row whose quotes are wrong is taken to end with its line: then a forgotten
+    /// quote costs one row and not all others.
     ///
     /// # Errors
     /// When the input cannot be read.

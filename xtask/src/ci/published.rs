@@ -1,7 +1,7 @@
 //! The published crates, compiled with every choice of features that a user has.
 //!
-//! The tests of a crate turn features on through its dev-dependencies. Nothing else compiles the crate as
-//! its users do.
+//! The tests of a crate turn features on through its dev-dependencies. Nothing else compiles the
+//! crate as its users do.
 
 use super::cargo;
 
@@ -18,8 +18,8 @@ const PUBLISHED: [(&str, &[&str]); 9] = [
     ("sluicegate-cli", &[]),
 ];
 
-/// Compiles each crate without features, with each of them alone, and with all. Clippy compiles like `cargo check`, and
-/// lets us deny warnings without building the dependencies again.
+/// Compiles each crate without features, with each of them alone, and with all. Clippy compiles
+/// like `cargo check`, and lets us deny warnings without building the dependencies again.
 pub(super) fn lint() -> Result<(), String> {
     for (package, features) in PUBLISHED {
         for chosen in choices(features) {
@@ -174,8 +174,8 @@ mod tests {
         }
     }
 
-    /// A page is shown in the repository, by the registry and in the documentation of its crate. Only an address
-    /// leads to the same place from all of them.
+    /// A page is shown in the repository, by the registry and in the documentation of its crate.
+    /// Only an address leads to the same place from all of them.
     #[test]
     fn no_packaged_page_links_to_another_by_a_relative_path() {
         for (_, folder, _) in published() {

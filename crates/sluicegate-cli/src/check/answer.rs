@@ -74,7 +74,9 @@ impl Answer {
             }
             (Some(limit), false) if limit == "blocked" => format!("{would}denied: the key is blocked"),
             (Some(limit), false) => format!("{would}denied by {}: {}", printable(limit), self.again()),
-            (None, false) => format!("{would}denied, because the server has no room for a new key: {}", self.again()),
+            (None, false) => {
+                format!("{would}denied, because the server has no room for a new key: {}", self.again())
+            }
         };
         line.replace(TIE, " ")
     }
@@ -156,9 +158,17 @@ mod tests {
             ([1, 20, 19, -1, 200, 100], None, "allowed after 100 ms: 19 of 20 remaining, resets in 200 ms"),
             ([0, 5, 0, 42_000, 60_000, 0], log, "denied by sliding-log 5/60s: retry in 42 s"),
             ([0, 5, 0, 41_901, 60_000, 0], log, "denied by sliding-log 5/60s: retry in 42 s"),
-            ([0, 5, 5, -2, 0, 0], log, "denied by sliding-log 5/60s: retrying will not help, a call may cost at most 5"),
+            (
+                [0, 5, 5, -2, 0, 0],
+                log,
+                "denied by sliding-log 5/60s: retrying will not help, a call may cost at most 5",
+            ),
             ([0, 0, 0, -2, 0, 0], Some("blocked"), "denied: the key is blocked"),
-            ([0, 5, 0, 1000, 1000, 0], None, "denied, because the server has no room for a new key: retry in 1 s"),
+            (
+                [0, 5, 0, 1000, 1000, 0],
+                None,
+                "denied, because the server has no room for a new key: retry in 1 s",
+            ),
             (
                 [1, 5, 0, 42_000, 60_000, 0],
                 log,

@@ -22,8 +22,8 @@ pub(super) fn of(limit: Concurrency) -> String {
 }
 
 impl Key {
-    /// One call takes a permit, others take the rest, and one is denied. Then the first releases its
-    /// lease, another call takes the permit, and finally the rest expire.
+    /// One call takes a permit, others take the rest, and one is denied. Then the first releases
+    /// its lease, another call takes the permit, and finally the rest expire.
     fn show(&mut self) {
         let all = self.limit.count();
         let third = Span::from_micros(self.limit.ttl().unwrap_or(WITHOUT_TTL).as_micros() / 3);

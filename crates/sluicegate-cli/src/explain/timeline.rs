@@ -31,8 +31,8 @@ pub(crate) fn of(limit: &Limit) -> String {
     key.text
 }
 
-/// When the timeline begins: at noon, or when the limit opens if that is later. The text is for limits
-/// whose decisions depend on the date.
+/// When the timeline begins: at noon, or when the limit opens if that is later. The text is for
+/// limits whose decisions depend on the date.
 fn beginning(limit: &Limit) -> (Time, Option<&'static str>) {
     let noon = Time::saturating_from_micros(NOON);
     match limit.spec() {
@@ -77,7 +77,8 @@ impl Key {
             let too_soon = now.saturating_add(wait.saturating_sub(Span::from_micros(1)));
             now = now.saturating_add(wait);
             if too_soon > self.start {
-                // The printed wait is rounded for reading, so the label subtracts the tick in words.
+                // The printed wait is rounded for reading, so the label subtracts the tick in
+                // words.
                 let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
                 let denied = self.call_at(&label, too_soon, 1);
                 // Under `count=all` the denied call moves the time at which the next is allowed.
@@ -95,8 +96,8 @@ impl Key {
         let _ = self.call(rested, all.saturating_add(1));
     }
 
-    /// Under `smooth` the next call pays: a call and the next one, which may wait; then a large call after
-    /// a pause.
+    /// Under `smooth` the next call pays: a call and the next one, which may wait; then a large
+    /// call after a pause.
     fn show_smooth(&mut self) {
         let all = self.account.peek(&self.limits, self.start, 0).limit();
         let mut now = self.start;

@@ -310,7 +310,8 @@ fn bucket_promise(rate: Rate, burst: u32) -> String {
     format!("Any period admits at most {burst}, plus {rate_count} per {} of its length.", span(rate.period()))
 }
 
-/// What is saved up, and what comes in before a period is over; but at one instant no more than the bucket holds.
+/// What is saved up, and what comes in before a period is over; but at one instant no more than the
+/// bucket holds.
 fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
     let (burst, number, micros) = (u64::from(burst), u64::from(rate.count()), rate.period().as_micros());
     let (by_instant, meanwhile) = (burst.saturating_mul(micros), number - number.div_ceil(micros));

@@ -1,4 +1,5 @@
-//! The outcome as JSON: the numbers of the table and the pictures. Times are in microseconds. What there is none of is null.
+//! The outcome as JSON: the numbers of the table and the pictures. Times are in microseconds. What
+//! there is none of is null.
 
 use crate::Problem;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! The files that are asked for. They are opened before the work begins, emptied when there is something to write, and
-//! taken away again if it came to nothing.
+//! The files that are asked for. They are opened before the work begins, emptied when there is
+//! something to write, and taken away again if it came to nothing.
 
 use super::{csv, json, picture};
 use crate::Problem;
@@ -214,7 +214,8 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if self.is_empty_and_ours {
-            // It was made to see whether it can be; if it cannot be taken away, an empty file stays.
+            // It was made to see whether it can be; if it cannot be taken away, an empty file
+            // stays.
             let _ = remove_file(&self.path);
         }
     }

@@ -1,4 +1,5 @@
-//! A bar for long work, on standard error and only if that is a terminal; it is gone when the work is done.
+//! A bar for long work, on standard error and only if that is a terminal; it is gone when the work
+//! is done.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
@@ -18,7 +19,8 @@ pub(super) fn of_bytes(bytes: Option<u64>) -> ProgressBar {
     }
 }
 
-/// Of calls that are made up, as many as there may be: it hears how many more there are, and is drawn when it takes long.
+/// Of calls that are made up, as many as there may be: it hears how many more there are, and is
+/// drawn when it takes long.
 pub(super) fn of_making() -> impl FnMut(u64) {
     let (mut made, mut shown) = (0, ProgressBar::hidden());
     move |more| {

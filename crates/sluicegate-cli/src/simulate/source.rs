@@ -84,7 +84,7 @@ fn from_file(
     };
     if is_stdin(path) {
         let stdin = io::stdin().lock();
-        // Whoever types the calls knows how far it is.
+        // Typed input needs no progress report.
         let bar = if stdin.is_terminal() { ProgressBar::hidden() } else { progress::of_bytes(None) };
         return read(Box::new(bar.wrap_read(stdin))).map_err(problem);
     }

@@ -139,7 +139,7 @@ fn a_password_is_said_and_never_as_a_flag() {
 
 #[test]
 fn a_password_does_not_leave_this_machine_unencrypted() {
-    // An address for documentation, which nobody has: it is not even tried.
+    // An address for documentation, which is not assigned; the command does not try it.
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(["check", "--server", "192.0.2.7:6380", "reply", "Harry"]);
     let output = command.env("SLUICE_PASSWORD", "open sesame").output().unwrap();

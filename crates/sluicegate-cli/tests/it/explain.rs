@@ -86,7 +86,8 @@ fn leases_are_granted_released_and_expired() {
     assert!(text.contains("At most 10 are held at any time"), "{text}");
 }
 
-/// Every algorithm, the extremes of the bounds included: something is said under each heading, and the timeline ends.
+/// Every algorithm, the extremes of the bounds included: something is said under each heading, and
+/// the timeline ends.
 #[test]
 fn every_limit_is_explained() {
     for limit in [
@@ -171,7 +172,8 @@ fn the_readme_shows_what_explain_prints() {
     assert!(readme.contains(&text), "README.md should show\n{text}");
 }
 
-/// The worst case that explain tells is reached, and never exceeded, by callers who take all they can.
+/// The worst case that explain tells is reached, and never exceeded, by callers who take all they
+/// can.
 #[test]
 fn the_worst_case_is_true() {
     for (limit, period) in [
@@ -194,7 +196,8 @@ fn the_worst_case_is_true() {
     }
 }
 
-/// The most that any period admits, to callers who perhaps take one at first and then, from some moment on, all they can.
+/// The most that any period admits, to callers who perhaps take one at first and then, from some
+/// moment on, all they can.
 fn worst_of_all(limit: &str, period: u64) -> u32 {
     use sluicegate_core::{Account, Time};
     let at = |micros| Time::from_micros(micros).unwrap();

@@ -1,4 +1,5 @@
-//! `sluice serve` as a process: how it starts and why not, what signals do, and what floods cannot do.
+//! `sluice serve` as a process: how it starts and why not, what signals do, and what floods cannot
+//! do.
 #![cfg(unix)]
 
 use crate::serving::{Folder, PATIENCE, Serving, client, free_port, ping};
@@ -151,7 +152,8 @@ fn a_second_signal_does_not_wait_for_clients() {
     let file = folder.write("sluice.toml", "[server]\nunread_timeout = \"1h\"\nrequest_timeout = \"1h\"\n");
     let mut server = Serving::start(&["--config", &file]);
     let mut client = client(&server.resp());
-    // A client that asks and never reads, until nothing more fits anywhere, also for a server that is slow on a busy machine.
+    // A client that asks and never reads, until nothing more fits anywhere, also for a server that
+    // is slow on a busy machine.
     client.set_write_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
     let (questions, mut timeouts) = ("PING\r\n".repeat(10_000), 0);
     while timeouts < 3 {
@@ -176,7 +178,8 @@ fn the_log_can_be_json_and_can_be_off() {
     quiet.signal("-0");
 }
 
-/// The accept loop outlives the system's having no more files for it, which ended other servers for good.
+/// The accept loop outlives the system's having no more files for it, which ended other servers for
+/// good.
 #[test]
 fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     let mut command = Command::new("sh");

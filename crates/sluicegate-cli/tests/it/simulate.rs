@@ -230,9 +230,8 @@ min-interval 1s
     );
     let passed_over = stderr(&output);
     assert!(
-        passed_over.starts_with(
-            "sluice: skipped 1 malformed line (17 %); --strict stops at the first\n  line 4: "
-        ),
+        passed_over
+            .starts_with("sluice: skipped 1 malformed line (17 %); --strict stops at the first\n  line 4: "),
         "{passed_over}"
     );
 }
@@ -424,7 +423,7 @@ fn lengths_and_moments_are_told_as_they_are() {
     assert!(crowd.contains("  2 d 1 h 30 min\n"), "{crowd}");
 }
 
-/// Whoever waits for a turn at the end of the traffic is still shown.
+/// Calls that wait at the end of the traffic are still shown.
 #[test]
 fn what_acts_after_the_traffic_is_over_is_in_the_series() {
     let series = said(
@@ -593,8 +592,8 @@ fn mistakes_are_answered_with_what_to_do() {
             "x.svg is asked for twice; read and write at different places",
         ),
         (
-            &["--focus", "nobody"],
-            "--focus \"nobody\": no call has this key; leave it out for the one that offers most",
+            &["--focus", "absent"],
+            "--focus \"absent\": no call has this key; leave it out for the one that offers most",
         ),
         (
             &["--trace", "no-such.csv"],

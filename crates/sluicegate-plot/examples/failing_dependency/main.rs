@@ -1,5 +1,6 @@
-//! A service whose dependency slows down and fails for a while: without protection, with a guard, and a picture of both.
-//! `cargo run -p sluicegate-plot --example failing_dependency -- picture.svg`
+//! A service whose dependency slows down and fails for a while: without protection, with a guard,
+//! and a picture of both. `cargo run -p sluicegate-plot --example failing_dependency --
+//! picture.svg`
 
 mod stage;
 

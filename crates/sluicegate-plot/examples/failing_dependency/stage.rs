@@ -1,4 +1,5 @@
-//! What the example plays on: a bank with ten clerks and two bad times, customers with a second of patience, and a picture.
+//! What the example plays on: a bank with ten clerks and two bad times, customers with a second of
+//! patience, and a picture.
 
 use sluicegate::clock::{Clock as _, TokioClock};
 use sluicegate_core::{Span, Time};
@@ -141,7 +142,7 @@ impl Stage {
 
     /// A table on standard output, and the picture.
     pub(crate) fn draw(self, path: Option<OsString>) -> Result<(), Box<dyn Error>> {
-        let mut table = format!("{:38}{:>8}{:>10}{:>10}{:>10}\n", "", "good", "denied", "in vain", "p99");
+        let mut table = format!("{:38}{:>8}{:>10}{:>10}{:>10}\n", "", "good", "denied", "failed", "p99");
         for Ran { label, outcome } in &self.ran {
             let totals = outcome.totals;
             let part = |some| percent(some, totals.offered);

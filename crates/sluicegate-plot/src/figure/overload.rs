@@ -80,7 +80,7 @@ fn usual_title(report: &Report) -> String {
     }
 }
 
-/// What was tried to the left, and what came of it to the right.
+/// The limit or protection on the left, its result on the right.
 fn label(scene: &mut Scene, ran: &Ran, y: f64) {
     let said =
         Text::new((scene.width - MARGIN, y), came_of_it(ran), 12.0).anchor(Anchor::End).ink(Ink::Faint);
@@ -126,9 +126,7 @@ impl OverloadView {
         let mut end = x + words.width() + 16.0;
         scene.text(words);
         let inks: &[(Ink, &str)] = match self {
-            OverloadView::Calls => {
-                &[(Ink::Allowed, "good"), (Ink::Denied, "denied"), (Ink::Over, "failed")]
-            }
+            OverloadView::Calls => &[(Ink::Allowed, "good"), (Ink::Denied, "denied"), (Ink::Over, "failed")],
             OverloadView::Waits => &[(Ink::AllowedSoft, "half of them"), (Ink::Over, "99 of 100")],
             OverloadView::Limit => &[(Ink::AllowedSoft, "calls")],
         };

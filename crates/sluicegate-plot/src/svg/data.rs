@@ -45,8 +45,8 @@ impl fmt::Display for Hundredths {
     }
 }
 
-/// How large a font unit is in a text; never negative. Hundredths would be too coarse: this is below 0.01, and
-/// what it is multiplied with is in the tens of thousands.
+/// How large a font unit is in a text; never negative. Hundredths would be too coarse: this is
+/// below 0.01, and what it is multiplied with is in the tens of thousands.
 pub(super) fn ratio(number: f64) -> String {
     debug_assert!(number.is_finite(), "{number} cannot be drawn");
     let number = if number.is_finite() { number.abs() } else { 0.0 };

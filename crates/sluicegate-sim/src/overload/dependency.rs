@@ -22,7 +22,8 @@ const RANDOM_DEFAULT: u32 = 50;
 
 /// A dependency; made by `"workers=10 takes=50ms slow=20s..40s:x10 fail=50s..60s:100%".parse()`.
 ///
-/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the rest is always the same.
+/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the
+/// rest is always the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
     /// How many calls it works on at once.
@@ -31,7 +32,8 @@ pub struct Dependency {
     pub takes: Span,
     /// Which part of that is at random, in per cent.
     pub random: u32,
-    /// How many calls may wait for a worker before further calls are rejected; unlimited by default.
+    /// How many calls may wait for a worker before further calls are rejected; unlimited by
+    /// default.
     pub backlog: Option<u32>,
     /// The bad times.
     pub episodes: Vec<Episode>,
@@ -53,7 +55,7 @@ pub struct Episode {
 pub enum Trouble {
     /// Calls take this many times longer.
     Slow(u32),
-    /// So many of a hundred calls end with an error.
+    /// The percentage of calls that fail.
     Fail(u32),
 }
 

@@ -69,8 +69,8 @@ pub struct Bin {
     pub p50: Span,
     /// All but one in a hundred did.
     pub p99: Span,
-    /// The most calls that the dependency had at once, running or queued, including those that their
-    /// callers had given up.
+    /// The most calls that the dependency had at once, running or queued, including those that
+    /// their callers had given up.
     pub at_work: u32,
     /// The limit at the end, if there was one.
     pub limit: Option<u32>,
@@ -84,7 +84,8 @@ pub struct Record {
     timeline: Timeline,
     totals: Totals,
     bins: Vec<Bin>,
-    /// How long callers waited, by the piece in which they called; behind them, those who called in none.
+    /// How long callers waited, by the piece in which they called; behind them, those who called in
+    /// none.
     waits: Vec<Vec<Span>>,
     /// Pieces up to here have ended.
     ended: usize,
@@ -103,7 +104,7 @@ impl Record {
         }
     }
 
-    /// Somebody tries.
+    /// Counts a try.
     pub fn tries(&mut self) {
         self.totals.tries += 1;
     }

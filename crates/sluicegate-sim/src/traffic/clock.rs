@@ -88,7 +88,10 @@ mod tests {
                 .map(|text| text.replace(human::TIE, " "))
         };
         assert_eq!(shown(Clock::Utc, 0), ["2026-11-11 12:00:00", "Nov 11 12:00:00", "12:00"]);
-        assert_eq!(shown(Clock::Utc, 5_500_000), ["2026-11-11 12:00:05.5", "Nov 11 12:00:05.5", "12:00:05.5"]);
+        assert_eq!(
+            shown(Clock::Utc, 5_500_000),
+            ["2026-11-11 12:00:05.5", "Nov 11 12:00:05.5", "12:00:05.5"]
+        );
         assert_eq!(shown(Clock::Utc, 43_200_000_000), ["2026-11-12 00:00:00", "Nov 12 00:00:00", "Nov 12"]);
         assert_eq!(shown(since, 90_000_000), ["1 min 30 s"; 3]);
         assert_eq!(shown(since, 90_000_001), ["1 min 30 s", "1 min 30 s", "90.000001 s"]);

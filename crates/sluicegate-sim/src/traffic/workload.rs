@@ -1,8 +1,9 @@
 //! Workloads: traffic made up from one line of text and a seed. [`HELP`] says how they are written.
 //!
-//! The rate is that of all keys together; `zipf=S` makes the key of rank r call in proportion to 1/r^S, otherwise all
-//! keys call equally often. Times are whole microseconds: exact and rounded down, but for a ramp's, to the nearest, and
-//! random ones. The same text and seed give the same calls on every machine.
+//! The rate is that of all keys together; `zipf=S` makes the key of rank r call in proportion to
+//! 1/r^S, otherwise all keys call equally often. Times are whole microseconds: exact and rounded
+//! down, but for a ramp's, to the nearest, and random ones. The same text and seed give the same
+//! calls on every machine.
 
 mod parse;
 mod popularity;
@@ -65,8 +66,9 @@ enum Shape {
     Edge { rate: Rate, spread: Span },
 }
 
-/// The calls of several workloads together, in the order of their times. A workload that does not say how long lasts for
-/// ten of its own periods, and at least `lasts`. `tell` hears from time to time how many more calls there are.
+/// The calls of several workloads together, in the order of their times. A workload that does not
+/// say how long lasts for ten of its own periods, and at least `lasts`. `tell` hears from time to
+/// time how many more calls there are.
 ///
 /// # Errors
 /// When there are too many calls, or none.
@@ -126,7 +128,8 @@ const NOT_YET: u32 = u32::MAX;
 struct Callers<'a> {
     workload: &'a Workload,
     popularity: Option<Popularity>,
-    /// The place of the key of each rank, or [`NOT_YET`]: half as much to fetch from memory as an option each.
+    /// The place of the key of each rank, or [`NOT_YET`]: half as much to fetch from memory as an
+    /// option each.
     places: Vec<u32>,
 }
 

@@ -39,11 +39,12 @@ fn a_dependency_with_time_to_spare_needs_no_protection() {
 
 #[test]
 fn without_protection_a_queue_that_has_once_become_too_long_answers_nobody() {
-    // Call number k comes at 50 k ms, its turn at 100 k ms: it takes 100 + 50 k ms, which is a second for number 18.
+    // Call number k comes at 50 k ms, its turn at 100 k ms: it takes 100 + 50 k ms, which is a
+    // second for number 18.
     let outcome = run("steady 20/s for=20s", "timeout=1s", "workers=1 takes=100ms random=0%", "none").totals;
     assert_eq!((outcome.good, outcome.timed_out), (19, 381));
     assert_eq!(outcome.worked, millis(40_000), "it worked all the time,");
-    assert_eq!(outcome.wasted, millis(38_100), "and for nobody");
+    assert_eq!(outcome.wasted, millis(38_100), "without a caller");
     assert_eq!(outcome.p99, millis(1_000));
 }
 
@@ -81,7 +82,7 @@ fn callers_who_try_again_at_once_make_a_bad_time_last() {
     let naive = run(WORKLOAD, "timeout=1s retries=2", SLOW, "none");
     let good_at_the_end = |outcome: &Outcome| outcome.bins[80..].iter().map(|bin| bin.good).sum::<u64>();
     assert!(naive.totals.tries > 2 * naive.totals.offered, "{:?}", naive.totals);
-    assert!(good_at_the_end(&naive) == 0, "forty seconds after it is over, nobody has an answer");
+    assert!(good_at_the_end(&naive) == 0, "forty seconds after it is over, no caller has an answer");
     assert!(naive.totals.good < patient.totals.good);
 }
 
@@ -112,7 +113,8 @@ fn a_breaker_spares_callers_the_wait_for_errors_and_opens_again_when_it_is_over(
 
 #[test]
 fn an_adaptive_limit_finds_what_the_dependency_can_do() {
-    // 10 workers, more calls than they can do: the right limit is 10 and a little for those who wait.
+    // 10 workers, more calls than they can do: the right limit is 10 and a little for those who
+    // wait.
     let outcome = run("poisson 400/s for=60s", "timeout=1s", "workers=10 takes=50ms", "gradient 50 min=2");
     let last = outcome.bins.last().and_then(|bin| bin.limit).unwrap();
     assert!((10..=40).contains(&last), "{last}");
