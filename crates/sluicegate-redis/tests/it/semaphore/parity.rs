@@ -30,8 +30,8 @@ struct Given {
 }
 
 /// A decision in the words of the model.
-fn told(decision: Decision) -> model::Answer {
-    model::Answer {
+fn told(decision: Decision) -> model::Decision {
+    model::Decision {
         allowed: decision.allowed(),
         limit: decision.limit().into(),
         remaining: decision.remaining().into(),

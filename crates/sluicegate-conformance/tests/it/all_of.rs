@@ -1,4 +1,4 @@
-//! Several limits, perhaps on several keys, as one; and what is not offered.
+//! Lists of limits and calls on several keys, all or nothing; and unsupported verbs.
 
 use sluicegate::Limit;
 use sluicegate_core::all_of::{Part, check_all, check_list, peek_all};
@@ -12,9 +12,9 @@ fn at(seconds: u64) -> Time {
     Time::from_micros(seconds * 1_000_000).unwrap()
 }
 
-/// Per user, per address and for the whole site, each with its own cost: charged to all or to none.
+/// Per user, per address and for the whole site, each with its own cost: all are charged, or none.
 #[test]
-fn several_keys_are_charged_all_or_none() {
+fn calls_on_several_keys_are_all_or_nothing() {
     let (per_user, per_ip, site) =
         (made("sliding-log 3/60s"), made("token-bucket 10/s"), made("fixed-window 100/h"));
     let (mut user, mut ip, mut all) = (AnyState::default(), AnyState::default(), AnyState::default());
@@ -38,7 +38,7 @@ fn several_keys_are_charged_all_or_none() {
 }
 
 #[test]
-fn the_longest_wait_denies_and_the_first_of_equals() {
+fn the_longest_wait_denies_and_the_first_on_a_tie() {
     let limits = [made("token-bucket 1/s"), made("token-bucket 1/min"), made("token-bucket 1/min")];
     let mut states = [AnyState::default(), AnyState::default(), AnyState::default()];
     assert!(check_list(&limits, &mut states, at(0), 1).allowed());
@@ -48,8 +48,8 @@ fn the_longest_wait_denies_and_the_first_of_equals() {
 }
 
 #[test]
-#[should_panic(expected = "a state for each limit")]
-fn a_state_too_few_is_no_free_pass() {
+#[should_panic(expected = "one state per limit")]
+fn a_missing_state_panics() {
     let _ = check_list(
         &[made("token-bucket 1/s"), made("token-bucket 1/min")],
         &mut [AnyState::default()],
@@ -60,7 +60,7 @@ fn a_state_too_few_is_no_free_pass() {
 
 #[test]
 #[should_panic(expected = "always the same list")]
-fn an_account_keeps_to_its_list() {
+fn an_account_rejects_another_list() {
     let limits = [made("token-bucket 1/s"), made("token-bucket 1/min")];
     let mut account = Account::default();
     let _ = account.check(&limits, at(0), 1);
@@ -82,7 +82,7 @@ fn a_changed_list_keeps_what_was_used_and_voids_receipts() {
 }
 
 #[test]
-fn a_key_is_idle_when_it_has_recovered_and_nobody_holds_a_receipt() {
+fn a_recovered_key_without_receipts_is_idle() {
     let limits = [made("token-bucket 1/s"), made("sliding-log 2/60s")];
     let mut account = Account::default();
     assert!(account.is_idle(&limits, at(0)));
@@ -93,7 +93,7 @@ fn a_key_is_idle_when_it_has_recovered_and_nobody_holds_a_receipt() {
     assert_eq!(account.open_receipts(), 1, "made at that time, not before it");
     account.expire_receipts(at(1));
     assert!(account.is_idle(&limits, at(60)));
-    assert!(!account.settle(&limits, at(60), receipt.unwrap(), 5), "it is forgotten");
+    assert!(!account.settle(&limits, at(60), receipt.unwrap(), 5), "it has expired");
 }
 
 #[test]

@@ -1,29 +1,29 @@
-//! The core as a subject: every key's state in a map, nothing else.
+//! The core as a subject: a map of key states, and nothing else.
 
-use crate::subject::{Answer, Subject};
-use crate::verbs::OneKey;
+use crate::subject::{Fields, Subject};
+use crate::verbs::KeySubject;
 use sluicegate::Limit;
 use sluicegate_core::receipts::Receipt;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Account, AnyLimit, Decision, Span, Time};
 use std::collections::HashMap;
 
-/// The core, asked directly.
+/// The core, called directly.
 #[derive(Debug)]
-pub struct InCore {
+pub struct CoreSubject {
     limits: Vec<AnyLimit>,
     keys: HashMap<Vec<u8>, Account<AnyLimit>>,
 }
 
-impl InCore {
-    /// A limiter made at `start`.
-    pub fn new(limits: &[Limit], start: Time) -> InCore {
-        InCore { limits: made(limits, start), keys: HashMap::new() }
+impl CoreSubject {
+    /// Creates the limits at `start`.
+    pub fn new(limits: &[Limit], start: Time) -> CoreSubject {
+        CoreSubject { limits: made(limits, start), keys: HashMap::new() }
     }
 }
 
-impl Subject for InCore {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+impl Subject for CoreSubject {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         let account = self.keys.entry(key.to_vec()).or_default();
         account.check(&self.limits, at, cost).into()
     }
@@ -31,19 +31,19 @@ impl Subject for InCore {
 
 /// One key of the core.
 #[derive(Debug)]
-pub struct AccountInCore {
+pub struct CoreKey {
     limits: Vec<AnyLimit>,
     account: Account<AnyLimit>,
 }
 
-impl AccountInCore {
-    /// A fresh key under limits made at `start`.
-    pub fn new(limits: &[Limit], start: Time) -> AccountInCore {
-        AccountInCore { limits: made(limits, start), account: Account::default() }
+impl CoreKey {
+    /// Creates a fresh key under limits created at `start`.
+    pub fn new(limits: &[Limit], start: Time) -> CoreKey {
+        CoreKey { limits: made(limits, start), account: Account::default() }
     }
 }
 
-impl OneKey for AccountInCore {
+impl KeySubject for CoreKey {
     type Receipt = Receipt;
 
     fn check(&mut self, now: Time, cost: u32) -> Decision {
@@ -92,10 +92,10 @@ impl OneKey for AccountInCore {
     }
 }
 
-/// What the core decides with.
+/// Returns the core's form of the limits.
 ///
 /// # Panics
-/// When one of the limits gives leases: none may be left out.
+/// If one of them is a concurrency limit, which grants leases instead of deciding checks.
 pub(crate) fn made(limits: &[Limit], start: Time) -> Vec<AnyLimit> {
-    limits.iter().map(|limit| limit.made_at(start).expect("it decides checks")).collect()
+    limits.iter().map(|limit| limit.made_at(start).expect("the limit decides checks")).collect()
 }
