@@ -123,7 +123,7 @@ fn a_limit_in_use_keeps_its_tag() {
         // Four tags, all but one of which are free again when the fifth limit arrives.
         for scope in 1..=4 {
             let brief = limiter(&format!("fixed-window {}/h", 10 + scope), scope).unwrap();
-            assert_eq!(brief.peek("k", 0).remaining(), 10 + scope);
+            assert_eq!(brief.peek("k", 0).remaining(), u64::from(10 + scope));
         }
         assert_eq!(other.join().unwrap(), 3);
         assert_eq!(kept.check("k").remaining(), 2);
