@@ -148,7 +148,7 @@ fn a_full_store_reports_the_exact_wait() {
         let builder = Limiter::builder(limits.as_slice()).max_keys(192).on_full(OnFull::Deny);
         let limiter = builder.clock(clock.clone()).build().unwrap();
         for key in 0..192_u64 {
-            clock.advance(Duration::from_millis(u64::from(key % 7)));
+            clock.advance(Duration::from_millis(key % 7));
             assert!(limiter.check_cost(key, 1 + key % 2).allowed());
         }
         let Some(RetryAfter::After(wait)) = limiter.check("new").retry_after() else { panic!("{limits:?}") };

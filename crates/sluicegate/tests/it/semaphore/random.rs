@@ -22,7 +22,7 @@ impl Random {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        u64::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % most
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % most
     }
 }
 
@@ -132,19 +132,19 @@ impl Run {
                 if self.steps_back && self.random.below(4) == 0 {
                     self.clock.set(self.semaphore.now().saturating_sub(Span::from_micros(300)));
                 } else {
-                    self.clock.advance(Duration::from_micros(u64::from(self.random.below(1_500))));
+                    self.clock.advance(Duration::from_micros(self.random.below(1_500)));
                 }
             }
-            _ => self.clock.advance(Duration::from_micros(u64::from(self.random.below(300)))),
+            _ => self.clock.advance(Duration::from_micros(self.random.below(300))),
         }
     }
 
     fn ask(&mut self, cost: u64) {
-        let priority = [Priority::Normal, Priority::Normal, Priority::High, Priority::Low]
-            [self.random.below(4) as usize];
+        let priority =
+            [Priority::Normal, Priority::Normal, Priority::High, Priority::Low][self.pick(4).unwrap_or(0)];
         let since = self.semaphore.now();
         let deadline = (self.random.below(3) == 0)
-            .then(|| since.saturating_add(Span::from_micros(u64::from(self.random.below(800)))));
+            .then(|| since.saturating_add(Span::from_micros(self.random.below(800))));
         let acquire = match deadline {
             Some(deadline) => self.semaphore.acquire_within("k", cost, deadline.since(since).into()),
             None => self.semaphore.acquire("k", cost),
@@ -159,7 +159,7 @@ impl Run {
     }
 
     fn pick(&mut self, len: usize) -> Option<usize> {
-        (len > 0).then(|| self.random.below(u64::try_from(len).unwrap()) as usize)
+        (len > 0).then(|| usize::try_from(self.random.below(u64::try_from(len).unwrap())).unwrap())
     }
 
     fn drop_one_held(&mut self) {
