@@ -117,8 +117,8 @@ impl Zone {
         Some(if name == "UTC" { Zone::utc() } else { Zone { name, rules: zone } })
     }
 
-    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`, the
-    /// city alone, or `UTC+8`, which is written `+08:00`.
+    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`,
+    /// the city alone, or `UTC+8`, which is written `+08:00`.
     pub(crate) fn nearest(name: &str) -> Option<String> {
         // Shorter names are abbreviations, each one letter away from that of a far away place.
         const LETTERS_MIN: usize = 5;

@@ -1,7 +1,7 @@
 //! Receipts and lease ids: opaque text that identifies a reservation or a lease.
 //!
 //! ```text
-//! m1.3f2a…  in this process's memory: a version, and three sealed words that only their limiter can read
+//! m1.3f2a…  in this process's memory: a version, and three sealed words for their limiter
 //! s1.Zm9v…  in a shared store: a version, and whatever that store wrote, in URL-safe base64
 //! ```
 //!

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `acquire.rs` | the call that waits for a lease |
 //! | `grant.rs`, `lease.rs` | its result, and the lease that it holds |
-//! | `shard.rs` | a shard of the keys: its lock, and the effects that run after the lock is released |
+//! | `shard.rs` | a shard of the keys: its lock, and the effects deferred until its release |
 //! | `state.rs` | what the lock protects |
 //! | `locked_shard.rs`, `queue.rs` | what happens under the lock, to leases and to waiters |
 //! | `capacity.rs` | the bound on leases over all shards |
@@ -60,7 +60,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A concurrency limit per key: at most so many leases at once.
+/// A concurrency limit per key, which grants leases.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;

@@ -10,7 +10,7 @@
 //! explored completely.
 
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use loom::thread;
 use sluicegate::clock::ManualClock;
@@ -123,7 +123,7 @@ fn a_limit_in_use_keeps_its_tag() {
         // Four tags, all but one of which are free again when the fifth limit arrives.
         for scope in 1..=4 {
             let brief = limiter(&format!("fixed-window {}/h", 10 + scope), scope).unwrap();
-            assert_eq!(brief.peek("k", 0).remaining(), 10 + scope);
+            assert_eq!(brief.peek("k", 0).remaining(), u64::from(10 + scope));
         }
         assert_eq!(other.join().unwrap(), 3);
         assert_eq!(kept.check("k").remaining(), 2);
@@ -160,10 +160,10 @@ impl Wake for Woken {
 /// Polls once. Returns `true` if the call is done.
 fn poll(acquire: &mut Acquire<'_>, woken: &Arc<Woken>) -> bool {
     let waker = Waker::from(Arc::clone(woken));
-    matches!(Pin::new(acquire).poll(&mut Context::from_waker(&waker)), Poll::Ready(turn) if turn.allowed())
+    matches!(Pin::new(acquire).poll(&mut Context::from_waker(&waker)), Poll::Ready(acquired) if acquired.allowed())
 }
 
-fn in_line(limits: &str) -> (Limiter, ManualClock) {
+fn drained(limits: &str) -> (Limiter, ManualClock) {
     let clock = ManualClock::default();
     (Limiter::builder(limits).clock(clock.clone()).max_keys(1).build().unwrap(), clock)
 }
@@ -173,7 +173,7 @@ fn in_line(limits: &str) -> (Limiter, ManualClock) {
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
-        let (limiter, clock) = in_line("min-interval 1s");
+        let (limiter, clock) = drained("min-interval 1s");
         assert!(limiter.check("k").allowed());
         let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
         let woken = Arc::<Woken>::default();
@@ -189,7 +189,7 @@ fn no_wake_up_is_lost() {
 #[test]
 fn a_waiter_dropped_while_woken_admits_the_next() {
     loom::model(|| {
-        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        let (limiter, clock) = drained("token-bucket 1/s burst=1");
         assert!(limiter.check("k").allowed());
         let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
         let (mut first, mut next) = (limiter.acquire("k", 1), limiter.acquire("k", 1));
@@ -207,7 +207,7 @@ fn a_waiter_dropped_while_woken_admits_the_next() {
 #[test]
 fn a_check_and_a_waiter_do_not_share_a_unit() {
     loom::model(|| {
-        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        let (limiter, clock) = drained("token-bucket 1/s burst=1");
         let other = limiter.clone();
         let other = thread::spawn(move || other.check("k").allowed());
         let woken = Arc::<Woken>::default();

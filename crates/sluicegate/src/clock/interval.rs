@@ -1,8 +1,8 @@
 //! An interval on a clock that may be set while it lasts.
 //!
 //! ```text
-//! Promise    If the clock is set back, by any amount, the interval restarts when that is noticed, at
-//!            the latest when its alarm rings. So it lasts at most twice its length in all.
+//! Promise    If the clock is set back, by any amount, the interval restarts when that is noticed,
+//!            at the latest when its alarm rings. So it lasts at most twice its length.
 //!            If the clock is set forward, it ends sooner by as much: that looks like elapsed time.
 //! ```
 

@@ -1,4 +1,4 @@
-//! A clock for tests, which advances only when it is told to.
+//! A clock for tests, which stands still until it is advanced.
 
 use super::{Alarm, Clock};
 use sluicegate_core::{Span, Time};

@@ -8,14 +8,14 @@
 //!
 //! ```text
 //! Anchor     per thread: a reading of the system clock, and of the tick counter at the same time
-//! Formula    now = anchor's time + (ticks - anchor's ticks) * microseconds per tick     for up to 2 ms
-//! Promise    Within a few microseconds of the system clock (UTC). A step of that clock, forward or
-//!            back, takes effect within 2 ms of a thread's next call. A thread whose counter went back,
-//!            or forward by 2 ms or more, reads the system clock at once. On a processor whose counter
-//!            is ahead by less, it is off by as much until then.
-//! Not        One order for all threads: the clocks of two threads may differ by a microsecond or two.
-//!            A step back of that size makes a bucket stricter by as much; a window or log takes the
-//!            later time.
+//! Formula    now = anchor's time + (ticks - anchor's ticks) * microseconds per tick, for 2 ms
+//! Promise    Within a few microseconds of the system clock (UTC). A step of that clock, forward
+//!            or back, takes effect within 2 ms of a thread's next call. A thread whose counter
+//!            went back, or forward by 2 ms or more, reads the system clock at once. On a
+//!            processor whose counter is ahead by less, it is off by as much until then.
+//! Not        One order for all threads: the clocks of two threads may differ by a microsecond or
+//!            two. A step back of that size makes a bucket stricter by as much; a window or log
+//!            takes the later time.
 //! Cost       One counter instruction and a multiplication: no lock, no fence, nothing shared.
 //! ```
 

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 /// use sluicegate::clock::TokioClock;
 /// use std::time::Duration;
 ///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # let runtime = builder.enable_time().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
 /// // In a test with `#[tokio::test(start_paused = true)]`:
 /// let mails = Limiter::builder("min-interval 1h").clock(TokioClock::new()).build()?;

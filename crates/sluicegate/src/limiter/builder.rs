@@ -46,7 +46,7 @@ pub const MAX_WAITERS_MAX: usize = 100_000_000;
 /// use sluicegate::OnFull;
 ///
 /// let api = Limiter::builder("token-bucket 10/s burst=50")
-///     .saturating_add("fixed-window 1000/day")
+///     .and("fixed-window 1000/day")
 ///     .max_keys(200_000)
 ///     .on_full(OnFull::Deny)
 ///     .build()?;

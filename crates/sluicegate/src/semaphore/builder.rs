@@ -29,7 +29,8 @@ const SHARDS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// ```
 /// use sluicegate::semaphore::Semaphore;
 ///
-/// let exports = Semaphore::builder("concurrency 2 ttl=30s").max_leases(10_000).max_queue(5).build()?;
+/// let builder = Semaphore::builder("concurrency 2 ttl=30s");
+/// let exports = builder.max_leases(10_000).max_queue(5).build()?;
 /// assert_eq!(exports.peek("user:42", 1).limit(), 2);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```

@@ -1,4 +1,4 @@
-//! The result of asking for a lease, whichever backend was asked.
+//! The result of acquiring a lease, from any backend.
 
 use super::lease::Lease;
 use crate::answer::{Answer, Source};
@@ -6,8 +6,8 @@ use crate::wait::{Acquired, Denial};
 use sluicegate_core::Decision;
 use std::time::Duration;
 
-/// A lease, or why there is none. Dropping a grant releases its lease: take it out with [`Grant::lease`]
-/// and keep it while the work goes on.
+/// A lease, or why there is none. Dropping a grant releases its lease: take it out with
+/// [`Grant::lease`] and keep it while the work goes on.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// let exports = Semaphore::new("concurrency 1")?;
 /// let lease = exports.try_acquire("user:42", 1).lease();
 /// assert!(lease.is_some());
-/// assert_eq!(exports.try_acquire("user:42", 1).denial(), Some(Denial::TooLong)); // it would have to wait
+/// assert_eq!(exports.try_acquire("user:42", 1).denial(), Some(Denial::TooLong)); // it does not wait
 /// drop(lease);
 /// assert!(exports.try_acquire("user:42", 1).allowed());
 /// # Ok::<(), sluicegate::BuildError>(())
@@ -44,9 +44,9 @@ impl<L> Grant<L> {
         self.acquired.allowed()
     }
 
-    /// The decision. If denied, its `retry_after` is how long until enough leases have expired, provided
-    /// that none is released before. Without a ttl, and behind other waiters, that is not known: then it
-    /// is the shortest wait after which a retry is worthwhile.
+    /// The decision. If denied, its `retry_after` is how long until enough leases have expired,
+    /// assuming that none is released before. Without a `ttl`, and behind other waiters, that is
+    /// not known: then it is the shortest wait after which a retry is worthwhile.
     pub fn decision(&self) -> Decision {
         self.acquired.decision()
     }

@@ -30,10 +30,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// permits.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
-    /// `None` once the lease is released or kept: then dropping this value does nothing. (There is no
-    /// flag for that: a struct that ends in a byte is copied in pieces, which stalls the next load.)
+    /// `None` once the lease is released or kept: then dropping this value does nothing. (There is
+    /// no flag for that: a struct that ends in a byte is copied in pieces, which stalls the next
+    /// load.)
     shard: Option<Arc<Shard>>,
-    lease: LeaseRef,
+    reference: LeaseRef,
     /// In microseconds; the largest number if there is no `ttl`.
     until: AtomicU64,
 }
@@ -52,15 +53,15 @@ const NEVER: u64 = u64::MAX;
 
 impl Lease {
     #[inline]
-    pub(super) fn new(shard: Arc<Shard>, lease: LeaseRef, until: Option<Time>) -> Lease {
-        Lease { shard: Some(shard), lease, until: AtomicU64::new(micros(until)) }
+    pub(super) fn new(shard: Arc<Shard>, reference: LeaseRef, until: Option<Time>) -> Lease {
+        Lease { shard: Some(shard), reference, until: AtomicU64::new(micros(until)) }
     }
 
     /// Extends the lease by a full TTL. Returns `false` if it is not live any more: then the work
     /// under it must stop.
     #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew(&self) -> bool {
-        match self.shard.as_ref().and_then(|shard| shard.renew(self.lease)) {
+        match self.shard.as_ref().and_then(|shard| shard.renew(self.reference)) {
             Some(held) => {
                 self.until.store(micros(held.until()), Ordering::Relaxed);
                 true
@@ -71,7 +72,7 @@ impl Lease {
 
     /// Releases the lease now. Returns `true` if it was live.
     pub fn release(mut self) -> bool {
-        self.shard.take().is_some_and(|shard| shard.release(self.lease))
+        self.shard.take().is_some_and(|shard| shard.release(self.reference))
     }
 
     /// When the lease expires unless it is renewed, on the semaphore's clock. `None` without a
@@ -86,7 +87,7 @@ impl Lease {
     /// The id of the lease, for programs that cannot hold it.
     pub fn id(&self) -> LeaseId {
         let Some(shard) = &self.shard else { unreachable!("releasing or keeping a lease consumes it") };
-        LeaseId::sealed_by(shard.seal(), shard.number(), self.lease)
+        LeaseId::sealed_by(shard.seal(), shard.number(), self.reference)
     }
 
     /// Returns the id and keeps the lease: it is released by its id, or expires.
@@ -105,7 +106,7 @@ impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
         if let Some(shard) = &self.shard {
-            shard.release(self.lease);
+            shard.release(self.reference);
         }
     }
 }

@@ -38,7 +38,7 @@ const POOL_LIMIT: &str = "concurrency 1 ttl=1s";
 /// let more = exports.semaphore("concurrency 3 ttl=30s")?;
 /// let lease = few.try_acquire("tenant:acme", 1).lease();
 /// assert!(lease.is_some() && !few.try_acquire("tenant:acme", 1).allowed());
-/// assert_eq!(more.peek("tenant:acme", 1).remaining(), 2); // the same scope and key: the same leases
+/// assert_eq!(more.peek("tenant:acme", 1).remaining(), 2); // shared leases
 /// let imports = pool.scope("imports").semaphore("concurrency 3 ttl=30s")?;
 /// assert_eq!(imports.peek("tenant:acme", 1).remaining(), 3);
 /// assert_eq!(exports.stats().leases, 1);

@@ -3,7 +3,7 @@
 //! ```text
 //! acquire ──▶ no call waits and enough permits are free: a lease immediately
 //!         ──▶ otherwise enqueued under its key
-//! release, expiry, reset, change ──▶ every head of the key's queue that fits now is granted and woken
+//! release, expiry, reset, change ──▶ each head of the key's queue that fits is granted and woken
 //! ring    ──▶ expired leases of keys with waiters, and waits that have reached their deadlines
 //! ```
 //!

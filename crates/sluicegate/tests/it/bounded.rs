@@ -113,12 +113,12 @@ fn a_full_store_may_deny_new_keys() {
     assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
     assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
-    assert!(!limiter.contains("new") && limiter.check(3).allowed(), "who is held goes on");
+    assert!(!limiter.contains("new") && limiter.check(3).allowed(), "stored keys continue");
     assert!(!limiter.take("new", 2).unwrap().0.allowed());
     assert!(!limiter.reserve("new", 1, Duration::ZERO).unwrap().allowed());
-    assert!(limiter.check_cost("new", 0).allowed(), "what costs nothing needs no room");
+    assert!(limiter.check_cost("new", 0).allowed(), "cost 0 needs no slot");
     assert_eq!(limiter.check_cost("new", 3).retry_after(), Some(RetryAfter::Never));
-    assert!(limiter.peek("new", 1).allowed(), "a peek does not look for room");
+    assert!(limiter.peek("new", 1).allowed(), "a peek needs no slot");
     clock.advance(Duration::from_secs(1));
     assert!(limiter.check("new").allowed());
     assert_eq!((limiter.stats().keys, limiter.stats().evicted), (10, 0));
@@ -148,7 +148,7 @@ fn a_full_store_reports_the_exact_wait() {
         let builder = Limiter::builder(limits.as_slice()).max_keys(192).on_full(OnFull::Deny);
         let limiter = builder.clock(clock.clone()).build().unwrap();
         for key in 0..192_u64 {
-            clock.advance(Duration::from_millis(u64::from(key % 7)));
+            clock.advance(Duration::from_millis(key % 7));
             assert!(limiter.check_cost(key, 1 + key % 2).allowed());
         }
         let Some(RetryAfter::After(wait)) = limiter.check("new").retry_after() else { panic!("{limits:?}") };
@@ -200,12 +200,12 @@ fn after_a_change_eviction_follows_the_new_limits() {
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("sliding-log 5/1h").unwrap();
     clock.advance(Duration::from_secs(10));
-    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count again");
+    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count");
 
     let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("fixed-window 5/1s").unwrap();
-    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start afresh");
+    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start with fresh state");
 }
 
 /// While keys have not been converted to new limits, the time of the next recovery is not known.

@@ -37,7 +37,7 @@ fn a_bucket_leaks_at_the_old_rate_until_the_next_call() {
     let (limiter, clock) = limiter("token-bucket 2/s burst=10");
     assert!(limiter.check_cost("k", 10).allowed() && limiter.check_cost("other", 10).allowed());
     limiter.change("token-bucket 1/h burst=10").unwrap();
-    assert!(!limiter.check("other").allowed(), "it has met the new limit now");
+    assert!(!limiter.check("other").allowed(), "the new limit applies now");
     clock.advance(Duration::from_secs(3));
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
     assert_eq!(limiter.peek("other", 0).remaining(), 0);
@@ -80,7 +80,7 @@ fn lists_can_grow_and_shrink() {
     let limiter = builder.build().unwrap();
     let _ = limiter.check_cost("k", 4);
     limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30", "sliding-log 5/60s"]).unwrap();
-    assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log is new");
+    assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log starts empty");
     assert!(limiter.check_cost("k", 5).allowed());
     limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30"]).unwrap();
     assert_eq!(limiter.peek("k", 0).remaining(), 11);
@@ -141,8 +141,5 @@ fn receipts_of_dropped_keys_are_void_too() {
     let _ = limiter.check("b");
     limiter.change("token-bucket 2/s burst=10").unwrap();
     assert!(!limiter.settle(&receipt, 9));
-    assert!(
-        limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(),
-        "its place among the receipts is free"
-    );
+    assert!(limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(), "its receipt is freed");
 }

@@ -16,14 +16,14 @@ fn calls_are_charged_all_or_nothing() {
     let site = Limiter::builder("fixed-window 100/h").clock(ManualClock::default()).build_gate().unwrap();
     let ip: IpAddr = "203.0.113.9".parse().unwrap();
     let check = |user_cost, site_cost| {
-        let calls = [per_user.call("harry", user_cost), per_ip.call(ip, 1), site.call(site_cost)];
+        let calls = [per_user.call("user:42", user_cost), per_ip.call(ip, 1), site.call(site_cost)];
         let decision = check_all(&calls).unwrap();
         (decision.allowed(), decision.limit(), decision.remaining(), decision.denied_by())
     };
-    assert_eq!(check(1, 50), (true, 3, 2, None), "the least remaining is the user's");
+    assert_eq!(check(1, 50), (true, 3, 2, None), "the user has the least remaining");
     assert_eq!(check(3, 10), (false, 3, 2, Some(0)), "the user has only 2 left");
-    assert_eq!(check(1, 51), (false, 100, 50, Some(2)), "and nothing was charged to the site for that");
-    assert_eq!(check(1, 50), (true, 100, 0, None), "so that this still passes, and uses the site up");
+    assert_eq!(check(1, 51), (false, 100, 50, Some(2)), "the site was not charged for that");
+    assert_eq!(check(1, 50), (true, 100, 0, None), "so this is still allowed, and uses up the site");
     assert_eq!(per_ip.peek(ip, 0).remaining(), 8);
     assert_eq!((per_user.stats().allowed, per_user.stats().denied), (2, 2));
 }
@@ -38,7 +38,7 @@ fn equal_keys_are_merged() {
     let other = Limiter::new("token-bucket 1/s burst=5").unwrap();
     assert!(
         check_all(&[limiter.call("k", 1), other.call("k", 5)]).unwrap().allowed(),
-        "another limiter's is another"
+        "the same key of another limiter is another key"
     );
 }
 
@@ -65,7 +65,7 @@ fn calls_that_cannot_be_combined_are_rejected() {
     let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
     assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/min count=all".to_owned()));
     assert_eq!(limiter.stats().keys, 0, "nothing was charged");
-    assert!(check_all(&[]).unwrap().allowed(), "nobody says no");
+    assert!(check_all(&[]).unwrap().allowed(), "an empty list is allowed");
 }
 
 /// If one limiter has no room for its new key, none is charged and no slot is kept.

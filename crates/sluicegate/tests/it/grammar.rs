@@ -139,8 +139,8 @@ fn different_limits_differ() {
             .into_iter()
             .map(|text| text.parse().unwrap())
             .collect();
-    for (place, limit) in limits.iter().enumerate() {
-        assert_eq!(limits.iter().position(|other| other == limit), Some(place));
+    for (index, limit) in limits.iter().enumerate() {
+        assert_eq!(limits.iter().position(|other| other == limit), Some(index));
     }
 }
 

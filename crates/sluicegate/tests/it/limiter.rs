@@ -18,11 +18,11 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 fn five_replies_per_minute_per_user() {
     let (replies, clock) = limiter("sliding-log 5/60s");
     let allowed = |user: &str| (0..20).filter(|_| replies.check(user).allowed()).count();
-    assert_eq!([allowed("Harry"), allowed("Ron"), allowed("Harry")], [5, 5, 0]);
-    let denied = replies.check("Harry");
+    assert_eq!([allowed("user:42"), allowed("user:43"), allowed("user:42")], [5, 5, 0]);
+    let denied = replies.check("user:42");
     assert_eq!(format!("{:?}", denied.retry_after()), "Some(After(1min))");
     clock.advance(60 * SECOND);
-    assert_eq!(allowed("Harry"), 5);
+    assert_eq!(allowed("user:42"), 5);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_observer_may_call_its_limiter() {
     assert!(limiter.reserve("k", 1, Duration::ZERO).unwrap().allowed());
     let _ = check_all(&[limiter.call("k", 1)]).unwrap();
     let _ = limiter.peek("k", 1);
-    assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is no decision");
+    assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is not observed");
 }
 
 /// A refund to a bucket that is still filling is state that needs a slot.

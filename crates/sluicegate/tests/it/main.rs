@@ -1,6 +1,6 @@
 //! The limit grammar, the calendar, limiters and semaphores in memory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod bounded;
 mod calendar;

@@ -19,9 +19,9 @@ fn usage_belongs_to_scope_and_key() {
     let (store, _) = store();
     let (one, same) = (limiter(&store, "a", "sliding-log 5/60s"), limiter(&store, "a", "sliding-log 5/60s"));
     let other = limiter(&store, "b", "sliding-log 5/60s");
-    assert_eq!(one.check("Harry").remaining(), 4);
-    assert_eq!(same.check("Harry").remaining(), 3, "the same scope");
-    assert_eq!(other.check("Harry").remaining(), 4, "another scope");
+    assert_eq!(one.check("user:42").remaining(), 4);
+    assert_eq!(same.check("user:42").remaining(), 3, "the same scope");
+    assert_eq!(other.check("user:42").remaining(), 4, "another scope");
     assert_eq!(store.stats().keys, 2);
     assert_eq!(store.stats().allowed, 3);
 }
@@ -46,7 +46,7 @@ fn other_limits_of_a_scope_continue_with_its_usage() {
         assert!(before.refund("k", 2).unwrap().allowed());
         let after = limiter(&store, "a", new);
         assert_eq!(after.peek("k", 0).remaining(), remaining, "{old} -> {new}");
-        assert_eq!(before.peek("k", 0).remaining(), 4, "nobody has called under the new ones yet");
+        assert_eq!(before.peek("k", 0).remaining(), 4, "no call under the new limits yet");
         before.change(new).unwrap();
         assert_eq!(before.peek("k", 0).remaining(), remaining, "{old} -> {new}");
         assert_eq!(before.check_cost("k", 1).remaining(), remaining - 1);
@@ -61,7 +61,7 @@ fn a_list_can_become_one_limit_and_back() {
     let limiter = limiter(&store, "a", "fixed-window 10/day");
     assert!(limiter.check_cost("k", 3).allowed());
     limiter.change(["fixed-window 10/day", "sliding-log 5/60s"]).unwrap();
-    assert_eq!(limiter.check("k").remaining(), 4, "the log is new, the window has 4 used");
+    assert_eq!(limiter.check("k").remaining(), 4, "the log starts empty, the window has 4 used");
     limiter.change(["fixed-window 10/day", "sliding-log 5/60s", "min-interval 1s"]).unwrap();
     assert!(limiter.check("k").allowed() && !limiter.check("k").allowed());
     limiter.change("fixed-window 10/day").unwrap();
@@ -112,14 +112,14 @@ fn receipts_work_in_the_store_until_limits_change() {
     let (one, two, three) = (reserve(&mails), reserve(&mails), reserve(&mails));
     let of_others = reserve(&others);
     assert_eq!(one.to_string().parse(), Ok(one.clone()));
-    assert!(store.cancel(&one) && !store.cancel(&one), "good for one cancel");
-    assert!(mails.settle(&two, 1), "and at the limiter");
+    assert!(store.cancel(&one) && !store.cancel(&one), "a receipt works once");
+    assert!(mails.settle(&two, 1), "and works at the limiter");
     assert_eq!(mails.peek("k", 0).remaining(), 6);
     assert!(store.settle(&of_others, 0));
     assert_eq!(others.peek("k", 0).remaining(), 5);
     mails.change("token-bucket 1/h burst=20").unwrap();
-    assert!(mails.check("k").allowed(), "the key has met the new limit");
-    assert!(!store.cancel(&three), "what it was written in are other numbers");
+    assert!(mails.check("k").allowed(), "the new limit applies to the key");
+    assert!(!store.cancel(&three), "it is in terms of the old limit");
     assert_eq!(mails.peek("k", 0).remaining(), 15);
 }
 
@@ -173,7 +173,7 @@ fn unused_limits_are_reclaimed() {
         Ok(())
     };
     let most = 65_535;
-    assert_eq!(one_after_another(0), Err(BuildError::TooManyLimits { most }), "their keys are all in use");
+    assert_eq!(one_after_another(0), Err(BuildError::TooManyLimits { most }), "all tags are in use");
     assert_eq!(kept.check("k").remaining(), 5);
     clock.advance(Duration::from_secs(2 * 3_600));
     let receipt = kept.reserve("k", 1, Duration::ZERO).unwrap().keep().unwrap();
@@ -189,7 +189,7 @@ fn unused_limits_are_reclaimed() {
     assert!(store.cancel(&receipt), "a receipt keeps its limits");
     clock.advance(Duration::from_secs(3_600));
     assert_eq!(one_after_another(100_000), Err(BuildError::TooManyLimits { most }));
-    assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and judged by its own limit");
+    assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and decided under its own limit");
 }
 
 /// Untrusted callers cannot use up all tags.
@@ -202,7 +202,7 @@ fn untrusted_limits_leave_tags_to_others() {
     };
     let refused = (1..70_000).find_map(|n| made_up(n).err());
     assert_eq!(refused, Some(BuildError::TooManyLimits { most: 49_149 }));
-    assert_eq!(made_up(1), Ok(false), "what is known goes on: its one call is used");
+    assert_eq!(made_up(1), Ok(false), "a known limit keeps working: its one call is used");
     assert_eq!(limiter(&store, "rule", "fixed-window 5/day").check("k").remaining(), 4);
     let changing = limiter(&store, "changing", "fixed-window 5/day");
     for n in 0..10_000 {
@@ -230,7 +230,7 @@ fn limiters_of_one_store_are_charged_all_or_nothing() {
     let (user, site) =
         (limiter(&store, "user", "sliding-log 2/60s"), limiter(&store, "site", "fixed-window 100/day"));
     let now = clock.now();
-    let calls = [user.call("harry", 1), site.call("", 1), user.call("ron", 2)];
+    let calls = [user.call("user:42", 1), site.call("", 1), user.call("user:43", 2)];
     let (decision, each) = check_all_each_at(&calls, now).unwrap();
     assert!(decision.allowed());
     assert_eq!(each.iter().map(Decision::remaining).collect::<Vec<_>>(), [1, 99, 0]);
@@ -239,7 +239,8 @@ fn limiters_of_one_store_are_charged_all_or_nothing() {
     assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
     // Calls on the same key are merged, and both get the same decision.
-    let (decision, each) = check_all_each_at(&[user.call("draco", 1), user.call("draco", 1)], now).unwrap();
+    let (decision, each) =
+        check_all_each_at(&[user.call("user:44", 1), user.call("user:44", 1)], now).unwrap();
     assert!(decision.allowed() && each.len() == 2 && each[0] == each[1] && each[0].remaining() == 0);
 }
 

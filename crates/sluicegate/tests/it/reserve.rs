@@ -160,7 +160,7 @@ fn receipts_per_key_are_bounded() {
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
     assert_eq!(refused, ReserveError::TooManyReceiptsOfKey);
     assert_eq!(refused.to_string(), "the key has 1024 open receipts; cancel, settle or drop some");
-    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "what was refused is not charged");
+    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "a rejected reservation is not charged");
     assert!(limiter.reserve("other", 1, Duration::ZERO).unwrap().allowed());
     assert!(kept.into_iter().flatten().all(|receipt| limiter.cancel(&receipt)));
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000);

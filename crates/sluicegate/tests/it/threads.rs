@@ -70,12 +70,12 @@ fn a_burst_under_a_list_is_admitted_exactly_once() {
 fn check_all_is_atomic_in_any_order() {
     let (user, site) = (limiter("sliding-log 5000/d"), limiter("token-bucket 1/h burst=1000"));
     let allowed = at_once(|thread| {
-        let (first, second) = (user.call("harry", 1), site.call((), 1));
+        let (first, second) = (user.call("user:42", 1), site.call((), 1));
         let calls = if thread % 2 == 0 { [first, second] } else { [second, first] };
         check_all(&calls).unwrap().allowed()
     });
     assert_eq!(allowed, BURST);
-    assert_eq!(user.peek("harry", 0).remaining(), 4_000, "charged as often as the site");
+    assert_eq!(user.peek("user:42", 0).remaining(), 4_000, "charged as often as the site");
 }
 
 /// Every thread locks several keys of one limiter, each in its own order, while others check and
@@ -102,7 +102,7 @@ fn new_keys_are_inserted_once() {
         allowed.fetch_add(u32::from(limiter.check(key).allowed()), Ordering::Relaxed);
         true
     });
-    assert_eq!(allowed.into_inner(), 3 * CALLS, "three of eight for each key");
+    assert_eq!(allowed.into_inner(), 3 * CALLS, "three of eight per key");
     assert_eq!(limiter.stats().keys, CALLS as usize);
 }
 

@@ -25,7 +25,7 @@ fn max_leases_bounds_all_shards_together() {
             assert_eq!((leases.len(), semaphore.stats().leases), (most, most));
             let refused = semaphore.try_acquire("one more", 1);
             assert_eq!((refused.allowed(), refused.denial()), (false, Some(Denial::NoRoom)));
-            assert_eq!(refused.decision().denied_by(), None, "no limit said no");
+            assert_eq!(refused.decision().denied_by(), None, "no limit denied it");
             assert_eq!(semaphore.acquire("one more", 1).blocking().denial(), Some(Denial::NoRoom));
         }
         assert_eq!((semaphore.stats().leases, semaphore.stats().keys), (0, 0));
@@ -42,7 +42,7 @@ fn expired_leases_make_room_before_a_denial() {
     }
     let refused = semaphore.try_acquire("another", 1);
     assert_eq!(refused.denial(), Some(Denial::NoRoom));
-    let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will lapse") };
+    let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will expire") };
     assert_eq!(wait, Span::from_micros(30_000_000 - 100));
     clock.advance(Duration::from_micros(wait.as_micros() - 1));
     assert!(!semaphore.try_acquire("another", 1).allowed());
@@ -120,12 +120,12 @@ fn the_number_of_waiters_is_bounded() {
     let (builder, _) = builder("concurrency 1");
     let semaphore = builder.max_queue(2).max_waiters(3).build().unwrap();
     let _leases = [semaphore.try_acquire("a", 1).lease(), semaphore.try_acquire("b", 1).lease()];
-    let in_line: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
+    let waiters: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
     assert_eq!(Caller::new(semaphore.acquire("a", 1)).denial(), Some(Denial::QueueFull));
     let third = Caller::new(semaphore.acquire("b", 1));
     assert_eq!(Caller::new(semaphore.acquire("b", 1)).denial(), Some(Denial::QueueFull));
     assert_eq!(semaphore.stats().waiting, 3);
-    drop(in_line);
+    drop(waiters);
     assert!(Caller::new(semaphore.acquire("a", 1)).denial().is_none());
     drop(third);
     assert_eq!(semaphore.stats().waiting, 0);

@@ -71,7 +71,7 @@ impl Caller {
     }
 
     /// Returns `true` if it is done.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.grant.is_some()
     }
 

@@ -18,21 +18,21 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a waker of its own mind");
+        panic!("this waker panics");
     }
 }
 
 /// Calls the semaphore while it is woken or dropped, which would deadlock if a lock were held.
-struct Asks(Semaphore);
+struct CallsBack(Semaphore);
 
-impl Wake for Asks {
+impl Wake for CallsBack {
     fn wake(self: Arc<Self>) {
         let _ = (self.0.peek("k", 1), self.0.limit(), format!("{:?}", self.0));
         self.0.change("concurrency 2").unwrap();
     }
 }
 
-impl Drop for Asks {
+impl Drop for CallsBack {
     fn drop(&mut self) {
         let _ = self.0.peek("k", 1);
     }
@@ -49,7 +49,7 @@ fn a_panicking_waker_does_not_affect_others() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(lease))).is_err());
     assert!(good.woken() == 1 && good.poll() && good.allowed());
     drop(bad);
-    assert!(semaphore.try_acquire("k", 1).allowed(), "its place went on");
+    assert!(semaphore.try_acquire("k", 1).allowed(), "its permit was passed on");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_lease_dropped_by_a_panic_wakes_without_aborting() {
     assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let work = || {
         let _lease = lease;
-        panic!("the work went wrong");
+        panic!("the work failed");
     };
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
     assert!(bad.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
@@ -72,12 +72,12 @@ fn wakers_run_and_are_dropped_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
     let asks = |acquire: &mut Pin<Box<sluicegate::semaphore::AcquireLease>>| {
-        let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+        let waker = Waker::from(Arc::new(CallsBack(semaphore.clone())));
         acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
     };
     let (mut first, mut left) = (Box::pin(semaphore.acquire("k", 1)), Box::pin(semaphore.acquire("k", 1)));
     assert!(!asks(&mut first) && !asks(&mut left));
-    assert!(!asks(&mut first), "another waker takes the place of the first, which is dropped");
+    assert!(!asks(&mut first), "another waker replaces the first, which is dropped");
     drop(left);
     drop(lease);
     assert!(asks(&mut first));
@@ -88,11 +88,11 @@ fn a_change_wakes_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let _lease = semaphore.try_acquire("k", 1).lease();
     let mut waiting = Box::pin(semaphore.acquire("k", 1));
-    let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+    let waker = Waker::from(Arc::new(CallsBack(semaphore.clone())));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     semaphore.change("concurrency 3").unwrap();
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
-    assert_eq!(semaphore.limit().to_string(), "concurrency 2", "that of the waker, which came last");
+    assert_eq!(semaphore.limit().to_string(), "concurrency 2", "the waker's change came last");
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn a_panicking_waker_does_not_stop_a_change() {
 
 /// A clock that drops its alarms, as when a runtime shuts down.
 #[derive(Clone, Debug, Default)]
-struct Forgets {
+struct DropsAlarms {
     clock: ManualClock,
     alarms: Arc<Mutex<Vec<Alarm>>>,
 }
 
-impl Clock for Forgets {
+impl Clock for DropsAlarms {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -127,7 +127,7 @@ impl Clock for Forgets {
 
 #[test]
 fn waiters_replace_a_lost_alarm() {
-    let clock = Forgets::default();
+    let clock = DropsAlarms::default();
     let semaphore = Semaphore::builder("concurrency 1 ttl=30s").clock(clock.clone()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut waiting = Caller::new(semaphore.acquire("k", 1));
@@ -138,7 +138,7 @@ fn waiters_replace_a_lost_alarm() {
     assert!(!waiting.poll());
     assert_eq!(clock.alarms.lock().unwrap().len(), 1);
     clock.clock.advance(Duration::from_secs(30));
-    assert!(waiting.poll() && waiting.allowed(), "whoever looks helps itself");
+    assert!(waiting.poll() && waiting.allowed(), "the polling task processes due events itself");
 }
 
 #[test]

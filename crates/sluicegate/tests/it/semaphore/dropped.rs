@@ -71,7 +71,7 @@ fn a_lease_that_expires_undelivered_goes_to_the_next() {
     clock.advance(Duration::from_secs(30));
     assert!(next.woken() == 1 && next.poll() && next.allowed());
     drop(first);
-    assert!(!semaphore.try_acquire("k", 1).allowed(), "the next one's place is its own");
+    assert!(!semaphore.try_acquire("k", 1).allowed(), "the next waiter holds the permit");
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn a_reset_or_change_admits_all_that_fit() {
     semaphore.reset("k");
     assert_eq!(went(&mut callers), 2);
     drop(old);
-    assert_eq!(went(&mut callers), 2, "what was reset returns nothing");
+    assert_eq!(went(&mut callers), 2, "leases from before the reset release nothing");
     semaphore.change("concurrency 4").unwrap();
     assert_eq!(went(&mut callers), 4);
     semaphore.change("concurrency 1").unwrap();
     drop(callers.drain(..3));
-    assert_eq!(went(&mut callers), 1, "one is out, and one may be");
+    assert_eq!(went(&mut callers), 1, "one is held, and one more fits");
     callers.remove(0);
     assert_eq!(went(&mut callers), 1);
 }

@@ -41,8 +41,8 @@ fn a_dropped_grant_releases_its_lease() {
 fn a_thousand_released_leases_free_all_permits() {
     for limit in ["concurrency 3", "concurrency 3 ttl=30s"] {
         let (semaphore, _) = semaphore(limit);
-        for turn in 0..1_000_u64 {
-            let cost = turn % 3 + 1;
+        for round in 0..1_000_u64 {
+            let cost = round % 3 + 1;
             assert!(semaphore.try_acquire("k", cost).lease().unwrap().release());
         }
         let all = semaphore.try_acquire("k", 3);
@@ -99,9 +99,9 @@ fn an_expired_lease_releases_nothing_when_dropped() {
     clock.advance(Duration::from_micros(1));
     let other = semaphore.try_acquire("k", 1).lease();
     assert!(other.is_some());
-    assert!(!late.renew(), "it has lapsed");
+    assert!(!late.renew(), "it has expired");
     drop(late);
-    assert!(!semaphore.try_acquire("k", 1).allowed(), "the other's place is still taken");
+    assert!(!semaphore.try_acquire("k", 1).allowed(), "the other lease is still held");
     assert_eq!((semaphore.stats().expired, semaphore.stats().released), (1, 0));
 }
 
@@ -130,7 +130,7 @@ fn a_kept_lease_is_released_once_by_its_id() {
     assert!(!semaphore.release("other", &id) && semaphore.release("k", &id));
     assert!(!semaphore.release("k", &id) && !semaphore.renew("k", &id));
     let again = semaphore.try_acquire("k", 1).lease().unwrap();
-    assert!(!semaphore.release("k", &id), "the place is the same, the lease another");
+    assert!(!semaphore.release("k", &id), "the index is the same, the lease is not");
     assert_ne!(again.id(), id);
 }
 
@@ -138,9 +138,9 @@ fn a_kept_lease_is_released_once_by_its_id() {
 fn a_forged_id_does_nothing() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep().to_string();
-    for (place, letter) in id.char_indices().skip(3) {
+    for (index, letter) in id.char_indices().skip(3) {
         let mut other = id.clone();
-        other.replace_range(place..=place, if letter == '0' { "1" } else { "0" });
+        other.replace_range(index..=index, if letter == '0' { "1" } else { "0" });
         assert!(!semaphore.release("k", &other.parse().unwrap()), "{other}");
     }
     let said = "not a lease id; pass the text from the acquire unchanged";
@@ -180,7 +180,7 @@ fn below_what_is_held_nothing_remains() {
     leases.truncate(2);
     assert!(!semaphore.try_acquire("k", 1).allowed());
     clock.advance(20 * SECOND);
-    assert!(leases[0].renew(), "it has kept its 30 s, and gets 10 s now");
+    assert!(leases[0].renew(), "it kept its 30 s, and gets 10 s now");
     assert_eq!(leases[0].until(), Some(semaphore.now().saturating_add(span(10))));
     drop(leases.pop());
     assert!(semaphore.try_acquire("k", 1).allowed());
@@ -201,7 +201,7 @@ fn a_step_back_neither_grants_nor_revives_leases() {
     let lease = semaphore.try_acquire("k", 1).lease().unwrap();
     clock.set(start.saturating_sub(span(100)));
     let denied = semaphore.try_acquire("k", 1).decision();
-    assert_eq!(denied.retry_after(), Some(RetryAfter::After(span(130))), "the step and ttl");
+    assert_eq!(denied.retry_after(), Some(RetryAfter::After(span(130))), "the step and the ttl");
     clock.set(start.saturating_add(span(30)));
     assert!(semaphore.peek("k", 1).allowed());
     clock.set(start);
@@ -228,9 +228,9 @@ fn a_lease_outlives_its_semaphore() {
 }
 
 #[derive(Default)]
-struct Told(Mutex<(Vec<bool>, Vec<Event>)>);
+struct Recorder(Mutex<(Vec<bool>, Vec<Event>)>);
 
-impl Observer for Told {
+impl Observer for Recorder {
     fn decided(&self, decision: &Decision) {
         self.0.lock().unwrap().0.push(decision.allowed());
     }
@@ -242,14 +242,14 @@ impl Observer for Told {
 
 #[test]
 fn an_observer_sees_decisions_and_expired_leases() {
-    let (clock, told) = (ManualClock::default(), Arc::new(Told::default()));
+    let (clock, recorded) = (ManualClock::default(), Arc::new(Recorder::default()));
     let builder = Semaphore::builder("concurrency 3 ttl=30s").clock(clock.clone());
-    let semaphore = builder.observer(Arc::clone(&told)).build().unwrap();
+    let semaphore = builder.observer(Arc::clone(&recorded)).build().unwrap();
     semaphore.try_acquire("k", 3).lease().unwrap().keep();
     assert!(!semaphore.acquire_within("k", 1, Duration::ZERO).blocking().allowed());
     clock.advance(30 * SECOND);
     assert!(semaphore.acquire("k", 1).blocking().allowed());
-    let told = told.0.lock().unwrap();
-    assert_eq!(told.0, [true, false, true]);
-    assert!(matches!(told.1[..], [Event::LeaseExpired { cost: 3, .. }]), "{:?}", told.1);
+    let recorded = recorded.0.lock().unwrap();
+    assert_eq!(recorded.0, [true, false, true]);
+    assert!(matches!(recorded.1[..], [Event::LeaseExpired { cost: 3, .. }]), "{:?}", recorded.1);
 }

@@ -11,11 +11,11 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn waiters_are_served_in_order_and_woken_once() {
     let (semaphore, _) = semaphore("concurrency 1");
-    let mut at_work = semaphore.try_acquire("k", 1).lease();
+    let mut in_progress = semaphore.try_acquire("k", 1).lease();
     let mut callers: Vec<Caller> = (0..5).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
     assert_eq!(semaphore.stats().waiting, 5);
     while !callers.is_empty() {
-        drop(at_work.take());
+        drop(in_progress.take());
         assert_eq!(callers.iter().map(Caller::woken).collect::<Vec<_>>(), {
             let mut woken = vec![0; callers.len()];
             woken[0] = 1;
@@ -24,7 +24,7 @@ fn waiters_are_served_in_order_and_woken_once() {
         let mut first = callers.remove(0);
         assert!(callers.iter_mut().all(|caller| !caller.poll()));
         assert!(first.poll() && first.allowed());
-        at_work = first.lease();
+        in_progress = first.lease();
     }
     assert_eq!(semaphore.stats().waiting, 0);
 }
@@ -44,7 +44,7 @@ fn a_large_cost_is_not_overtaken() {
     assert!(large.poll() && large.allowed() && !small.poll());
     drop(large);
     assert!(small.poll() && small.allowed());
-    assert!(semaphore.try_acquire("k", 3).allowed(), "nobody waits any more");
+    assert!(semaphore.try_acquire("k", 3).allowed(), "no call waits any more");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_higher_priority_goes_first() {
     let one = semaphore.try_acquire("k", 1).lease();
     let mut large = Caller::new(semaphore.acquire("k", 2).priority(Priority::Low));
     let high = Caller::new(semaphore.acquire("k", 1).priority(Priority::High));
-    assert!(high.allowed() && high.woken() == 0, "there is room for it, and nobody is before it");
+    assert!(high.allowed() && high.woken() == 0, "it fits, and no call is before it");
     drop(one);
     assert!(!large.poll());
     let mut normal = Caller::new(semaphore.acquire("k", 2));
@@ -71,7 +71,7 @@ fn a_denial_behind_waiters_reports_the_known_minimum() {
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let _waiting = Caller::new(semaphore.acquire("k", 1));
     let retry_after = semaphore.try_acquire("k", 1).decision().retry_after();
-    assert_eq!(retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))), "when both have lapsed");
+    assert_eq!(retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))), "when both have expired");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_waiter_at_its_deadline_is_denied_and_the_next_goes() {
     drop(lease);
     let passed = semaphore.now().saturating_sub(Span::from_micros(1));
     let late = semaphore.acquire_until("k", 1, passed).blocking();
-    assert_eq!(late.denial(), Some(Denial::TooLong), "its time has passed before it asked");
+    assert_eq!(late.denial(), Some(Denial::TooLong), "its deadline had passed before the call");
     assert!(semaphore.acquire_until("k", 1, semaphore.now()).blocking().allowed());
 }
 
@@ -145,7 +145,11 @@ fn a_grant_reports_its_wait_with_and_without_ttl() {
         drop(lease);
         clock.advance(Duration::from_secs(4));
         assert!(first.poll());
-        assert_eq!(first.grant().waited(), Duration::from_secs(3), "until it was given, not until it looked");
+        assert_eq!(
+            first.grant().waited(),
+            Duration::from_secs(3),
+            "until it was granted, not until it polled"
+        );
         drop(first);
         assert!(next.poll());
         assert_eq!(next.grant().waited(), Duration::from_secs(7));
@@ -162,8 +166,8 @@ fn the_head_is_granted_in_time_behind_many_leases() {
     }
     let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
     // The 5000th was acquired 4.999 s after the first, and 10 s have passed since.
-    let until_it_lapses = 3_600_000_000 + 4_999_000 - 10_000_000;
-    clock.advance(Duration::from_micros(until_it_lapses - 1));
+    let until_expiry = 3_600_000_000 + 4_999_000 - 10_000_000;
+    clock.advance(Duration::from_micros(until_expiry - 1));
     assert!(!waiting.poll() && waiting.woken() == 0);
     clock.advance(Duration::from_micros(1));
     assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());

@@ -20,15 +20,15 @@ impl Observer for Panics {
     fn decided(&self, _: &Decision) {}
 
     fn event(&self, _: &Event) {
-        assert!(!self.0.swap(false, Ordering::Relaxed), "an observer of its own mind");
+        assert!(!self.0.swap(false, Ordering::Relaxed), "this observer panics");
     }
 }
 
 /// A clock whose alarms never ring: the polling task has to process due events itself.
 #[derive(Clone, Debug, Default)]
-struct Mute(ManualClock);
+struct NeverRings(ManualClock);
 
-impl Clock for Mute {
+impl Clock for NeverRings {
     fn now(&self) -> Time {
         self.0.now()
     }
@@ -40,7 +40,7 @@ impl Clock for Mute {
 
 /// A semaphore with one lease that expires in ten seconds.
 fn semaphore(count: u32) -> (Semaphore, ManualClock, Panics) {
-    let (clock, panics) = (Mute::default(), Panics::default());
+    let (clock, panics) = (NeverRings::default(), Panics::default());
     let limit = format!("concurrency {count} ttl=10s");
     let builder = Semaphore::builder(limit.as_str()).clock(clock.clone()).observer(panics.clone());
     let semaphore = builder.build().unwrap();
@@ -98,7 +98,7 @@ fn a_waiter_stays_enqueued() {
         assert_eq!(semaphore.stats().waiting, 1);
         if stays {
             drop(held);
-            let Poll::Ready(grant) = poll(&mut waits) else { panic!("its turn has come") };
+            let Poll::Ready(grant) = poll(&mut waits) else { panic!("it was granted") };
             assert!(grant.allowed());
         } else {
             drop((waits, held));
@@ -118,7 +118,7 @@ fn a_lease_granted_by_a_poll_is_released() {
     let held = semaphore.try_acquire("k", 1).lease();
     let mut next = Caller::new(semaphore.acquire("k", 1));
     drop(waits);
-    assert_eq!(semaphore.stats().waiting, 1, "nobody else was thrown out");
+    assert_eq!(semaphore.stats().waiting, 1, "no other waiter was removed");
     drop(held);
     assert!(next.poll() && next.allowed());
 }
@@ -132,7 +132,7 @@ fn a_lease_dropped_by_a_panic_is_released() {
     panics.after(&clock, 5);
     let work = || {
         let _lease = lease;
-        panic!("the work went wrong");
+        panic!("the work failed");
     };
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
     assert_nothing_is_left(&semaphore);

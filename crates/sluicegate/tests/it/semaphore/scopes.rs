@@ -28,11 +28,11 @@ fn semaphores_share_leases_within_a_scope() {
     let lease = few.try_acquire("acme", 2).lease().unwrap();
     assert_eq!((remaining(&few), remaining(&many), remaining(&other)), (0, 3, 2));
     let id = lease.id();
-    assert!(!other.renew("acme", &id) && !other.release("acme", &id), "it is of another scope");
-    assert!(many.renew("acme", &id), "by the ttl of whoever renews it");
+    assert!(!other.renew("acme", &id) && !other.release("acme", &id), "it belongs to another scope");
+    assert!(many.renew("acme", &id), "by the ttl of the renewing semaphore");
     clock.advance(Duration::from_secs(20));
     assert_eq!(remaining(&few), 0);
-    assert!(lease.renew(), "by the numbers that the key was last asked about by");
+    assert!(lease.renew(), "by the limit last used for the key");
     clock.advance(Duration::from_secs(10));
     assert_eq!((remaining(&few), lease.renew()), (2, false));
 }
@@ -59,7 +59,7 @@ fn expired_leases_of_idle_keys_can_be_cleared() {
         exports.try_acquire(key, 1).lease().unwrap().keep();
     }
     clock.advance(Duration::from_secs(10));
-    assert_eq!((scope.stats().leases, scope.stats().expired), (500, 0), "nobody has looked");
+    assert_eq!((scope.stats().leases, scope.stats().expired), (500, 0), "not noticed yet");
     room.clear_expired(clock.now());
     assert_eq!((scope.stats().leases, scope.stats().expired), (0, 500));
 }
@@ -106,7 +106,7 @@ fn waiters_follow_the_limit_last_used_for_their_key() {
     assert!(elsewhere.as_mut().poll(&mut context).is_ready(), "another scope's line");
     assert_eq!(scope.stats().waiting, 1);
     assert_eq!(two.peek("acme", 0).limit(), 2);
-    let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("there is room for two") };
+    let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("two fit") };
     assert!(grant.allowed() && scope.stats().waiting == 0);
     assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
 }

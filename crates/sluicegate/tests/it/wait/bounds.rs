@@ -9,8 +9,8 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn retry_after(turn: Acquired) -> Option<u64> {
-    match turn.decision().retry_after() {
+fn retry_after(acquired: Acquired) -> Option<u64> {
+    match acquired.decision().retry_after() {
         Some(RetryAfter::After(wait)) => Some(wait.as_micros()),
         _ => None,
     }
@@ -23,7 +23,7 @@ fn a_hopeless_deadline_is_denied_immediately() {
     assert!(limiter.check("k").allowed());
     let first = Caller::new(limiter.acquire("k", 1));
     let within = |micros| Caller::new(limiter.acquire_within("k", 1, Duration::from_micros(micros)));
-    let refused = within(1_999_999).turn().unwrap();
+    let refused = within(1_999_999).acquired().unwrap();
     assert_eq!(refused.denial(), Some(Denial::TooLong));
     assert_eq!((retry_after(refused), refused.waited()), (Some(1), Duration::ZERO));
     assert!(within(2_000_000).waits());
@@ -31,7 +31,7 @@ fn a_hopeless_deadline_is_denied_immediately() {
     let second = limiter.now().saturating_add(Span::from(2 * SECOND));
     assert!(until(second).waits());
     let just_before = limiter.now().saturating_add(Span::from_micros(1_999_999));
-    assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
+    assert_eq!(until(just_before).acquired().unwrap().denial(), Some(Denial::TooLong));
     // It also reports when to retry: then the deadline can be met.
     assert!(first.waits());
     clock.advance(Duration::from_micros(1));
@@ -47,14 +47,14 @@ fn max_queue_and_max_waiters_bound_the_queue() {
     let ask = |key| Caller::new(limiter.acquire(key, 1));
     let mut held = vec![ask("a"), ask("a")];
     clock.advance(Duration::from_millis(300));
-    let refused = ask("a").turn().unwrap();
+    let refused = ask("a").acquired().unwrap();
     assert_eq!(refused.denial(), Some(Denial::QueueFull));
     // There is space when the head has been admitted.
     assert_eq!(retry_after(refused), Some(700_000));
     held.push(ask("b"));
     assert!(held[2].waits());
     // Three wait in total.
-    assert_eq!(ask("b").turn().unwrap().denial(), Some(Denial::QueueFull));
+    assert_eq!(ask("b").acquired().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_millis(700));
     assert!(ask("a").waits());
 }
@@ -65,10 +65,10 @@ fn a_pacers_queue_bounds_its_waiters() {
     let limiter = Limiter::builder("pacer 10/s queue=2").clock(clock.clone()).build().unwrap();
     let ask = || Caller::new(limiter.acquire("k", 1));
     let leave = ask();
-    assert!(leave.turn().is_some_and(|turn| turn.allowed()));
+    assert!(leave.acquired().is_some_and(|acquired| acquired.allowed()));
     let queue = [ask(), ask()];
     assert!(queue.iter().all(Caller::waits));
-    let refused = ask().turn().unwrap();
+    let refused = ask().acquired().unwrap();
     assert_eq!((refused.denial(), retry_after(refused)), (Some(Denial::QueueFull), Some(100_000)));
     clock.advance(Duration::from_millis(100));
     assert!(ask().waits());
@@ -77,9 +77,9 @@ fn a_pacers_queue_bounds_its_waiters() {
 #[test]
 fn a_cost_above_the_limit_is_never_admitted() {
     let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
-    let turn = limiter.acquire("k", 4).blocking();
+    let acquired = limiter.acquire("k", 4).blocking();
     assert_eq!(
-        (turn.denial(), turn.decision().retry_after()),
+        (acquired.denial(), acquired.decision().retry_after()),
         (Some(Denial::Never), Some(RetryAfter::Never))
     );
     assert_eq!(limiter.peek("k", 0).remaining(), 3);

@@ -21,26 +21,26 @@ impl Wake for Woken {
 pub(super) struct Caller<'a> {
     acquire: Pin<Box<Acquire<'a>>>,
     woken: Arc<Woken>,
-    turn: Option<Acquired>,
+    acquired: Option<Acquired>,
 }
 
 impl<'a> Caller<'a> {
     /// Polls an acquire for the first time.
     pub(super) fn new(acquire: Acquire<'a>) -> Caller<'a> {
-        let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), turn: None };
+        let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), acquired: None };
         caller.poll();
         caller
     }
 
     /// Polls the future.
     pub(super) fn poll(&mut self) -> Option<Acquired> {
-        if self.turn.is_none() {
+        if self.acquired.is_none() {
             let waker = Waker::from(Arc::clone(&self.woken));
-            if let Poll::Ready(turn) = self.acquire.as_mut().poll(&mut Context::from_waker(&waker)) {
-                self.turn = Some(turn);
+            if let Poll::Ready(acquired) = self.acquire.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.acquired = Some(acquired);
             }
         }
-        self.turn
+        self.acquired
     }
 
     /// How often it was woken.
@@ -49,12 +49,12 @@ impl<'a> Caller<'a> {
     }
 
     /// The result, if it has been seen.
-    pub(super) fn turn(&self) -> Option<Acquired> {
-        self.turn
+    pub(super) fn acquired(&self) -> Option<Acquired> {
+        self.acquired
     }
 
     /// Returns `true` if it has no result yet.
     pub(super) fn waits(&self) -> bool {
-        self.turn.is_none()
+        self.acquired.is_none()
     }
 }

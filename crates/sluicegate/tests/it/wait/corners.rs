@@ -91,15 +91,15 @@ fn a_dropped_waiter_under_smooth_returns_its_own_charge() {
     drop(callers.remove(0));
     assert!(callers.iter_mut().all(|caller| caller.poll().is_some()));
     let more = (0..20).filter(|_| limiter.check("k").allowed()).count();
-    assert_eq!(more, 2, "the one given back, and the one that the next caller pays");
+    assert_eq!(more, 2, "the returned one, and the one that the next caller pays");
 }
 
 #[test]
 fn a_tokio_clock_works_without_a_runtime() {
     let limiter = Limiter::builder("min-interval 30ms").clock(TokioClock::new()).build().unwrap();
     assert!(limiter.check("k").allowed());
-    let turn = limiter.acquire("k", 1).blocking();
-    assert!(turn.allowed() && turn.waited() <= SECOND * 20);
+    let acquired = limiter.acquire("k", 1).blocking();
+    assert!(acquired.allowed() && acquired.waited() <= SECOND * 20);
     // Nor in one without a timer.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(runtime.block_on(limiter.acquire("k", 1)).allowed());
@@ -127,14 +127,14 @@ fn the_latest_limits_of_a_scope_apply_to_all_waiters() {
 fn a_deadline_is_checked_against_the_current_state() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
-    let called = Caller::new(limiter.acquire_within("k", 1, 10 * SECOND));
+    let woken = Caller::new(limiter.acquire_within("k", 1, 10 * SECOND));
     clock.advance(SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     clock.advance(SECOND);
     assert!(limiter.check("k").allowed());
     clock.advance(Duration::from_millis(100));
     let hasty = Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(500)));
-    assert_eq!(hasty.turn().unwrap().denial(), Some(Denial::TooLong));
+    assert_eq!(hasty.acquired().unwrap().denial(), Some(Denial::TooLong));
     assert!(Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(900))).waits());
 }
 
@@ -149,7 +149,7 @@ fn a_high_priority_call_sees_woken_waiters() {
     assert!(low.poll().is_some());
     let mut other = Caller::new(limiter.acquire("k", 1).priority(Priority::Low));
     let high = Caller::new(within(999).priority(Priority::High));
-    assert_eq!(high.turn().unwrap().denial(), Some(Denial::TooLong));
+    assert_eq!(high.acquired().unwrap().denial(), Some(Denial::TooLong));
     assert!(other.poll().is_none());
 }
 
@@ -173,13 +173,13 @@ fn a_waiter_past_its_deadline_is_denied() {
 fn a_change_makes_the_charges_of_woken_waiters_final() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=1");
     assert!(limiter.check("k").allowed());
-    let called = Caller::new(limiter.acquire("k", 1));
+    let woken = Caller::new(limiter.acquire("k", 1));
     clock.advance(3_600 * SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     limiter.change("token-bucket 1/s burst=1").unwrap();
     clock.advance(5 * SECOND);
     assert!(limiter.check("k").allowed());
-    drop(called);
+    drop(woken);
     assert!(!limiter.check("k").allowed());
 }
 
@@ -189,13 +189,13 @@ fn a_change_in_a_memory_store_does_so_too() {
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let limiter = Limiter::builder("fixed-window 5/60s start=first").in_store(&store, "a").build().unwrap();
     assert!(limiter.check_cost("k", 5).allowed());
-    let called = Caller::new(limiter.acquire("k", 1));
+    let woken = Caller::new(limiter.acquire("k", 1));
     clock.advance(60 * SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     limiter.change("fixed-window 5/30s start=first").unwrap();
-    assert!(limiter.check_cost("k", 5).allowed(), "another period starts afresh");
+    assert!(limiter.check_cost("k", 5).allowed(), "another period starts with fresh state");
     let kept = limiter.reserve("other", 1, Duration::ZERO).unwrap().keep().unwrap();
-    drop(called);
+    drop(woken);
     assert!(!limiter.check("k").allowed());
     assert!(limiter.cancel(&kept));
 }
@@ -239,13 +239,14 @@ fn a_full_queue_reports_when_to_retry() {
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     clock.advance(1_800 * SECOND);
     let _waits = Caller::new(limiter.acquire("a", 1));
-    let told = |turn: sluicegate::wait::Acquired| (turn.denial(), turn.decision().retry_after());
+    let reported =
+        |acquired: sluicegate::wait::Acquired| (acquired.denial(), acquired.decision().retry_after());
     let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
-    assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
+    assert_eq!(reported(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
     let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_queue(0).build().unwrap();
     assert!(none.check("a").allowed());
     let an_hour = Some(RetryAfter::After(Span::from(3_600 * SECOND)));
-    assert_eq!(told(none.acquire("a", 1).blocking()), (Some(Denial::QueueFull), an_hour));
+    assert_eq!(reported(none.acquire("a", 1).blocking()), (Some(Denial::QueueFull), an_hour));
     assert_eq!((none.stats().denied, limiter.stats().denied), (1, 1));
 }
 
@@ -274,7 +275,7 @@ fn a_pacer_in_a_list_counts_waiters() {
     clock.advance(SECOND);
     let mut callers: Vec<Caller<'_>> = (0..5).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
     assert_eq!(callers.iter().filter(|caller| caller.waits()).count(), 4);
-    assert_eq!(callers[4].turn().unwrap().denial(), Some(Denial::QueueFull));
+    assert_eq!(callers[4].acquired().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(3_600 * SECOND);
-    assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+    assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|acquired| acquired.allowed())));
 }

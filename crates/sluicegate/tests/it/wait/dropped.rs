@@ -25,10 +25,10 @@ fn the_waiters_behind_move_up() {
             let mut callers: Vec<Caller<'_>> = (0..4).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
             drop(callers.remove(leaver));
             assert_eq!(limiter.stats().waiting, 3);
-            for (place, caller) in callers.iter_mut().enumerate() {
-                assert!(caller.poll().is_none(), "{limit}, {leaver} left: {place} is early");
+            for (index, caller) in callers.iter_mut().enumerate() {
+                assert!(caller.poll().is_none(), "{limit}, {leaver} left: {index} is early");
                 clock.advance(SECOND);
-                assert!(caller.poll().is_some(), "{limit}, {leaver} left: {place} is late");
+                assert!(caller.poll().is_some(), "{limit}, {leaver} left: {index} is late");
             }
             clock.advance(2 * SECOND);
             assert_eq!(limiter.peek("k", 0).reset_after().as_micros(), 0);
@@ -44,11 +44,11 @@ fn a_woken_waiter_that_is_dropped_is_rolled_back() {
         let (limiter, clock) = limiter(limit);
         let all = limiter.peek("k", 0).remaining();
         assert!(limiter.check_cost("k", all).allowed());
-        let called = Caller::new(limiter.acquire("k", 1));
+        let woken = Caller::new(limiter.acquire("k", 1));
         let mut next = Caller::new(limiter.acquire("k", all));
         clock.advance(SECOND);
-        assert_eq!((called.woken(), called.waits()), (1, true), "{limit}: called, and not yet seen");
-        drop(called);
+        assert_eq!((woken.woken(), woken.waits()), (1, true), "{limit}: woken, and not yet polled");
+        drop(woken);
         // As if it had never been made: the next call is due as soon as without it.
         let (alone, its_clock) = self::limiter(limit);
         assert!(alone.check_cost("k", all).allowed());

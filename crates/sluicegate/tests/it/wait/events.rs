@@ -24,7 +24,7 @@ impl Play {
         while caller.poll().is_none() {
             self.clock.advance(Duration::from_millis(1));
         }
-        let waited = caller.turn().unwrap().waited();
+        let waited = caller.acquired().unwrap().waited();
         drop(caller);
         // Half a hundredth is rounded up, as Guava's tests print it.
         let hundredths = (waited.as_micros() + 5_000) / 10_000;
@@ -119,6 +119,6 @@ fn ten_thousand_waiters_take_as_long_as_the_rate() {
         clock.advance(Duration::from_micros(1));
         assert!(callers.last_mut().unwrap().poll().is_some(), "{limit}: too late");
         assert_eq!(limiter.now().since(began).as_micros(), micros);
-        assert!(callers.iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_some_and(|acquired| acquired.allowed())));
     }
 }

@@ -37,7 +37,7 @@ fn keys_have_independent_queues() {
     let (limiter, clock) = limiter("min-interval 1h");
     assert!(limiter.check("slow").allowed());
     let mut slow = Caller::new(limiter.acquire("slow", 1));
-    assert!(Caller::new(limiter.acquire("other", 1)).turn().unwrap().allowed());
+    assert!(Caller::new(limiter.acquire("other", 1)).acquired().unwrap().allowed());
     assert!(slow.poll().is_none());
     assert_eq!(limiter.stats().waiting, 1);
     clock.advance(Duration::from_secs(3_600));
@@ -71,7 +71,7 @@ fn a_waiter_overtaken_past_its_deadline_is_denied() {
     let mut patient = Caller::new(within(2));
     let mut hasty = Caller::new(within(1).priority(Priority::Low));
     // It would be the second.
-    assert!(!hasty.turn().unwrap().allowed());
+    assert!(!hasty.acquired().unwrap().allowed());
     let mut second = Caller::new(within(2).priority(Priority::Low));
     assert!(patient.waits() && second.waits());
     let first = Caller::new(limiter.acquire("k", 1).priority(Priority::High));

@@ -18,7 +18,7 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
 #[test]
 fn a_check_does_not_overtake() {
     // The queue is empty after 4 s, 1 s and 1 s; one more call is allowed a second later.
-    for (limit, told_micros) in [
+    for (limit, expected_micros) in [
         ("token-bucket 1/s burst=4", 4_100_000),
         ("fixed-window 4/1s start=first", 1_100_000),
         ("sliding-log 4/1s", 1_100_000),
@@ -29,19 +29,21 @@ fn a_check_does_not_overtake() {
         clock.advance(Duration::from_millis(900));
         // Without the queue a bucket would soon have a token for it.
         for _ in 0..3 {
-            let told = limiter.check("k");
-            let Some(RetryAfter::After(told)) = told.retry_after() else { panic!("{limit}: {told:?}") };
-            assert_eq!(limiter.peek("k", 1).retry_after(), Some(RetryAfter::After(told)));
-            assert_eq!(told, Span::from_micros(told_micros), "{limit}");
+            let reported = limiter.check("k");
+            let Some(RetryAfter::After(reported)) = reported.retry_after() else {
+                panic!("{limit}: {reported:?}")
+            };
+            assert_eq!(limiter.peek("k", 1).retry_after(), Some(RetryAfter::After(reported)));
+            assert_eq!(reported, Span::from_micros(expected_micros), "{limit}");
         }
         let (decision, taken) = limiter.take("k", 4).unwrap();
         assert_eq!((decision.allowed(), taken), (false, 0));
         assert!(!limiter.reserve("k", 1, SECOND).unwrap().allowed());
-        clock.advance(Duration::from_micros(told_micros - 1));
-        assert!(!limiter.check("k").allowed(), "{limit}: a tick too soon");
+        clock.advance(Duration::from_micros(expected_micros - 1));
+        assert!(!limiter.check("k").allowed(), "{limit}: one tick early");
         assert!(large.poll().unwrap().allowed());
         clock.advance(Duration::from_micros(1));
-        assert!(limiter.check("k").allowed(), "{limit}: when it was told");
+        assert!(limiter.check("k").allowed(), "{limit}: at the reported time");
     }
 }
 
@@ -49,13 +51,13 @@ fn a_check_does_not_overtake() {
 fn check_all_does_not_overtake_either() {
     let (users, clock) = limiter("min-interval 1s");
     let site = Limiter::builder("token-bucket 9/s").clock(clock.clone()).build().unwrap();
-    assert!(users.check("Harry").allowed());
-    let _harry = Caller::new(users.acquire("Harry", 1));
-    let denied = check_all(&[site.call((), 1), users.call("Harry", 1)]).unwrap();
+    assert!(users.check("user:42").allowed());
+    let _waiter = Caller::new(users.acquire("user:42", 1));
+    let denied = check_all(&[site.call((), 1), users.call("user:42", 1)]).unwrap();
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
     assert_eq!(denied.denied_by(), Some(1));
     assert_eq!(site.peek((), 0).remaining(), 9, "nothing is charged");
-    assert!(check_all(&[site.call((), 1), users.call("Draco", 1)]).unwrap().allowed());
+    assert!(check_all(&[site.call((), 1), users.call("user:44", 1)]).unwrap().allowed());
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn limiters_of_one_scope_share_a_queue() {
     assert!(!two.check("k").allowed() && store.stats().waiting == 2);
     clock.advance(SECOND);
     assert!(first.poll().is_some() && second.poll().is_none());
-    assert!(other.check("k").allowed(), "another scope has nothing to do with it");
+    assert!(other.check("k").allowed(), "another scope is independent");
     two.change("min-interval 10s").unwrap();
     clock.advance(SECOND);
     assert!(second.poll().is_none());

@@ -66,13 +66,13 @@ fn random_runs_lose_nothing_and_keep_the_order() {
 }
 
 /// A call.
-struct Asked<'a> {
+struct Call<'a> {
     caller: Caller<'a>,
     number: usize,
     cost: u64,
     priority: Priority,
     /// When it was woken.
-    called: Option<Time>,
+    woken: Option<Time>,
 }
 
 struct Run<'a> {
@@ -85,7 +85,7 @@ struct Run<'a> {
     /// Woken waiters that are dropped are dropped immediately. Later part of the charge has leaked,
     /// which is not returned twice: then only the limit itself holds.
     prompt: bool,
-    waiting: Vec<Asked<'a>>,
+    waiting: Vec<Call<'a>>,
     /// The calls that were woken and not dropped before their poll: when, which, and the cost.
     charged: Vec<(Time, usize, u64)>,
     left_late: bool,
@@ -96,12 +96,12 @@ impl Run<'_> {
         match self.random.below(10) {
             0..=4 => self.join(number),
             5 | 6 => self.leave(),
-            7 => self.look(),
+            7 => self.poll_one(),
             8 => self.check(number),
             _ => {
                 for _ in 0..self.random.below(300) {
                     self.clock.advance(Duration::from_millis(10));
-                    self.note_called();
+                    self.note_woken();
                 }
             }
         }
@@ -116,25 +116,25 @@ impl Run<'_> {
             _ => Priority::Normal,
         };
         let caller = Caller::new(self.limiter.acquire("k", cost).priority(priority));
-        match caller.turn() {
-            Some(turn) if turn.allowed() => {
-                let alone = self.waiting.iter().all(|other| other.called.is_some());
+        match caller.acquired() {
+            Some(acquired) if acquired.allowed() => {
+                let alone = self.waiting.iter().all(|other| other.woken.is_some());
                 assert!(alone, "{}: {number} overtook", self.name);
                 self.charged.push((self.limiter.now(), number, cost));
             }
             Some(_) => {}
-            None => self.waiting.push(Asked { caller, number, cost, priority, called: None }),
+            None => self.waiting.push(Call { caller, number, cost, priority, woken: None }),
         }
         // With a high priority it may have been woken immediately, before other waiters.
-        self.note_called();
+        self.note_woken();
     }
 
     /// A call that does not wait.
     fn check(&mut self, number: usize) {
         let decision = self.limiter.check("k");
         if decision.allowed() && decision.delay().as_micros() == 0 {
-            let alone = self.waiting.iter().all(|other| other.called.is_some());
-            assert!(alone, "{}: a check overtook", self.name);
+            let alone = self.waiting.iter().all(|other| other.woken.is_some());
+            assert!(alone, "{}: a check overtook a waiter", self.name);
             self.charged.push((self.limiter.now(), number, 1));
         } else if decision.allowed() {
             // A pacer's slot in the future: from here on the expected times differ.
@@ -149,49 +149,53 @@ impl Run<'_> {
             return;
         }
         let index = usize::try_from(self.random.below(self.waiting.len() as u64)).unwrap();
-        let called = self.waiting[index].called;
-        let is_late = called.is_some_and(|called| called < self.limiter.now());
+        let woken = self.waiting[index].woken;
+        let is_late = woken.is_some_and(|woken| woken < self.limiter.now());
         // A window that was opened by a dropped call stays open if others are in it, and so ends
         // sooner.
-        if self.prompt && is_late || self.limit.ends_with("start=first") && called.is_some() {
+        if self.prompt && is_late || self.limit.ends_with("start=first") && woken.is_some() {
             return;
         }
         self.left_late |= is_late;
         let gone = self.waiting.swap_remove(index);
         self.charged.retain(|(_, number, _)| *number != gone.number);
         drop(gone);
-        self.note_called();
+        self.note_woken();
     }
 
     /// Polls a woken call.
-    fn look(&mut self) {
-        if let Some(index) = self.waiting.iter().position(|asked| asked.called.is_some()) {
-            let mut looks = self.waiting.swap_remove(index);
-            assert!(looks.caller.poll().is_some_and(|turn| turn.allowed()), "{}: not called", self.name);
-            assert_eq!(looks.caller.woken(), 1, "{}: woken once", self.name);
+    fn poll_one(&mut self) {
+        if let Some(index) = self.waiting.iter().position(|call| call.woken.is_some()) {
+            let mut polled = self.waiting.swap_remove(index);
+            assert!(
+                polled.caller.poll().is_some_and(|acquired| acquired.allowed()),
+                "{}: not woken",
+                self.name
+            );
+            assert_eq!(polled.caller.woken(), 1, "{}: woken once", self.name);
         }
     }
 
     /// Records the woken calls, in order.
-    fn note_called(&mut self) {
+    fn note_woken(&mut self) {
         let now = self.limiter.now();
-        let is_new = |asked: &&mut Asked<'_>| asked.called.is_none() && asked.caller.woken() > 0;
-        let mut new: Vec<&mut Asked<'_>> = self.waiting.iter_mut().filter(is_new).collect();
-        new.sort_by_key(|asked| (asked.priority, asked.number));
-        for asked in new {
-            assert_eq!(asked.caller.woken(), 1, "{}: woken once", self.name);
-            asked.called = Some(now);
-            self.charged.push((now, asked.number, asked.cost));
+        let is_new = |call: &&mut Call<'_>| call.woken.is_none() && call.caller.woken() > 0;
+        let mut new: Vec<&mut Call<'_>> = self.waiting.iter_mut().filter(is_new).collect();
+        new.sort_by_key(|call| (call.priority, call.number));
+        for call in new {
+            assert_eq!(call.caller.woken(), 1, "{}: woken once", self.name);
+            call.woken = Some(now);
+            self.charged.push((now, call.number, call.cost));
         }
     }
 
     /// No call of the same or a higher priority that came before a woken one still waits.
     fn assert_in_order(&self) {
-        for called in self.waiting.iter().filter(|asked| asked.called.is_some()) {
+        for woken in self.waiting.iter().filter(|call| call.woken.is_some()) {
             let overtaken = self.waiting.iter().find(|other| {
-                other.called.is_none() && other.priority <= called.priority && other.number < called.number
+                other.woken.is_none() && other.priority <= woken.priority && other.number < woken.number
             });
-            assert!(overtaken.is_none(), "{}: {} out of order", self.name, called.number);
+            assert!(overtaken.is_none(), "{}: {} out of order", self.name, woken.number);
         }
     }
 
@@ -201,19 +205,19 @@ impl Run<'_> {
         let reference = builder.start(ManualClock::default().now()).build().unwrap();
         for (time, number, cost) in &self.charged {
             let decision = reference.check_at("k", *cost, *time);
-            assert!(decision.allowed(), "{}: {number} at {time} is too much: {decision:?}", self.name);
+            assert!(decision.allowed(), "{}: {number} at {time} exceeds the limit: {decision:?}", self.name);
         }
         let now = self.limiter.now();
-        let waits = self.waiting.iter().filter(|asked| asked.called.is_none());
-        let head = waits.min_by_key(|asked| (asked.priority, asked.number));
+        let waits = self.waiting.iter().filter(|call| call.woken.is_none());
+        let head = waits.min_by_key(|call| (call.priority, call.number));
         if let Some(head) = head.filter(|_| !self.left_late) {
             let answer = reference.peek_at("k", head.cost, now);
             let could_go = answer.allowed() && answer.delay().as_micros() == 0;
-            assert!(!could_go, "{}: {} could go and was not called", self.name, head.number);
+            assert!(!could_go, "{}: {} could go and was not woken", self.name, head.number);
         }
         // All are dropped: only what was seen is charged.
         let unseen =
-            |(_, number, _): &(Time, usize, u64)| self.waiting.iter().any(|asked| asked.number == *number);
+            |(_, number, _): &(Time, usize, u64)| self.waiting.iter().any(|call| call.number == *number);
         let given_back = self.charged.iter().any(unseen);
         drop(self.waiting);
         assert_eq!(self.limiter.stats().waiting, 0, "{}", self.name);

@@ -23,8 +23,8 @@ fn threads_wait_until_they_are_due() {
 fn a_thread_with_a_hopeless_deadline_does_not_wait() {
     let limiter = Limiter::new("min-interval 1h").unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
-    let turn = limiter.acquire_within("k", 1, Duration::from_secs(60)).blocking();
-    assert_eq!(turn.denial(), Some(Denial::TooLong));
+    let acquired = limiter.acquire_within("k", 1, Duration::from_secs(60)).blocking();
+    assert_eq!(acquired.denial(), Some(Denial::TooLong));
 }
 
 /// Threads that wait and time out at random: in the end no call waits and the counts are right.
@@ -38,8 +38,8 @@ fn many_threads_and_keys_lose_no_waiter() {
             scope.spawn(move || {
                 for call in 0..200_u64 {
                     let key = (thread * 31 + call * 17) % 5;
-                    let turn = limiter.acquire_within(key, 1, Duration::from_millis(call % 4)).blocking();
-                    let count = if turn.allowed() { allowed } else { refused };
+                    let acquired = limiter.acquire_within(key, 1, Duration::from_millis(call % 4)).blocking();
+                    let count = if acquired.allowed() { allowed } else { refused };
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -47,16 +47,16 @@ fn aborted_tasks_do_not_block_the_queue() {
                 task.abort();
             }
         }
-        let mut turns = Vec::new();
+        let mut times = Vec::new();
         for task in tasks {
             if let Ok(at) = task.await {
-                turns.push((at - began).as_millis());
+                times.push((at - began).as_millis());
             }
         }
-        let expected: Vec<u128> = (1..=10).map(|turn| turn * 1_000).collect();
+        let expected: Vec<u128> = (1..=10).map(|second| second * 1_000).collect();
         // Tokio counts milliseconds, and rounds up.
-        let close = |(turn, expected): (&u128, &u128)| (*expected..=expected + 2).contains(turn);
-        assert!(turns.len() == 10 && turns.iter().zip(&expected).all(close), "{turns:?}");
+        let close = |(time, expected): (&u128, &u128)| (*expected..=expected + 2).contains(time);
+        assert!(times.len() == 10 && times.iter().zip(&expected).all(close), "{times:?}");
     });
 }
 
@@ -79,8 +79,8 @@ fn waiters_survive_the_end_of_another_runtime() {
     second.block_on(tokio::task::yield_now());
     drop(first);
     assert!(!waits.is_finished() || limiter.stats().waiting == 1);
-    let turn = second.block_on(async { tokio::time::timeout(Duration::from_secs(20), other).await });
-    assert!(turn.unwrap().unwrap().allowed());
+    let other = second.block_on(async { tokio::time::timeout(Duration::from_secs(20), other).await });
+    assert!(other.unwrap().unwrap().allowed());
 }
 
 /// With the system clock, in tasks on several threads.
