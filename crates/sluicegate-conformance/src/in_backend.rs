@@ -122,12 +122,12 @@ impl<W: Wait> OneKey for InBackend<W> {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.offered(self.backend.reserve(&KEY, cost.into(), max_wait, Some(now)));
+        let reserved = self.offered(self.backend.reserve(&KEY, cost.into(), max_wait.into(), Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
-        let checked = self.offered(self.backend.check_within(&KEY, cost.into(), max_wait, Some(now)));
+        let checked = self.offered(self.backend.check_within(&KEY, cost.into(), max_wait.into(), Some(now)));
         checked.map(|answer| answer.decision())
     }
 

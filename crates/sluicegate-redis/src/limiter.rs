@@ -188,10 +188,10 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait, Some(now)).await?;
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), Some(now)).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
@@ -217,10 +217,10 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Answer, BackendError> {
-        self.inner.check_within(&key.to_bytes(), cost, max_wait, Some(now)).await
+        self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), Some(now)).await
     }
 
     /// Returns what still counts of a reservation. `true` if that was anything: not if the receipt is used, unknown or worth

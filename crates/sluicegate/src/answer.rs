@@ -1,6 +1,6 @@
 //! A decision, and where it was made.
 
-use sluicegate_core::{Decision, RetryAfter, Span};
+use sluicegate_core::{Decision, Denied, RetryAfter, Span};
 
 /// A decision and its source: what every [`Backend`](crate::backend::Backend) answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +70,14 @@ impl Answer {
     #[inline]
     pub const fn allowed(&self) -> bool {
         self.decision.allowed()
+    }
+
+    /// Returns the answer if the call is allowed, or else a [`Denied`], for use with `?`.
+    ///
+    /// # Errors
+    /// If the call is denied.
+    pub fn into_result(self) -> Result<Answer, Denied> {
+        self.decision.into_result().map(|_| self)
     }
 
     /// The most that an idle key could take at once.
