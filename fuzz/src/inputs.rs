@@ -18,10 +18,21 @@ use sluicegate_sim::{Replay, Traffic};
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal
-/// to it and decides.
+/// Any bytes as a limit and as a list: each is rejected in one printable line, or prints as a limit
+/// that is equal to it and decides.
 pub(crate) fn limit(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    match Limit::parse_list(&text) {
+        Err(error) => {
+            is_one_line(&error.to_string());
+            let word = error.position().map(|position| text.get(position).is_some());
+            assert_ne!(word, Some(false), "the position of {error} is outside the text");
+        }
+        Ok(limits) => {
+            let printed = Limit::list_text(&limits);
+            assert_eq!(Limit::parse_list(&printed).as_ref(), Ok(&limits), "{text} printed as {printed}");
+        }
+    }
     match text.parse::<Limit>() {
         Err(error) => is_one_line(&error.to_string()),
         Ok(limit) => {

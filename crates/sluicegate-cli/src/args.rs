@@ -20,8 +20,8 @@ A limit is one line: the algorithm, its measure, its options.
   pacer 10/s queue=20                  allowed calls leave 100 ms apart, up to 20 wait
   concurrency 10 ttl=30s               at most 10 at once; a lease that is not renewed expires after 30 s
   smooth 10/s warmup=4s                Guava's RateLimiter: the next caller pays (warmup, cold, burst)
-Periods are [N]UNIT with UNIT us ms s min h d, or second minute hour day.
-A + B is a list: both limits must allow the call.";
+Periods are [N]UNIT with UNIT us ms s min h d, or second minute hour day. Counts may be 1_000, 1k, 1M.
+'A + B' is a list: every limit must allow the call.";
 
 const REPLAY_HELP: &str = "\
 Example: may a user reply, and when is the next reply allowed?
@@ -52,7 +52,7 @@ const EXPLAIN_HELP: &str = "\
 Examples:
   sluice explain 'token-bucket 30/60s burst=15'
   sluice explain 'fixed-window 1/day tz=Asia/Shanghai'
-  sluice explain 'sliding-log 5/60s'
+  sluice explain 'token-bucket 10/s burst=50 + fixed-window 1000/day'
 Syntax of limits: sluice --help.";
 
 const SIMULATE_EXAMPLES: &str = "\
@@ -311,7 +311,7 @@ pub(crate) struct ReplayArgs {
 /// short timeline of real decisions.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ExplainArgs {
-    /// The limit, such as 'token-bucket 30/60s burst=15'
+    /// The limit, such as 'token-bucket 30/60s burst=15', or a list such as 'A + B'
     #[arg(value_name = "LIMIT", required = true, num_args = 1..)]
     pub(crate) limit: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `sluice explain`: what a limit promises, in sentences and as a timeline.
+//! `sluice explain`: what a limit or a list of limits promises, in sentences and as a timeline.
 
 mod leases;
 mod timeline;
@@ -7,8 +7,11 @@ pub(crate) mod words;
 use crate::Problem;
 use crate::args::ExplainArgs;
 use sluicegate::Limit;
+use sluicegate::limit::ListError;
 use sluicegate_sim::human::TIE;
 
+/// What a list of limits does.
+pub(crate) const TOGETHER: &str = "A call is charged to all of these limits, or to none and is denied.";
 /// Column at which the text after a heading begins.
 const INDENT: usize = 14;
 /// Column at which lines wrap.
@@ -16,9 +19,16 @@ const WIDTH: usize = 96;
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Problem> {
     // Unquoted words are joined, so that quotes are optional.
-    let limit: Limit =
-        args.limit.join(" ").parse().map_err(|error: sluicegate::LimitError| error.to_string())?;
-    crate::print(&explain(&limit))
+    let limits = Limit::parse_list(&args.limit.join(" ")).map_err(|error| error.to_string())?;
+    if let [limit] = limits.as_slice() {
+        return crate::print(&explain(limit));
+    }
+    ListError::check(&limits).map_err(|error| error.to_string())?;
+    let mut text = format!("{}\n\n{}", Limit::list_text(&limits), paragraph("Together", TOGETHER));
+    for limit in &limits {
+        text += &format!("\n{}", explain(limit));
+    }
+    crate::print(&text)
 }
 
 fn explain(limit: &Limit) -> String {

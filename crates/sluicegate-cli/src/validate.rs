@@ -2,7 +2,7 @@
 
 use crate::Problem;
 use crate::args::ValidateArgs;
-use crate::explain::{paragraph, words};
+use crate::explain::{TOGETHER, paragraph, words};
 use sluicegate::Limit;
 use sluicegate_server::config::Configuration;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
@@ -40,17 +40,14 @@ fn explain(rule: &RuleSpec) -> String {
         text += &limit_in_words(limit);
     }
     if rule.limits.len() > 1 {
-        text += &paragraph("Together", "A call is charged to all of these limits, or to none and is denied.");
+        text += &paragraph("Together", TOGETHER);
     }
     for (key, says) in &rule.keys {
         let key = printable(&String::from_utf8_lossy(key));
         let says = match says {
             KeySpec::Unlimited => "is always allowed".to_owned(),
             KeySpec::Blocked => "is never allowed".to_owned(),
-            KeySpec::Limits(limits) => {
-                let limits: Vec<String> = limits.iter().map(Limit::to_string).collect();
-                format!("has {} instead", limits.join(" and "))
-            }
+            KeySpec::Limits(limits) => format!("has {} instead", Limit::list_text(limits)),
         };
         text += &paragraph("Exception", &format!("{key} {says}."));
     }

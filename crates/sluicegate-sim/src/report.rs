@@ -35,15 +35,10 @@ pub struct Tried {
     pub outcome: Outcome,
 }
 
-/// Limits that must all agree as text: `A + B`.
-pub fn limits_text(limits: &[Limit]) -> String {
-    limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ")
-}
-
 impl Tried {
     /// The limits as text: `A + B`.
     pub fn limits_text(&self) -> String {
-        limits_text(&self.limits)
+        Limit::list_text(&self.limits)
     }
 
     /// The limit that was exceeded most in some stretch, with the most that was allowed there.

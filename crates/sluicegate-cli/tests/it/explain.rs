@@ -135,6 +135,23 @@ fn every_limit_is_explained() {
 }
 
 #[test]
+fn each_limit_of_a_list_is_explained() {
+    let limits = ["token-bucket 30/60s burst=15", "fixed-window 1k/day"];
+    let list = sluice(&["explain", &limits.join(" + ")], "");
+    let [first, second] = limits.map(|limit| stdout(&sluice(&["explain", limit], "")));
+    let together = "Together       A call is charged to all of these limits, or to none and is denied.\n";
+    assert_eq!(
+        stdout(&list),
+        format!("token-bucket 30/min burst=15 + fixed-window 1000/d\n\n{together}\n{first}\n{second}")
+    );
+    let output = sluice(&["explain", "pacer 1/s + smooth 1/s"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("smooth does not go with other limits"));
+    let output = sluice(&["explain", "100/min"], "");
+    assert!(stderr(&output).ends_with("name an algorithm, for example token-bucket 100/min\n"));
+}
+
+#[test]
 fn quotes_are_optional() {
     let (quoted, plain) = (["explain", "sliding-log 5/60s"], ["explain", "sliding-log", "5/60s"]);
     assert_eq!(stdout(&sluice(&quoted, "")), stdout(&sluice(&plain, "")));

@@ -22,7 +22,10 @@ fn the_example_of_the_help_is_true() {
 #[test]
 fn several_limits_are_all_or_nothing() {
     let limits = ["replay", "--limit", "token-bucket 10/s burst=50", "--limit", "fixed-window 2/day"];
-    let output = sluice(&limits, "at_us,key,cost\n0,a,1\n0,a,2\n0,a,1\n0,a,1\n");
+    let trace = "at_us,key,cost\n0,a,1\n0,a,2\n0,a,1\n0,a,1\n";
+    let output = sluice(&limits, trace);
+    let list = sluice(&["replay", "--limit", "token-bucket 10/s burst=50 + fixed-window 2/day"], trace);
+    assert_eq!(stdout(&list), stdout(&output), "a list is several limits");
     let rows: Vec<String> = stdout(&output).lines().skip(1).map(str::to_owned).collect();
     let day = 86_400_000_000_u64;
     assert_eq!(

@@ -66,8 +66,8 @@ fn limits_are_compared_in_a_table() {
         "\
 edge 12/60s for=6min: 72 calls of 1 key in 6 min
 
-                                    longest  longest
-limit              allowed  denied      run     wait              worst
+                                      longest  longest
+limit                allowed  denied      run     wait              worst
 fixed-window 12/min       72       0        0        -  24 of 12 in 1 min
 sliding-log 12/min        36      36       12     57 s  12 of 12 in 1 min
 "
@@ -213,10 +213,10 @@ fn who_would_have_been_limited_is_told() {
         "\
 access.log by ip: 5 calls of 2 keys from 2026-11-10 14:05:00 to 2026-11-10 14:05:59 UTC
 
-                                  longest  longest
-limit            allowed  denied      run     wait            worst
+                                    longest  longest
+limit              allowed  denied      run     wait            worst
 sliding-log 1/min        2       3        3     59 s  1 of 1 in 1 min
-min-interval 1s        5       0        0        -    1 of 1 in 1 s
+min-interval 1s          5       0        0        -    1 of 1 in 1 s
 
 sliding-log 1/min
   3 of 5 calls denied (60 %), 1 of 2 keys affected
@@ -364,7 +364,7 @@ fn each_bound_has_a_name_and_is_told() {
         (
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 8].join(" + ")],
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 9].join(" + ")],
-            "9 limits in one are above the most, 8",
+            "a list of 9 limits is above the most, 8",
         ),
         (
             [limit(), vec!["--label".to_owned(), long(60)]].concat(),

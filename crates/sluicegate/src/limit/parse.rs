@@ -371,8 +371,8 @@ fn moment(word: &str) -> Result<Time, SyntaxError> {
         .ok_or_else(|| refuse(format!("{} is outside 1970 to 9892, all the time there is", quoted(word))))
 }
 
-/// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no such
-/// day.
+/// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no
+/// such day.
 fn is_rfc_3339(word: &str) -> bool {
     let shaped = |text: &str, shape: &str| {
         text.len() == shape.len()

@@ -102,6 +102,32 @@ fn equal_limits_print_the_same() {
     }
 }
 
+/// The page is right about what it shows.
+#[test]
+fn the_page_of_limits_holds() {
+    let page = include_str!("../../../../docs/limits.md");
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    let lines = |index: usize| blocks[index].lines().skip(1);
+    let limits = |line: &str| Limit::parse_list(line.split("  ").next().unwrap());
+    assert_eq!(lines(0).map(|line| limits(line).unwrap().len()).sum::<usize>(), 16);
+    assert_eq!(lines(1).map(|line| limits(line).unwrap().len()).collect::<Vec<_>>(), [2]);
+    for line in lines(2) {
+        let text = line.split(": ").next().unwrap();
+        assert_eq!(Limit::parse_list(text).unwrap_err().to_string(), line);
+    }
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| written"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('`').collect())
+        .collect();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert_eq!(Limit::list_text(&Limit::parse_list(row[1]).unwrap()), row[3]);
+    }
+}
+
 #[test]
 fn a_list_prints_as_it_is_read() {
     for (written, canonical) in [
