@@ -257,10 +257,10 @@ impl Inner {
         self.timers.clock().now()
     }
 
-    fn emit(&self, what: GuardEvent) {
-        self.counts.event(&what);
+    fn emit(&self, event: GuardEvent) {
+        self.counts.event(&event);
         if let Some(observer) = &self.observer {
-            observer.event(&Event::Guard { name: Arc::clone(&self.name), what });
+            observer.event(&Event::Guard { name: Arc::clone(&self.name), event });
         }
     }
 

@@ -80,11 +80,11 @@ impl Events {
 
 fn word(event: &Event) -> String {
     match event {
-        Event::Guard { what: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
-        Event::Guard { what: GuardEvent::Denied(refused), .. } => {
+        Event::Guard { event: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
+        Event::Guard { event: GuardEvent::Denied(refused), .. } => {
             format!("{refused:?}").split('(').next().unwrap_or_default().to_owned()
         }
-        Event::Guard { what, .. } => format!("{what:?}"),
+        Event::Guard { event, .. } => format!("{event:?}"),
         Event::Breaker { state, .. } => format!("breaker {state:?}"),
         Event::BulkheadDenied { denial, .. } => format!("bulkhead {denial:?}"),
         other => format!("{other:?}"),
