@@ -134,7 +134,7 @@ impl BreakerConfig {
     /// How long it stays open.
     ///
     /// # Errors
-    /// If it is out of bounds: 0, or above the documented maximum.
+    /// If it is 0 or above [`DURATION_MAX`].
     pub fn with_open(self, open: Span) -> Result<BreakerConfig, OutOfBounds> {
         Ok(BreakerConfig { open: duration("open", open)?, ..self })
     }
@@ -142,7 +142,7 @@ impl BreakerConfig {
     /// The number of probes admitted when half-open.
     ///
     /// # Errors
-    /// If it is out of bounds: 0, or above the documented maximum.
+    /// If it is 0 or above [`PROBES_MAX`].
     pub fn with_probes(self, probes: u64) -> Result<BreakerConfig, OutOfBounds> {
         let advice = ["without a probe it would stay open forever, use at least 1", "use fewer"];
         Ok(BreakerConfig { probes: checked_number("probes", probes, (1, PROBES_MAX), advice)?, ..self })
@@ -151,7 +151,7 @@ impl BreakerConfig {
     /// How long a probe may take before it counts as failed. The default is `open`.
     ///
     /// # Errors
-    /// If it is out of bounds: 0, or above the documented maximum.
+    /// If it is 0 or above [`DURATION_MAX`].
     pub fn with_probe_ttl(self, ttl: Span) -> Result<BreakerConfig, OutOfBounds> {
         let ttl = duration("probe-ttl", ttl)?;
         Ok(BreakerConfig { probe_ttl: Some(ttl), ..self })
