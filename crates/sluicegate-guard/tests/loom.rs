@@ -39,7 +39,7 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
 
 /// It opens while others ask, who read one word and take no lock: whoever passed asked before it had opened, and cannot close it.
 #[test]
-fn who_passes_while_it_opens_changes_nothing() {
+fn a_call_admitted_while_it_opens_changes_nothing() {
     loom::model(|| {
         let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
         let admitted = breaker.try_acquire().admitted().unwrap().into_owned();
@@ -55,7 +55,7 @@ fn who_passes_while_it_opens_changes_nothing() {
 
 /// Three ask as an open breaker's time is over: as many pass as there are probes.
 #[test]
-fn as_many_probes_pass_as_may() {
+fn exactly_the_configured_probes_are_admitted() {
     for probes in [1_usize, 2] {
         loom::model(move || {
             let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
@@ -73,7 +73,7 @@ fn as_many_probes_pass_as_may() {
 
 /// A probe ends while somebody asks: nobody passes beside it, and everybody once it has gone well.
 #[test]
-fn nobody_passes_beside_a_probe_until_it_has_ended() {
+fn no_call_is_admitted_beside_a_probe() {
     for goes_well in [true, false] {
         loom::model(move || {
             let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
@@ -95,7 +95,7 @@ fn nobody_passes_beside_a_probe_until_it_has_ended() {
 
 /// Rules are changed while a key comes in: it has the new ones.
 #[test]
-fn a_key_that_comes_in_misses_no_change() {
+fn an_inserted_key_misses_no_change() {
     loom::model(|| {
         let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
@@ -110,7 +110,7 @@ fn a_key_that_comes_in_misses_no_change() {
 
 /// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
 #[test]
-fn no_count_of_a_key_that_is_forgotten_goes_back() {
+fn totals_never_decrease_when_a_key_is_removed() {
     loom::model(|| {
         let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
@@ -154,7 +154,7 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
 
 /// A permit is given back while somebody asks for it: it is there at once, or they are woken exactly once.
 #[test]
-fn no_permit_is_given_back_unseen() {
+fn no_released_permit_is_missed() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
         let permit = bulkhead.try_acquire();
@@ -172,7 +172,7 @@ fn no_permit_is_given_back_unseen() {
 
 /// One gives its permit back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
 #[test]
-fn who_leaves_while_a_permit_comes_passes_it_on() {
+fn a_waiter_that_leaves_passes_its_permit_on() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
         let permit = bulkhead.try_acquire();
@@ -194,7 +194,7 @@ fn who_leaves_while_a_permit_comes_passes_it_on() {
 
 /// The patience of one ends while its permit comes: it has the permit, or it is told and the permit is free. Woken once in any case.
 #[test]
-fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
+fn a_permit_granted_at_the_deadline_is_not_lost() {
     loom::model(|| {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
         let permit = bulkhead.try_acquire();
@@ -214,7 +214,7 @@ fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
 
 /// The limit moves while one comes in and another goes out: what is counted is who is in.
 #[test]
-fn a_limit_that_moves_miscounts_nobody() {
+fn a_changing_limit_miscounts_nothing() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
         let permit = bulkhead.try_acquire();

@@ -172,11 +172,11 @@ mod tests {
             ("aimd 0", "aimd 0: start 0 is below the least, 1; that would deny every call, use at least 1"),
             (
                 "aimd 20 min=30",
-                "aimd 20 min=30: start 20 is below the least, 30; lower min=, or start with more",
+                "aimd 20 min=30: start 20 is below the least, 30; lower min=, or start higher",
             ),
             (
                 "gradient 20 max=10",
-                "gradient 20 max=10: start 20 is above the most, 10; raise max=, or start with less",
+                "gradient 20 max=10: start 20 is above the most, 10; raise max=, or start lower",
             ),
             ("aimd 20 backoff=90", r#"aimd 20 backoff=90: backoff "90" has no %; write 90%"#),
             (

@@ -56,7 +56,7 @@ async fn whole(response: Held) -> String {
 }
 
 #[tokio::test]
-async fn one_too_many_is_429_and_says_what_happened() {
+async fn one_too_many_is_429_with_problem_details() {
     let places = semaphore("concurrency 2");
     let layer = ConcurrencyLayer::new(places.clone()).name("exports");
     let (one, two) = (ask(&layer, get()).await, ask(&layer.clone(), get()).await);
@@ -70,7 +70,10 @@ async fn one_too_many_is_429_and_says_what_happened() {
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     assert_eq!((&problem["status"], &problem["violated-policies"][0]), (&429.into(), &"exports".into()));
-    assert_eq!(problem["detail"], "too many requests at once; come back when one of them has ended");
+    assert_eq!(
+        problem["detail"],
+        "too many requests in flight for `default`; retry when one of them has ended"
+    );
     assert_eq!(ask(&layer, from("198.51.100.7")).await.status(), 200, "another key has places of its own");
     assert_eq!(whole(one).await, "hello");
     assert_eq!(ask(&layer, get()).await.status(), 200);
@@ -79,7 +82,7 @@ async fn one_too_many_is_429_and_says_what_happened() {
 }
 
 #[tokio::test]
-async fn with_a_ttl_the_client_is_told_when_to_come_back() {
+async fn with_a_ttl_there_is_a_retry_after() {
     let clock = ManualClock::default();
     let places = Semaphore::builder("concurrency 1 ttl=30s").clock(clock.clone()).build().unwrap();
     let layer = ConcurrencyLayer::new(places);
@@ -95,7 +98,7 @@ async fn with_a_ttl_the_client_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_limit_of_the_service_itself_is_503_and_so_is_a_semaphore_without_room() {
+async fn unavailable_and_a_full_semaphore_are_503() {
     let layer = ConcurrencyLayer::new(semaphore("concurrency 1")).key(key::everyone()).unavailable();
     let _held = ask(&layer, get()).await;
     let refused = ask(&layer, from("198.51.100.7")).await;
@@ -110,17 +113,17 @@ async fn a_limit_of_the_service_itself_is_503_and_so_is_a_semaphore_without_room
 }
 
 #[tokio::test]
-async fn requests_cost_are_skipped_or_have_no_key() {
+async fn cost_skip_and_missing_keys_work() {
     let places = semaphore("concurrency 3");
     let layer = ConcurrencyLayer::new(places.clone())
         .key(key::header("x-customer"))
         .cost(|head| if head.headers.contains_key("x-big") { 2 } else { 1 })
         .skip(|head| head.uri.path() == "/health");
-    let harry = || with(get(), "x-customer", "harry");
-    let held_by = [ask(&layer, with(harry(), "x-big", "")).await, ask(&layer, harry()).await];
+    let acme = || with(get(), "x-customer", "acme");
+    let held_by = [ask(&layer, with(acme(), "x-big", "")).await, ask(&layer, acme()).await];
     assert!(held_by.iter().all(|response| response.status() == 200));
-    assert_eq!(ask(&layer, harry()).await.status(), 429);
-    let mut health = harry();
+    assert_eq!(ask(&layer, acme()).await.status(), 429);
+    let mut health = acme();
     *health.uri_mut() = "/health".parse().unwrap();
     let healthy = ask(&layer, health).await;
     assert!(healthy.status() == 200 && !healthy.body().holds_lease());
@@ -140,7 +143,7 @@ async fn requests_cost_are_skipped_or_have_no_key() {
 }
 
 #[tokio::test]
-async fn a_closure_writes_the_answer() {
+async fn a_closure_writes_the_response() {
     let layer = ConcurrencyLayer::new(semaphore("concurrency 1")).respond_with(|denial| {
         Response::builder().status(420).body(Body::from(denial.head().uri.path().to_owned())).unwrap()
     });
@@ -150,7 +153,7 @@ async fn a_closure_writes_the_answer() {
 
 /// Many services that are ready, and none of them holds a place.
 #[tokio::test]
-async fn being_ready_takes_no_place() {
+async fn being_ready_takes_no_permit() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone());
     let mut services: Vec<_> = (0..3).map(|_| layer.layer(tower::service_fn(answer))).collect();
@@ -164,7 +167,7 @@ async fn being_ready_takes_no_place() {
 }
 
 #[test]
-fn a_dropped_response_future_returns_its_place() {
+fn a_dropped_response_future_releases_its_lease() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone());
     let hangs =
@@ -177,7 +180,7 @@ fn a_dropped_response_future_returns_its_place() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_service_returns_the_place() {
+async fn an_error_of_the_service_releases_the_lease() {
     let places = semaphore("concurrency 1");
     let fails = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     let failed = ConcurrencyLayer::new(places.clone()).layer(fails).oneshot(get()).await;
@@ -185,7 +188,7 @@ async fn an_error_of_the_service_returns_the_place() {
 }
 
 #[test]
-fn requests_wait_in_line_and_whoever_gives_up_leaves_it() {
+fn requests_wait_in_order_and_leave_when_dropped() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone()).wait(Duration::from_secs(60));
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -225,7 +228,7 @@ fn requests_wait_in_line_and_whoever_gives_up_leaves_it() {
 }
 
 #[test]
-fn a_wait_that_was_too_long_and_a_full_line_are_429() {
+fn too_long_a_wait_and_a_full_queue_are_429() {
     let clock = ManualClock::default();
     let places = Semaphore::builder("concurrency 1").max_queue(1).clock(clock.clone()).build().unwrap();
     let layer = ConcurrencyLayer::new(places).wait(Duration::from_secs(2));
@@ -263,7 +266,7 @@ impl From<Bytes> for Frames {
 }
 
 #[tokio::test]
-async fn trailers_and_sizes_pass_and_the_end_frees_the_place() {
+async fn trailers_and_sizes_are_kept_and_the_end_releases() {
     let places = semaphore("concurrency 1");
     let streams = tower::service_fn(async |_: Request<Body>| {
         let mut trailers = HeaderMap::new();
@@ -284,7 +287,7 @@ async fn trailers_and_sizes_pass_and_the_end_frees_the_place() {
 
 /// A body that says that a frame was its last one is not asked again, and an empty one is never asked.
 #[tokio::test]
-async fn a_body_that_knows_its_end_frees_the_place_with_its_last_frame() {
+async fn the_last_frame_of_a_sized_body_releases_the_lease() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone());
     let mut body = ask(&layer, get()).await.into_body();
@@ -333,7 +336,7 @@ fn downloads(
 }
 
 #[tokio::test]
-async fn a_download_holds_its_place_until_its_end_and_a_client_that_hangs_up_frees_it() {
+async fn a_download_holds_its_lease_until_it_ends_or_is_aborted() {
     let places = semaphore("concurrency 2");
     let layer = ConcurrencyLayer::new(places.clone()).key(key::peer_ip());
     let (app, mut begun) = downloads(layer);
@@ -350,7 +353,7 @@ async fn a_download_holds_its_place_until_its_end_and_a_client_that_hangs_up_fre
     }
     assert_eq!(held(&places), 2);
     let (status, refused) = server.get("/").await;
-    assert!(status == 429 && refused.contains("too many requests at once"), "{refused}");
+    assert!(status == 429 && refused.contains("too many requests in flight"), "{refused}");
     // Its end frees one.
     drop(writer_of_one);
     one.read_to_end(&mut seen).await.unwrap();
@@ -368,7 +371,7 @@ async fn a_download_holds_its_place_until_its_end_and_a_client_that_hangs_up_fre
 }
 
 #[tokio::test]
-async fn requests_over_sockets_wait_for_a_place_and_clients_that_are_gone_leave_the_line() {
+async fn requests_over_sockets_wait_and_disconnects_leave_the_queue() {
     let places = semaphore("concurrency 1");
     let layer = ConcurrencyLayer::new(places.clone()).key(key::everyone()).wait(Duration::from_secs(60));
     let (app, mut begun) = downloads(layer);
@@ -393,19 +396,19 @@ async fn requests_over_sockets_wait_for_a_place_and_clients_that_are_gone_leave_
 }
 
 #[tokio::test]
-async fn keys_over_sockets_have_places_of_their_own() {
+async fn keys_over_sockets_have_separate_permits() {
     let places = semaphore("concurrency 1");
     let (app, mut begun) = downloads(ConcurrencyLayer::new(places).key(key::header("x-customer")));
     let server = Server::start(app).await;
-    let _harry = server.send_with("/", "x-customer: harry\r\n").await;
+    let _harry = server.send_with("/", "x-customer: acme\r\n").await;
     let _writer = begun.recv().await.unwrap();
-    assert_eq!(read(server.send_with("/", "x-customer: harry\r\n").await).await.0, 429);
+    assert_eq!(read(server.send_with("/", "x-customer: acme\r\n").await).await.0, 429);
     assert_eq!(read(server.send_with("/health", "x-customer: sally\r\n").await).await.0, 200);
 }
 
 /// Never more at once than there are places, however many connections there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn never_more_at_once_than_there_are_places() {
+async fn the_limit_is_never_exceeded() {
     const PLACES: usize = 3;
     let places = semaphore("concurrency 3");
     let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

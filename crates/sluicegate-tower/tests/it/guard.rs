@@ -44,13 +44,16 @@ async fn five_hundreds_open_the_breaker_and_then_the_answer_is_503() {
     assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("5")));
     assert_eq!(field(&refused, "content-type"), Some("application/problem+json"));
     let body: serde_json::Value = serde_json::from_str(&text(refused).await).unwrap();
-    assert_eq!((&body["status"], &body["detail"]), (&503.into(), &"this is not available just now".into()));
+    assert_eq!(
+        (&body["status"], &body["detail"]),
+        (&503.into(), &"temporarily unavailable; retry in 5 s".into())
+    );
     let grpc = ask(&layer, with(get(), "content-type", "application/grpc")).await;
     assert_eq!((grpc.status().as_u16(), field(&grpc, "grpc-status")), (200, Some("14")));
 }
 
 #[tokio::test]
-async fn a_judge_says_what_is_a_failure() {
+async fn a_classifier_decides_what_is_a_failure() {
     let guard = Guard::builder("g").breaker("breaker 100%/1calls min=1").build().unwrap();
     let layer = GuardLayer::new(guard.clone()).classify(|status, _| match status.as_u16() {
         429 => Outcome::Failure,
@@ -66,7 +69,7 @@ async fn a_judge_says_what_is_a_failure() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_504() {
+async fn a_timeout_is_504() {
     let guard = Guard::builder("g").timeout(Duration::from_millis(5)).build().unwrap();
     let hangs =
         tower::service_fn(async |_: Request<Body>| pending::<Result<Response<Body>, Infallible>>().await);
@@ -76,7 +79,7 @@ async fn what_takes_too_long_is_504() {
 
 /// Many services that are ready, and none of them holds a place.
 #[tokio::test]
-async fn being_ready_takes_no_place() {
+async fn being_ready_takes_no_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
     let mut services: Vec<_> = (0..3).map(|_| layer.layer(tower::service_fn(answer))).collect();
@@ -100,7 +103,7 @@ async fn being_ready_takes_no_place() {
 
 /// Only what can be copied is tried again, and each further try asks the service whether it is ready.
 #[tokio::test]
-async fn only_requests_that_can_be_copied_are_tried_again() {
+async fn only_requests_that_can_be_copied_are_retried() {
     let (calls, clock) = (Arc::new(AtomicUsize::new(0)), ManualClock::default());
     let fails_twice = {
         let calls = Arc::clone(&calls);
@@ -133,7 +136,7 @@ async fn only_requests_that_can_be_copied_are_tried_again() {
 }
 
 #[tokio::test]
-async fn errors_of_the_service_stay_what_they_are() {
+async fn errors_of_the_service_are_passed_on() {
     let guard = Guard::builder("g").breaker("breaker 100%/1calls min=1").build().unwrap();
     let fails = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     let layer = GuardLayer::new(guard);
@@ -143,7 +146,7 @@ async fn errors_of_the_service_stay_what_they_are() {
 
 /// Dropping what was begun gives back the place, and a probe that was dropped does not keep the breaker half-open.
 #[test]
-fn a_dropped_response_gives_back_everything() {
+fn a_dropped_response_releases_everything() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").breaker("breaker 100%/1calls min=1").bulkhead("bulkhead 1");
     let guard = builder.clock(clock.clone()).build().unwrap();
@@ -175,7 +178,7 @@ fn a_dropped_response_gives_back_everything() {
 
 /// Those who wait in the bulkhead's queue go on one after another, and whoever is dropped there leaves it.
 #[test]
-fn waiters_in_the_queue_go_on_and_dropped_ones_leave_it() {
+fn waiters_are_served_and_dropped_ones_leave_the_queue() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1 queue=2 wait=60s").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
     let place = guard.bulkhead().unwrap().try_acquire();
@@ -193,7 +196,7 @@ fn waiters_in_the_queue_go_on_and_dropped_ones_leave_it() {
 }
 
 #[tokio::test]
-async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
+async fn a_fallback_replaces_failures_denials_and_timeouts() {
     let builder = Guard::builder("g").breaker("breaker 100%/2calls min=2 open=1h");
     let guard = builder.timeout(Duration::from_millis(5)).build().unwrap();
     let layer = GuardLayer::new(guard.clone()).fallback(|why| {
@@ -222,7 +225,7 @@ async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
 
 /// Fallbacks of a layer are the guard's: counted, told and bounded. What has none gets the failure itself.
 #[tokio::test]
-async fn a_fallback_is_counted_and_has_a_bound() {
+async fn fallbacks_are_counted_and_bounded() {
     let builder = Guard::builder("g").breaker("breaker 100%/3calls min=3 open=1h");
     let guard = builder.max_fallbacks(1).build().unwrap();
     let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Body::from("[]")));
@@ -249,7 +252,7 @@ async fn a_fallback_is_counted_and_has_a_bound() {
 
 /// Whichever comes first: what is refused without a place for a fallback is answered in the way that was asked for.
 #[tokio::test]
-async fn a_fallback_stays_whatever_writes_other_answers() {
+async fn a_fallback_is_kept_with_any_response_writer() {
     let open = || {
         let guard =
             Guard::builder("g").breaker("breaker 100%/1calls min=1").max_fallbacks(1).build().unwrap();
@@ -310,7 +313,7 @@ struct Opaque(bool);
 
 /// A copy that is refused once is not made later: the failure that there is is the answer.
 #[tokio::test]
-async fn a_closure_that_gives_no_further_copy_ends_the_tries() {
+async fn without_a_copy_there_is_no_retry() {
     let calls = AtomicUsize::new(0);
     let copies = AtomicUsize::new(0);
     let fails = tower::service_fn(|request: Request<Body>| {
@@ -364,7 +367,7 @@ async fn a_slow_handler_is_504_over_a_socket_and_is_dropped() {
     let app = Router::new().route("/slow", route(handler)).layer(GuardLayer::new(guard.clone()));
     let server = Server::start(app).await;
     let (status, answer) = server.get("/slow").await;
-    assert!(status == 504 && answer.contains("this took too long"), "{answer}");
+    assert!(status == 504 && answer.contains("the service did not respond in time"), "{answer}");
     assert_eq!(Arc::strong_count(&is_there), 1, "the handler is gone");
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
     assert_eq!(guard.stats().timed_out, 1);
@@ -372,7 +375,7 @@ async fn a_slow_handler_is_504_over_a_socket_and_is_dropped() {
 
 /// A client that hangs up frees its place.
 #[tokio::test]
-async fn a_client_that_is_gone_frees_its_place() {
+async fn a_client_that_disconnects_frees_its_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let app = Router::new()
         .route("/slow", route(async || pending::<&str>().await))

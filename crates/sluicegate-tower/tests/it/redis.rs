@@ -62,7 +62,7 @@ async fn two_processes_share_a_limit_through_the_store() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_a_503_or_whatever_the_limiter_is_to_do_then() {
+async fn an_unavailable_store_is_a_503_or_the_configured_fallback() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let layer = |on_failure| RateLimitLayer::new(limiter("sliding-log 5/h", &store, on_failure));
@@ -112,7 +112,7 @@ async fn failed_logins_are_reserved_and_settled_in_the_store() {
 
 /// What is dropped is settled by a task of its own; the test waits until it is.
 #[tokio::test]
-async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
+async fn disconnects_can_be_refunded_in_the_store() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("sliding-log 3/h", &store, OnStoreFailure::Error);
@@ -143,7 +143,7 @@ async fn requests_wait_for_a_window_in_the_store_too() {
 }
 
 #[tokio::test]
-async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
+async fn a_waiting_request_that_gives_up_leaves_no_trace() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("token-bucket 2/s burst=1", &store, OnStoreFailure::Error);
@@ -183,7 +183,7 @@ async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<LeasedBody<
 }
 
 #[tokio::test]
-async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_returns_its_own() {
+async fn two_processes_share_permits_in_the_store() {
     let server = Server::start(&Options::redis());
     let layer = async || ConcurrencyLayer::new(places(&connected(&server).await, OnStoreFailure::Error));
     let (one, other) = (layer().await, layer().await);
@@ -200,7 +200,7 @@ async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_retu
 }
 
 #[tokio::test]
-async fn without_the_store_there_are_503_or_places_in_memory() {
+async fn without_the_store_it_is_503_or_permits_in_memory() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let layer = |on_failure| ConcurrencyLayer::new(places(&store, on_failure));

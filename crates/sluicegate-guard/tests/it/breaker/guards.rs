@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 #[test]
-fn open_ends_at_retry_after_and_not_a_tick_sooner() {
+fn open_ends_exactly_at_retry_after() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s");
     open(&payments);
     clock.advance(2 * SECOND);
@@ -25,7 +25,7 @@ fn open_ends_at_retry_after_and_not_a_tick_sooner() {
 }
 
 #[test]
-fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_has() {
+fn dropped_calls_count_nothing_dropped_probes_and_panics_fail() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     for _ in 0..10 {
         drop(admitted(&payments));
@@ -55,7 +55,7 @@ fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_h
 }
 
 #[test]
-fn what_takes_longer_than_slow_is_slow_whether_it_fails_or_not() {
+fn slow_calls_count_whether_they_fail_or_not() {
     let (payments, clock) = breaker("breaker 100%/4calls slow=2s slow-rate=75%");
     let takes = |time: Duration, outcome: Outcome| {
         let call = admitted(&payments);
@@ -76,7 +76,7 @@ fn what_takes_longer_than_slow_is_slow_whether_it_fails_or_not() {
 }
 
 #[test]
-fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
+fn probes_are_decided_once_the_rest_cannot_change_it() {
     // 50 % of 4: two failures are too many, three successes are enough.
     for (ends, after) in
         [("ff", State::Open), ("sfs", State::HalfOpen), ("sfss", State::Closed), ("sss", State::Closed)]
@@ -97,7 +97,7 @@ fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
 }
 
 #[test]
-fn forced_states_hold_until_they_are_let_go() {
+fn forced_states_last_until_unforced() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let early = admitted(&payments);
     payments.force(Forced::Open);
@@ -129,7 +129,7 @@ fn forced_states_hold_until_they_are_let_go() {
 }
 
 #[test]
-fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
+fn a_change_keeps_the_open_state_and_counts_of_the_same_window() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     (0..3).for_each(|_| admitted(&payments).failure());
     payments.change("breaker 50%/4calls open=10s min=4").unwrap();
@@ -156,7 +156,7 @@ fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
 }
 
 #[test]
-fn a_clock_that_steps_back_locks_out_for_open_at_the_most() {
+fn a_backward_clock_step_denies_for_at_most_open() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=5s");
     open(&payments);
     let now = clock.now();
@@ -189,7 +189,7 @@ fn not_every_error_is_a_failure() {
 }
 
 #[test]
-fn a_future_is_asked_for_when_polled_and_a_dropped_probe_has_failed() {
+fn run_admits_on_first_poll_and_a_dropped_probe_fails() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let mut context = Context::from_waker(Waker::noop());
     let never_polled = payments.run(std::future::pending::<Result<(), ()>>());
@@ -234,7 +234,7 @@ impl Observer for Heard {
 }
 
 #[test]
-fn whoever_watches_is_told_when_no_lock_is_held() {
+fn observers_run_without_a_lock_held() {
     let (clock, heard) = (ManualClock::default(), Arc::new(Heard::default()));
     let builder = Breaker::builder("breaker 50%/4calls probe-ttl=1s").name("payments").clock(clock.clone());
     let payments = builder.observer(Arc::clone(&heard)).build().unwrap();
@@ -300,7 +300,7 @@ fn an_observer_that_panics_loses_no_probe() {
 }
 
 #[test]
-fn clones_are_the_same_breaker_and_a_trial_may_outlive_it() {
+fn clones_share_state_and_an_admitted_call_may_outlive_them() {
     let (payments, _) = breaker("breaker 50%/4calls");
     let same = payments.clone();
     open(&same);

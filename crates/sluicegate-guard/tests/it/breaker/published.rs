@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Hystrix: 10 s, 20 calls, 50 %: 19 failures do not trip it, 20 calls of which 10 failed do.
 #[test]
-fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
+fn hystrix_defaults_open_at_20_calls_and_50_percent() {
     let (payments, _) = breaker("breaker 50%/10s");
     (0..19).for_each(|_| admitted(&payments).failure());
     assert_eq!(payments.state(), State::Closed);
@@ -31,7 +31,7 @@ fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
 /// Hystrix#1861: a command that began before the circuit opened was unsubscribed while the probe was out. That flipped `HALF_OPEN` to
 /// `OPEN`, so the probe's success could not close it, and it stayed open for ever.
 #[test]
-fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
+fn hystrix_1861_an_earlier_call_does_not_disturb_the_probe() {
     for outcome in [Outcome::Dropped, Outcome::Failure, Outcome::Success, Outcome::Ignored] {
         let (payments, clock) = breaker("breaker 50%/4calls");
         let [early, later] = [admitted(&payments), admitted(&payments)];
@@ -53,7 +53,7 @@ fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
 /// Hystrix#1781: the state and the time of opening were two atomics. Under load a trip could come between a success and the reset of
 /// the time, which left it open with no time of opening: no probe ever again.
 #[test]
-fn hystrix_1781_under_load_it_is_never_open_without_an_end() {
+fn hystrix_1781_open_ends_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls open=1s");
     for round in 0..50 {
         let (fails, barrier) = (AtomicBool::new(true), Barrier::new(4));
@@ -85,7 +85,7 @@ fn hystrix_1781_under_load_it_is_never_open_without_an_end() {
 /// Hystrix#1633: calls hung, the circuit opened, the service recovered, and no request was let through any more: the one probe had
 /// never come back.
 #[test]
-fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
+fn hystrix_1633_a_probe_that_hangs_expires() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
@@ -106,7 +106,7 @@ fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
 
 /// Hystrix#1723: of a command without a fallback a probe that failed was never marked as such, and the circuit stayed half-open for ever.
 #[test]
-fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
+fn hystrix_1723_an_unreported_probe_counts_as_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let pay = |payments: &Breaker| -> Result<(), std::num::ParseIntError> {
         let admitted = admitted(payments);
@@ -127,7 +127,7 @@ fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
 /// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone and too few outcomes it stayed
 /// half-open for ever, as waiting there has no limit by default.
 #[test]
-fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
+fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
@@ -146,7 +146,7 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
 /// resilience4j#903: with a window of time the outcomes of the permitted calls aged out of it, so that there were never enough of them
 /// to decide.
 #[test]
-fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
+fn resilience4j_903_slow_probes_do_not_age_out() {
     let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1min");
     (0..10).for_each(|_| admitted(&payments).failure());
     clock.advance(SECOND);
@@ -198,7 +198,7 @@ fn let_through(payments: &Breaker) -> u32 {
 
 /// resilience4j#1090: with one permitted call in the half-open state, several got through under load.
 #[test]
-fn resilience4j_1090_exactly_one_probe_passes_under_load() {
+fn resilience4j_1090_exactly_one_probe_is_admitted_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     open(&payments);
     for round in 0..20 {
@@ -213,7 +213,7 @@ fn resilience4j_1090_exactly_one_probe_passes_under_load() {
 
 /// resilience4j#1432: those who saw it open and lost the race to make it half-open passed beside the permitted calls.
 #[test]
-fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_the_probes() {
+fn resilience4j_1432_losing_the_half_open_race_is_a_denial() {
     for probes in [1, 2, 7] {
         for _ in 0..20 {
             let (payments, clock) = breaker(&format!("breaker 50%/4calls probes={probes}"));
@@ -227,7 +227,7 @@ fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_th
 /// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It was never made, so it never
 /// ended, and the first stayed half-open for ever.
 #[test]
-fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_permit_back() {
+fn sentinel_1638_a_probe_that_is_not_made_frees_its_slot() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");
     let second = Breaker::builder("breaker 50%/4calls open=1min").clock(clock.clone()).build().unwrap();
     open(&first);

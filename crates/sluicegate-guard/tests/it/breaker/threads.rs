@@ -34,7 +34,7 @@ fn every_outcome_is_counted_once() {
 
 /// Calls that end while others ask, open and close: in each half-open phase no more than the probes pass, whatever the others do.
 #[test]
-fn probes_are_counted_however_calls_overlap() {
+fn probes_are_counted_when_calls_overlap() {
     const PROBES: u32 = 3;
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 open=1s probe-ttl=1h");
     for round in 0..100 {

@@ -18,7 +18,7 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
 }
 
 #[test]
-fn without_a_queue_nobody_waits() {
+fn without_a_queue_calls_are_denied_immediately() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2");
     let (one, two) = (bulkhead.try_acquire(), bulkhead.try_acquire());
     assert!(one.is_some() && two.is_some() && bulkhead.try_acquire().is_none());
@@ -31,7 +31,7 @@ fn without_a_queue_nobody_waits() {
 }
 
 #[test]
-fn the_queue_has_a_bound_and_an_end() {
+fn the_queue_and_the_wait_are_bounded() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
@@ -49,7 +49,7 @@ fn the_queue_has_a_bound_and_an_end() {
 }
 
 #[test]
-fn a_permit_goes_to_the_first_who_waits() {
+fn a_permit_goes_to_the_first_waiter() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     let permit = bulkhead.try_acquire().unwrap();
     let mut low = Asker::waiting(bulkhead.acquire().priority(Priority::Low));
@@ -76,7 +76,7 @@ fn a_permit_goes_to_the_first_who_waits() {
 
 /// Waiting, called, refused, and never polled.
 #[test]
-fn who_is_dropped_leaves_nothing_behind() {
+fn a_dropped_waiter_leaves_nothing_behind() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     drop(bulkhead.acquire());
     let permit = bulkhead.try_acquire().unwrap();
@@ -99,7 +99,7 @@ fn who_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait() {
+fn a_leaked_waiter_leaves_the_queue_at_its_deadline() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     std::mem::forget(Asker::waiting(bulkhead.acquire()));
@@ -112,7 +112,7 @@ fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait()
 }
 
 #[test]
-fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
+fn a_lower_limit_revokes_nothing_and_a_higher_one_wakes() {
     let (bulkhead, _clock) = bulkhead("bulkhead 3 queue=5");
     let mut permits: Vec<_> = (0..3).map_while(|_| bulkhead.try_acquire()).collect();
     bulkhead.set_limit(1);
@@ -131,7 +131,7 @@ fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
 }
 
 #[test]
-fn a_time_that_has_passed_is_too_late_even_with_places_free() {
+fn a_past_deadline_is_denied_even_with_free_permits() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1");
     let just_passed = clock.now().saturating_sub(Span::from_micros(1));
     assert_eq!(bulkhead.acquire_until(just_passed).blocking().denial(), Some(Denial::TooLong));
@@ -144,7 +144,7 @@ fn a_time_that_has_passed_is_too_late_even_with_places_free() {
 
 /// The clock steps back by a day while somebody waits: a permit is a permit. (That nobody waits for a day: `guard/clock_set.rs`.)
 #[test]
-fn a_clock_that_steps_back_loses_nobody() {
+fn a_backward_clock_step_loses_no_waiter() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     let (mut first, second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
@@ -174,7 +174,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_costs_nobody_a_place() {
+fn a_panicking_waker_loses_no_permit() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2 queue=5");
     let permits = (bulkhead.try_acquire(), bulkhead.try_acquire());
     let mut panics = Box::pin(bulkhead.acquire());
@@ -236,7 +236,7 @@ impl Adapt for Notes {
 }
 
 #[test]
-fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
+fn an_algorithm_sees_each_call_and_sets_the_limit() {
     let (ended, clock) = (Ended::default(), ManualClock::default());
     let builder =
         Bulkhead::builder("bulkhead 2 queue=3").clock(clock.clone()).adapt(Notes(Arc::clone(&ended)));
@@ -265,7 +265,7 @@ impl Adapt for PanicsOnFailure {
 }
 
 #[test]
-fn a_rule_that_panics_costs_nobody_a_place() {
+fn a_panicking_algorithm_loses_no_permit() {
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1").adapt(PanicsOnFailure).build().unwrap();
     let permit = bulkhead.try_acquire().unwrap();
     let mut next = Asker::waiting(bulkhead.acquire());
@@ -314,7 +314,7 @@ impl Adapt for Stays {
 
 /// A rule wants to know when a call began: the clock is asked when the permit has been taken.
 #[test]
-fn a_clock_that_panics_costs_nobody_a_place() {
+fn a_panicking_clock_loses_no_permit() {
     let clock = Trips::default();
     let builder = Bulkhead::builder("bulkhead 1 queue=2").adapt(Stays);
     let bulkhead = builder.clock(clock.clone()).build().unwrap();

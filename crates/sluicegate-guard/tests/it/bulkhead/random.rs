@@ -47,7 +47,7 @@ struct Run {
 
 /// Nothing is lost or gained, nobody is overtaken, everybody is woken once, and nobody waits who could go.
 #[test]
-fn whatever_happens_it_is_what_the_lists_say() {
+fn random_operations_match_the_model() {
     for seed in 1..=3_000_u64 {
         let mut random = Random((seed * 7_919) | 1);
         let (limit, queue) = (1 + random.below(3), random.below(5));

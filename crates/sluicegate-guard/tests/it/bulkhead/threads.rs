@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Never more than the limit, and every permit comes back, whoever waits, gives up or is dropped.
 #[test]
-fn never_more_than_the_limit_and_no_permit_is_lost() {
+fn the_limit_is_never_exceeded_and_no_permit_is_lost() {
     const LIMIT: u32 = 3;
     const ROUNDS: u32 = 3_000;
     let bulkhead = Bulkhead::new("bulkhead 3 queue=100 wait=10s").unwrap();
@@ -53,7 +53,7 @@ fn never_more_than_the_limit_and_no_permit_is_lost() {
 
 /// Each of those who wait is woken, though the limit moves all the time.
 #[test]
-fn a_limit_that_moves_leaves_nobody_behind() {
+fn a_changing_limit_leaves_no_waiter_behind() {
     let bulkhead = Bulkhead::new("bulkhead 1 queue=100 wait=60s").unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// From outside: fallback, retry, breaker, bulkhead, timeout, the call.
 #[test]
-fn the_order_is_hystrix_s_with_retries_around_it() {
+fn the_order_is_that_of_hystrix_with_retries_around_it() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let guard = Guard::builder("payments")
         .timeout(100 * MS)
@@ -47,14 +47,14 @@ fn the_order_is_hystrix_s_with_retries_around_it() {
     let mut refused = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     let answer = refused.run(&clock, MS);
     assert!(matches!(answer, Err(Failure::Denied(GuardDenial::Breaker(_)))), "{answer:?}");
-    assert_eq!(events.words(), ["ByBreaker"]);
+    assert_eq!(events.words(), ["denied Breaker"]);
     let stats = guard.stats();
     assert_eq!((stats.calls, stats.allowed, stats.denied, stats.timed_out), (2, 3, 1, 3));
     assert_eq!((stats.retried, stats.fell_back, stats.failed), (2, 1, 0));
 }
 
 #[test]
-fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
+fn a_bulkhead_denial_is_a_failure_and_not_retried() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1 queue=1 wait=1s")
@@ -72,13 +72,14 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
     let answer = waits.run(&clock, 10 * MS);
     assert_eq!(answer, Err(Failure::Denied(GuardDenial::Bulkhead(Denial::TooLong))));
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
-    let words = ["bulkhead QueueFull", "ByBulkhead", "bulkhead TooLong", "breaker Open", "ByBulkhead"];
+    let words =
+        ["bulkhead QueueFull", "denied Bulkhead", "bulkhead TooLong", "breaker Open", "denied Bulkhead"];
     assert_eq!(events.words(), words);
 }
 
 /// A dependency that answers in 300 ms is not slow because three calls stand in our own queue.
 #[test]
-fn the_wait_for_a_permit_is_not_slow() {
+fn the_wait_for_a_permit_does_not_count_as_slow() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1 queue=2 wait=10s")
@@ -109,7 +110,7 @@ fn the_wait_for_a_permit_is_not_slow() {
 
 /// Sentinel#1638: a probe that is let through by the breaker and stopped by a later part left the breaker half-open for ever.
 #[test]
-fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
+fn sentinel_1638_a_probe_denied_by_the_bulkhead_is_resolved() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1")
@@ -134,7 +135,7 @@ fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
 }
 
 #[test]
-fn parts_are_shared_where_they_are_given_ready_made() {
+fn existing_parts_are_shared() {
     let (breaker, bulkhead) =
         (Breaker::new("breaker 100%/1calls min=1").unwrap(), Bulkhead::new("bulkhead 1").unwrap());
     let guard =
@@ -153,7 +154,7 @@ fn parts_are_shared_where_they_are_given_ready_made() {
 
 /// Hystrix's bad request: neither failure nor retry nor fallback.
 #[test]
-fn what_the_judge_ignores_is_passed_on() {
+fn ignored_errors_are_passed_on() {
     let guard = Guard::builder("g").breaker("breaker 1%/1calls min=1").retry("retry 3").build().unwrap();
     let calls = Cell::new(0);
     let call = guard
@@ -168,7 +169,7 @@ fn what_the_judge_ignores_is_passed_on() {
 }
 
 #[test]
-fn an_answer_can_be_a_failure() {
+fn an_ok_can_be_a_failure() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .breaker("breaker 100%/2calls min=2")
@@ -187,7 +188,7 @@ fn an_answer_can_be_a_failure() {
 
 /// The fallback is for it, after all tries; where there is no permit for one the answer is passed on, as it is without a fallback.
 #[test]
-fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
+fn an_ok_that_is_a_failure_is_replaced_by_the_fallback() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let builder = Guard::builder("g").retry("retry 1 backoff=0s").max_fallbacks(1);
     let guard = builder.clock(clock.clone()).observer(Arc::clone(&events)).build().unwrap();
@@ -219,7 +220,7 @@ fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
 
 /// A further try that is refused: what came of the one before is still a failure.
 #[test]
-fn an_answer_that_is_a_failure_is_replaced_when_no_further_try_is_made() {
+fn an_ok_that_is_a_failure_is_replaced_without_a_retry() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").retry("retry 2 backoff=1s").bulkhead("bulkhead 1").seed(1);
     let guard = builder.clock(clock.clone()).build().unwrap();

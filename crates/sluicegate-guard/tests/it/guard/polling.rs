@@ -81,8 +81,8 @@ impl Events {
 fn word(event: &Event) -> String {
     match event {
         Event::Guard { event: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
-        Event::Guard { event: GuardEvent::Denied(refused), .. } => {
-            format!("{refused:?}").split('(').next().unwrap_or_default().to_owned()
+        Event::Guard { event: GuardEvent::Denied(by), .. } => {
+            format!("denied {by:?}").split('(').next().unwrap_or_default().to_owned()
         }
         Event::Guard { event, .. } => format!("{event:?}"),
         Event::Breaker { state, .. } => format!("breaker {state:?}"),

@@ -143,7 +143,7 @@ impl Model {
 }
 
 #[test]
-fn what_is_called_and_when_is_what_a_few_lines_say() {
+fn random_calls_match_the_model() {
     for seed in 1..=1_000_u64 {
         let mut random = Random(seed * 7_919);
         // A deadline is always there, so that a call that hangs ends.

@@ -111,7 +111,7 @@ fn is_dropped(guard: &Guard, seen: &Seen) {
 }
 
 #[test]
-fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
+fn the_limit_holds_and_the_totals_add_up() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 3 queue=2 wait=5ms")
