@@ -21,7 +21,7 @@ use std::time::Duration;
 #[must_use = "nothing is acquired until this is awaited, or by `.blocking()`"]
 pub struct AcquirePermit {
     priority: Priority,
-    patience: MaxWait,
+    max_wait: MaxWait,
     /// `None` once it is ready.
     bulkhead: Option<Bulkhead>,
     /// Its waiter, while it is in the queue.
@@ -81,8 +81,8 @@ impl PermitGrant {
 
 impl AcquirePermit {
     #[inline]
-    pub(super) fn new(bulkhead: Bulkhead, patience: MaxWait) -> AcquirePermit {
-        AcquirePermit { priority: Priority::Normal, patience, bulkhead: Some(bulkhead), waiter_id: None }
+    pub(super) fn new(bulkhead: Bulkhead, max_wait: MaxWait) -> AcquirePermit {
+        AcquirePermit { priority: Priority::Normal, max_wait, bulkhead: Some(bulkhead), waiter_id: None }
     }
 
     /// Sets the priority; the default is [`Priority::Normal`]. It takes effect with the first poll.
@@ -102,7 +102,7 @@ impl AcquirePermit {
     #[inline]
     pub fn try_now(&mut self) -> Option<Permit> {
         // The clock is read only for a deadline.
-        let is_new = self.waiter_id.is_none() && !matches!(self.patience, MaxWait::Until(_));
+        let is_new = self.waiter_id.is_none() && !matches!(self.max_wait, MaxWait::Until(_));
         let is_taken = is_new && self.bulkhead.as_ref().is_some_and(|it| it.inner.permits.try_take());
         if is_taken {
             self.bulkhead.take().map(|bulkhead| Permit::in_use(bulkhead).start_timer())
@@ -120,7 +120,7 @@ impl AcquirePermit {
         if let Some(waiter_id) = self.waiter_id {
             return self.poll_result(bulkhead, waiter_id, waker);
         }
-        let is_late = matches!(self.patience, MaxWait::Until(until) if until < bulkhead.now());
+        let is_late = matches!(self.max_wait, MaxWait::Until(until) if until < bulkhead.now());
         if is_late {
             return self.deny(&bulkhead, Denial::TooLong, Span::ZERO);
         }
@@ -138,7 +138,7 @@ impl AcquirePermit {
         let waker = waker.clone();
         let inner = Arc::clone(&bulkhead.inner);
         let mut queue = LockedQueue::lock(&inner);
-        match queue.join(self.priority, self.patience, waker) {
+        match queue.join(self.priority, self.max_wait, waker) {
             Enqueue::Acquired => {
                 // The permit has an owner before another task's waker may panic.
                 let permit = Permit::in_use(bulkhead);

@@ -43,7 +43,7 @@ pub(super) struct WaiterId {
 struct Waiter {
     /// `None` after it was woken, until it polls again.
     waker: Option<Waker>,
-    patience: Interval,
+    wait: Interval,
 }
 
 /// The result of waiting, and its duration.
@@ -104,16 +104,16 @@ impl<'a> LockedQueue<'a> {
 
     /// Takes a permit if one is free and there is no waiter; otherwise enqueues a waiter or denies
     /// the call.
-    pub(super) fn join(&mut self, priority: Priority, patience: MaxWait, waker: Waker) -> Enqueue {
+    pub(super) fn join(&mut self, priority: Priority, max_wait: MaxWait, waker: Waker) -> Enqueue {
         self.dispatch();
-        let until = patience.deadline(self.now).unwrap_or(Time::MAX);
+        let until = max_wait.deadline(self.now).unwrap_or(Time::MAX);
         let joined = self.admit_or_enqueue(priority, until);
         let Enqueue::Queued(waiter_id) = joined else {
             self.drop = Some(waker);
             return joined;
         };
-        let patience = Interval::new(self.now, until.since(self.now));
-        self.queue.waiting.insert(waiter_id, Waiter { waker: Some(waker), patience });
+        let wait = Interval::new(self.now, until.since(self.now));
+        self.queue.waiting.insert(waiter_id, Waiter { waker: Some(waker), wait });
         self.queue.deadlines.insert(until, waiter_id.number, waiter_id);
         joined
     }
@@ -164,8 +164,8 @@ impl<'a> LockedQueue<'a> {
 
     /// Removes a waiter. A permit already granted to it goes to the next one.
     pub(super) fn cancel(&mut self, waiter_id: WaiterId) {
-        if let Some(Waiter { waker, patience }) = self.queue.waiting.remove(&waiter_id) {
-            self.queue.deadlines.remove(patience.end(), waiter_id.number);
+        if let Some(Waiter { waker, wait }) = self.queue.waiting.remove(&waiter_id) {
+            self.queue.deadlines.remove(wait.end(), waiter_id.number);
             self.drop = waker;
         } else if let Some(WaitResult::Granted(_)) = self.queue.results.remove(&waiter_id.number) {
             self.inner.permits.release();
@@ -187,10 +187,10 @@ impl<'a> LockedQueue<'a> {
     fn restart_ahead(&mut self) {
         let LockedQueue { queue, now, .. } = self;
         let Queue { waiting, deadlines, .. } = &mut **queue;
-        for (waiter_id, Waiter { patience, .. }) in waiting.iter_mut() {
-            if patience.starts_after(*now) {
-                deadlines.remove(patience.end(), waiter_id.number);
-                deadlines.insert(patience.end_as_of(*now), waiter_id.number, *waiter_id);
+        for (waiter_id, Waiter { wait, .. }) in waiting.iter_mut() {
+            if wait.starts_after(*now) {
+                deadlines.remove(wait.end(), waiter_id.number);
+                deadlines.insert(wait.end_as_of(*now), waiter_id.number, *waiter_id);
             }
         }
     }
@@ -199,14 +199,14 @@ impl<'a> LockedQueue<'a> {
     pub(super) fn dispatch(&mut self) {
         while let Some((_, waiter_id)) = self.queue.deadlines.pop(self.now) {
             if let Some(waiter) = self.queue.waiting.remove(&waiter_id) {
-                let results = WaitResult::Denied(Denial::TooLong, self.now.since(waiter.patience.start()));
+                let results = WaitResult::Denied(Denial::TooLong, self.now.since(waiter.wait.start()));
                 self.resolve(waiter_id, waiter, results);
             }
         }
         while !self.queue.waiting.is_empty() && self.inner.permits.try_take_for_waiter() {
             let Some((waiter_id, waiter)) = self.queue.waiting.pop_first() else { return };
-            self.queue.deadlines.remove(waiter.patience.end(), waiter_id.number);
-            let results = WaitResult::Granted(self.now.since(waiter.patience.start()));
+            self.queue.deadlines.remove(waiter.wait.end(), waiter_id.number);
+            let results = WaitResult::Granted(self.now.since(waiter.wait.start()));
             self.resolve(waiter_id, waiter, results);
         }
     }

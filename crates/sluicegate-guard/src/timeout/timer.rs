@@ -3,7 +3,7 @@
 //! Most calls end long before their timeout, and then nothing of them remains: dropping a timer
 //! removes its entry. (A [`Delay`](sluicegate::clock::Delay) would keep its alarm until it rings.)
 //!
-//! A clock may be set while a timer runs: see `clock/stretch.rs` of sluicegate. The alarm counts
+//! A clock may be set while a timer runs: see `clock/interval.rs` of sluicegate. The alarm counts
 //! elapsed time, not what the clock shows, so an alarm that rings before its time by the clock
 //! reveals a step back.
 
@@ -31,14 +31,14 @@ struct TimerState {
 }
 
 struct Waiter {
-    stretch: Interval,
+    interval: Interval,
     waker: Waker,
 }
 
 /// A timer: ready when its time has elapsed.
 pub(crate) struct Timer {
     of: Arc<Timers>,
-    stretch: Interval,
+    interval: Interval,
     /// Its key in the queue of deadlines, once it had to wait.
     entry: Option<(Time, u64)>,
 }
@@ -59,8 +59,8 @@ impl Timers {
 
     /// Starts a timer of this length.
     pub(crate) fn start(self: &Arc<Self>, length: Span) -> Timer {
-        let stretch = Interval::new(self.clock.now(), length);
-        Timer { of: Arc::clone(self), stretch, entry: None }
+        let interval = Interval::new(self.clock.now(), length);
+        Timer { of: Arc::clone(self), interval, entry: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, TimerState> {
@@ -87,7 +87,7 @@ impl Timers {
 impl Timer {
     /// Returns `true` if its time has elapsed.
     pub(crate) fn has_elapsed(&self) -> bool {
-        self.of.clock.now() >= self.stretch.end()
+        self.of.clock.now() >= self.interval.end()
     }
 }
 
@@ -96,7 +96,7 @@ impl Future for Timer {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let now = self.of.clock.now();
-        let until = self.stretch.end_as_of(now);
+        let until = self.interval.end_as_of(now);
         if until <= now {
             return Poll::Ready(());
         }
@@ -112,7 +112,7 @@ impl Future for Timer {
             state.next
         };
         self.entry = Some((until, number));
-        state.deadlines.insert(until, number, Waiter { stretch: self.stretch, waker });
+        state.deadlines.insert(until, number, Waiter { interval: self.interval, waker });
         of.set_alarm(state);
         drop(before);
         Poll::Pending
@@ -140,7 +140,7 @@ impl AlarmHandler for Timers {
         if now < at {
             // The clock was set back, or rang too early. Timers that began in the future are polled
             // again, and start over.
-            let ahead = state.deadlines.extract_if(|waiter| waiter.stretch.starts_after(now));
+            let ahead = state.deadlines.extract_if(|waiter| waiter.interval.starts_after(now));
             wakers.extend(ahead.into_iter().map(|waiter| waiter.waker));
         }
         self.set_alarm(state);
