@@ -23,7 +23,7 @@
 //! assert_eq!(limit.sample(Time::EPOCH, good), 21);
 //! assert_eq!(limit.sample(Time::EPOCH, Sample { in_flight: 5, ..good }), 21); // no need for more
 //! assert_eq!(limit.sample(Time::EPOCH, good), 22);
-//! assert_eq!(limit.sample(Time::EPOCH, Sample { dropped: true, ..good }), 20); // 22 * 0.9, but at least min
+//! assert_eq!(limit.sample(Time::EPOCH, Sample { dropped: true, ..good }), 20); // 22 * 0.9, in range
 //! # Ok::<(), sluicegate_core::bounds::OutOfBounds>(())
 //! ```
 
@@ -115,8 +115,8 @@ impl Range {
 ///
 /// | line | the limit |
 /// |---|---|
-/// | `aimd 20` | starts at 20; one more after a good call, a tenth less after a drop or a call of more than 5 s |
-/// | `gradient 20` | starts at 20; grows while calls take up to 150 % of the usual time, shrinks beyond that |
+/// | `aimd 20` | starts at 20; +1 after a good call, -10 % after a drop or a call above 5 s |
+/// | `gradient 20` | starts at 20; grows while calls take up to 150 % of the usual time |
 ///
 /// Both stay within `min=20` and `max=200` by default; a start outside extends that range.
 /// [`guide::adaptive`](crate::guide::adaptive) says which to choose.

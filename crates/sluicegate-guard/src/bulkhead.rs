@@ -191,7 +191,7 @@ impl Bulkhead {
         let waiting = self.inner.waiting();
         let Usage { in_use, limit } = self.inner.permits.read();
         let (allowed, denied) = (self.inner.permits.granted(), self.inner.denied.load(Ordering::Relaxed));
-        BulkheadStats { allowed, denied, waiting, in_use: in_use, limit }
+        BulkheadStats { allowed, denied, waiting, in_use, limit }
     }
 
     fn now(&self) -> Time {

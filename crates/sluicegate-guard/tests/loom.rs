@@ -1,12 +1,12 @@
-//! Breakers and bulkheads under a model checker: every order in which two or three threads can meet.
+//! Breakers and bulkheads under a model checker: every interleaving of two or three threads.
 //!
 //! ```text
 //! cargo xtask loom
 //! ```
 //!
-//! What is checked is what the lock-free paths add to the locks: a breaker that opens while calls begin and end, keys that are
-//! evicted meanwhile, permits that are returned while callers join and leave the queue. Each model is small enough to
-//! be explored to the end.
+//! These models check what the lock-free paths add to the locks: a breaker that opens while calls
+//! begin and end, keys that are evicted meanwhile, permits that are released while callers join and
+//! leave the queue. Each model is small enough to
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -37,7 +37,8 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
     (Breaker::builder(rules).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// It opens while others ask, who read one word and take no lock: whoever passed asked before it had opened, and cannot close it.
+/// It opens while other threads are admitted without the lock: each was admitted before it opened,
+/// and cannot close it.
 #[test]
 fn a_call_admitted_while_it_opens_changes_nothing() {
     loom::model(|| {
@@ -71,7 +72,8 @@ fn exactly_the_configured_probes_are_admitted() {
     }
 }
 
-/// A probe ends while somebody asks: nobody passes beside it, and everybody once it has gone well.
+/// A probe ends while other calls arrive: none is admitted beside it, and all are once it has
+/// succeeded.
 #[test]
 fn no_call_is_admitted_beside_a_probe() {
     for goes_well in [true, false] {
@@ -108,7 +110,7 @@ fn an_inserted_key_misses_no_change() {
     });
 }
 
-/// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
+/// A key is removed while totals are read: its counts are neither missing nor doubled.
 #[test]
 fn totals_never_decrease_when_a_key_is_removed() {
     loom::model(|| {
@@ -152,7 +154,8 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
     (Bulkhead::builder(text).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// A permit is given back while somebody asks for it: it is there at once, or they are woken exactly once.
+/// A permit is released while a call acquires one: it gets the permit at once, or is woken exactly
+/// once.
 #[test]
 fn no_released_permit_is_missed() {
     loom::model(|| {
@@ -170,7 +173,8 @@ fn no_released_permit_is_missed() {
     });
 }
 
-/// One gives its permit back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
+/// One thread releases its permit, one leaves the queue and one does not wait: the next waiter gets
+/// the permit, and the limit holds.
 #[test]
 fn a_waiter_that_leaves_passes_its_permit_on() {
     loom::model(|| {
@@ -185,14 +189,15 @@ fn a_waiter_that_leaves_passes_its_permit_on() {
         let third = thread::spawn(move || third.try_acquire().is_some());
         drop(first);
         other.join().unwrap();
-        assert!(!third.join().unwrap(), "nobody overtakes");
+        assert!(!third.join().unwrap(), "no call overtakes a waiter");
         assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
         assert!(poll_enter(&mut next, &next_woken).is_some_and(|entry| entry.allowed()));
         assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
     });
 }
 
-/// The patience of one ends while its permit comes: it has the permit, or it is told and the permit is free. Woken once in any case.
+/// A wait ends while its permit is released: either it is granted, or it is denied and the permit
+/// is free. It is woken once in both cases.
 #[test]
 fn a_permit_granted_at_the_deadline_is_not_lost() {
     loom::model(|| {

@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
   for i in 1 2 3 4; do curl -i -d guess http://{at}/login; done                # the fourth is a 429
 "
     );
-    // Without `connect_info` nobody would know the addresses.
+    // Without `connect_info` the addresses would be unknown.
     axum::serve(listener, router()?.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -125,8 +125,9 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
         GuardLayer::of(Shared { guard, classify, respond, copy: RetryWith::new(copy), fallback })
     }
 
-    /// Has a closure write the answer to a request that was refused or took too long. `Retry-After` is added to it. Of a request that took
-    /// too long it sees the method, the target and the content type.
+    /// Uses a closure to write the response to a request that was denied or timed out;
+    /// `Retry-After` is added. Of a request that timed out, the closure sees the method, the target
+    /// and the content type.
     #[must_use]
     pub fn respond_with<B, K>(self, respond: K) -> GuardLayer<RespondWith<K>, C, F>
     where

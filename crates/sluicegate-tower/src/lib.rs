@@ -10,7 +10,9 @@
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Per address: 50 requests at once, then 10 per second.
-//! let limit = RateLimitLayer::new(Limiter::new("token-bucket 10/s burst=50")?).key(key::peer_ip()).name("api");
+//! let limit = RateLimitLayer::new(Limiter::new("token-bucket 10/s burst=50")?)
+//!     .key(key::peer_ip())
+//!     .name("api");
 //!
 //! let app = Router::new().route("/", get(async || "hello")).layer(limit);
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;

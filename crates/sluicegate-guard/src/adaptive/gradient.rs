@@ -15,12 +15,13 @@
 //! ```
 //!
 //! ```text
-//! Settings   range (20, from 20 to 200), queue (4), smoothing (20 %), tolerance (150 %), window (600),
-//!            sample (each call)
-//! State      the limit and the baseline, in 2^-20 of a call and of a microsecond; the number of samples
+//! Settings   range (20, from 20 to 200), queue (4), smoothing (20 %), tolerance (150 %), window
+//!            (600), sample (each call)
+//! State      the limit and the baseline, in 2^-20 of a call and of a microsecond; the number of
+//!            samples
 //! Formula    learning     the mean of the first 10 samples, then
 //!                         baseline += (rtt - baseline) * 2 / (window + 1)
-//!            gradient     tolerance * baseline / rtt, within 0.5..=1, and at most 1 - the share of drops
+//!            gradient     tolerance * baseline / rtt, in 0.5..=1, at most 1 - share of drops
 //!            gradient = 1 limit += smoothing * queue
 //!            otherwise    limit -= smoothing * (1 - gradient) * limit
 //!            hold         while in_flight * 2 < limit, unless a call was dropped

@@ -6,8 +6,8 @@
 //! `WindowedLimit` does this with 1 s, but discards a window with too few calls: a limit that
 //! admits few calls, because they take seconds, would never change again.
 //!
-//! A forward clock step ends a window early. After a backward step the window restarts with the calls
-//! it has.
+//! A forward clock step ends a window early. After a backward step the window restarts with the
+//! calls it has.
 
 use super::Sample;
 use sluicegate_core::time::SECOND;

@@ -18,7 +18,10 @@ use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::default();
-/// let payments = Breaker::builder("breaker 50%/1calls open=5s").name("payments").clock(clock.clone()).build()?;
+/// let payments = Breaker::builder("breaker 50%/1calls open=5s")
+///     .name("payments")
+///     .clock(clock.clone())
+///     .build()?;
 /// payments.try_acquire().admitted()?.failure();
 /// assert_eq!(payments.state(), State::Open);
 /// clock.advance(Duration::from_secs(5));

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! evicted first   closed, with no call in its window     fully recovered, so nothing is lost
-//! then            closed, or open with `open` elapsed  closed before open; least recently used first
+//! then            closed, or open and `open` elapsed  closed before open; least recently used
 //! never           open, with probes in flight, or forced: evicting it would admit what it denies
 //! none evictable  a new key gets a breaker that is not stored: its call is admitted and counted as
 //!                 `no_room`
@@ -108,8 +108,8 @@ struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct KeyedBreakersStats {
-    /// The sum over all keys, evicted ones included. Calls of a breaker that was not stored, and calls that ended
-    /// after their breaker was evicted, are not counted.
+    /// The sum over all keys, including evicted ones. Calls of a breaker that was not stored, and
+    /// calls that ended after their breaker was evicted, are not counted.
     pub totals: Totals,
     /// Keys stored now.
     pub keys: usize,

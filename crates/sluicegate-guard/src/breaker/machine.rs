@@ -16,8 +16,8 @@
 //! ```
 //!
 //! ```text
-//! Settings   window: the last N calls, or a duration cut into 20 slices; failure rate and slow rate
-//!            in percent; min, open, probes, probe-ttl, slow
+//! Settings   window: the last N calls, or a duration cut into 20 slices; failure rate and slow
+//!            rate in percent; min, open, probes, probe-ttl, slow
 //! State      the phase, its generation, the counts of the window, the probes in flight
 //! Formula    closed: after each outcome, open if total >= min and failed * 100 >= rate * total (or
 //!            likewise for slow calls)
@@ -25,28 +25,30 @@
 //!            half-open: exactly `probes` calls are admitted. When all have ended, open if
 //!            failed * 100 >= rate * probes (or likewise for slow ones), otherwise close. Decided
 //!            earlier only if the probes in flight cannot change the result.
-//! Outcomes   success and failure count. An ignored call counts nothing, and frees a probe's slot. A
-//!            dropped call counts nothing; a dropped probe has failed. A probe that has not ended
+//! Outcomes   success and failure count. An ignored call counts nothing, and frees a probe's slot.
+//!            A dropped call counts nothing; a dropped probe has failed. A probe that has not ended
 //!            `probe-ttl` after its admission failed at that moment, whenever that is noticed.
-//! Late       a call knows the generation that admitted it. If it ends in a later one it changes nothing.
-//! Promise    at most `probes` calls are admitted in one half-open phase, not counting ignored ones. While
-//!            calls arrive, no state but a forced one lasts forever: open ends after `open`, half-open
-//!            `probe-ttl` after its probes were admitted. If every probe is ignored the breaker stays
-//!            half-open and admits `probes` calls at a time.
+//! Late       a call knows the generation that admitted it. If it ends in a later one it changes
+//!            nothing.
+//! Promise    at most `probes` calls are admitted in one half-open phase, not counting ignored
+//!            ones. While calls arrive, no state but a forced one lasts forever: open ends after
+//!            `open`, half-open `probe-ttl` after its probes were admitted. If every probe is
+//!            ignored the breaker stays half-open and admits `probes` calls at a time.
 //! Window     time: exactly the outcomes of the current slice and the 19 before it, aligned to the
 //!            epoch. Calls: exactly the last N outcomes.
-//! Rounding   none: percentages are compared by multiplication. A slice is a twentieth of the window,
-//!            rounded up to a microsecond.
-//! Clock      a step forward is ordinary time. After a step back, what began in the future is taken to
-//!            begin now: an open breaker is open for at most `open` longer, a probe lives at most
-//!            `probe-ttl` longer, and the latest slice becomes the current one. A step of up to one
-//!            slice is ignored: the clocks of two threads may differ a little.
-//! Cost       a few additions per outcome. 2 bits per call, or 20 slices of 24 bytes; 16 bytes per probe
-//!            in flight.
+//! Rounding   none: percentages are compared by multiplication. A slice is a twentieth of the
+//!            window, rounded up to a microsecond.
+//! Clock      a step forward is ordinary time. After a step back, what began in the future is taken
+//!            to begin now: an open breaker is open for at most `open` longer, a probe lives at
+//!            most `probe-ttl` longer, and the latest slice becomes the current one. A step of up
+//!            to one slice is ignored: the clocks of two threads may differ a little.
+//! Cost       a few additions per outcome. 2 bits per call, or 20 slices of 24 bytes; 16 bytes per
+//!            probe in flight.
 //!
-//! Example    50%/10s min=20: 19 failures leave it closed. With 10 successes and 10 failures it opens.
-//! Reference  Hystrix 1.5 (volume, rate, sleep window, one probe), resilience4j (count windows, slow
-//!            calls, several probes, forced states).
+//! Example    50%/10s min=20: 19 failures leave it closed. With 10 successes and 10 failures it
+//!            opens.
+//! Reference  Hystrix 1.5 (volume, rate, sleep window, one probe), resilience4j (count windows,
+//!            slow calls, several probes, forced states).
 //! ```
 //!
 //! ```
@@ -461,7 +463,7 @@ impl Machine {
         &self.config
     }
 
-    /// Returns how slow_only calls are denied from now on if no probe in flight ends, or `None` if a
+    /// Returns how long calls are denied from now on if no probe in flight ends, or `None` if a
     /// call would be admitted. As of the last [`Machine::advance`].
     pub fn denies_for(&self, now: Time) -> Option<RetryAfter> {
         let passes = self.admits_all().is_some()
@@ -511,7 +513,7 @@ impl Machine {
     }
 
     /// Replaces the configuration. A forced breaker stays forced. An open breaker stays open, from
-    /// the time it opened and for as slow_only as the new configuration says. Counts are kept if the
+    /// the time it opened and for as long as the new configuration says. Counts are kept if the
     /// window is the same; otherwise they start from zero. A half-open phase restarts: probes in
     /// flight no longer affect it. A breaker that becomes metrics-only is no longer open or
     /// half-open.

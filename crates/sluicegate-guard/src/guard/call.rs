@@ -114,7 +114,7 @@ impl<W: Work, J> Call<W, J> {
     ///     .call(|| async { Err::<(), _>(Declined::NoFunds) })
     ///     .classify(|result| match result {
     ///         Ok(()) => Outcome::Success,
-    ///         Err(Declined::NoFunds) => Outcome::Ignored, // the bank works, and a retry would not help
+    ///         Err(Declined::NoFunds) => Outcome::Ignored, // no retry helps
     ///         Err(Declined::Unreachable) => Outcome::Failure,
     ///     })
     ///     .await;

@@ -6,26 +6,29 @@
 //! few so that a quiet service can retry too.
 //!
 //! ```text
-//! Settings   max_retries: per call     percent: of calls     floor: retries that are always allowed
+//! Settings   max_retries: per call     percent: of calls     floor: retries that are always
+//!            allowed
 //! State      calls and retries of each of the last 10 whole seconds of the clock
 //! Formula    with r retries and c calls in these ten seconds, another retry is allowed while
 //!            (r + 1 - floor) * 100 <= percent * c
-//! Promise    in the ten whole seconds that end with that of a retry: retries <= floor + percent of calls.
-//!            (Older calls have aged out, but the retries they allowed may not have: for other spans
-//!            of ten seconds, such as those in which calls stop, this is not promised.) If the clock
-//!            steps back, this holds for the ten seconds counted last, in the order of counting.
-//! Delay      before the n-th retry: uniform in 0..=min(backoff * 2^(n-1), max-backoff) ("full jitter"),
-//!            so that calls that failed together are not retried together.
+//! Promise    in the ten whole seconds that end with that of a retry: retries <= floor + percent of
+//!            calls. (Older calls have aged out, but the retries they allowed may not have: for
+//!            other spans of ten seconds, such as those in which calls stop, this is not promised.)
+//!            If the clock steps back, this holds for the ten seconds counted last, in the order of
+//!            counting.
+//! Delay      before the n-th retry: uniform in 0..=min(backoff * 2^(n-1), max-backoff) ("full
+//!            jitter"), so that calls that failed together are not retried together.
 //! Rounding   none: the share is compared, not computed.
-//! Clock      after a step back the seconds keep their order and the latest becomes the current one, so
-//!            that counts last at most ten seconds longer. A step of up to a second is ignored: the
-//!            clocks of two threads may differ a little. After a step forward, counts older than ten
-//!            seconds have aged out.
+//! Clock      after a step back the seconds keep their order and the latest becomes the current
+//!            one, so that counts last at most ten seconds longer. A step of up to a second is
+//!            ignored: the clocks of two threads may differ a little. After a step forward, counts
+//!            older than ten seconds have aged out.
 //! Cost       ten additions per retry, none per call.
 //!
-//! Example    10 % and a floor of 10: 200 calls per second, and all fail. Of 2000 calls in ten seconds, 210
-//!            are retried.
-//! Reference  Finagle's RetryBudget (20 %, 10 per second, 10 s); "Handling Overload" in Google's SRE book (10 %).
+//! Example    10 % and a floor of 10: 200 calls per second, and all fail. Of 2000 calls in ten
+//!            seconds, 210 are retried.
+//! Reference  Finagle's RetryBudget (20 %, 10 per second, 10 s); "Handling Overload" in Google's
+//!            SRE book (10 %).
 //! ```
 
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]

@@ -4,7 +4,7 @@ use sluicegate_guard::{Bulkhead, Clock as _, Event, ManualClock, Observer, Outco
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Calls that take as long as they are told, all at once.
+/// Concurrent calls of a given duration.
 fn calls(bulkhead: &Bulkhead, clock: &ManualClock, millis: u64, outcome: Outcome) {
     let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_acquire()).collect();
     clock.advance(Duration::from_millis(millis));
@@ -40,7 +40,11 @@ fn the_limit_grows_with_good_calls_and_shrinks_with_bad_ones() {
     bulkhead.try_acquire().unwrap().finish(Outcome::Failure);
     assert_eq!(bulkhead.stats().limit, 3);
     bulkhead.try_acquire().unwrap().finish(Outcome::Ignored);
-    assert_eq!(*moves.0.lock().unwrap(), [(2, 3), (3, 4), (4, 3)], "told of each move, and of nothing else");
+    assert_eq!(
+        *moves.0.lock().unwrap(),
+        [(2, 3), (3, 4), (4, 3)],
+        "each change is reported, and nothing else"
+    );
 }
 
 #[test]

@@ -22,7 +22,9 @@ use std::time::Duration;
 /// use sluicegate_tower::{ConcurrencyLayer, key};
 ///
 /// // Per customer: two exports at once.
-/// let layer = ConcurrencyLayer::new(Semaphore::new("concurrency 2")?).key(key::header("x-customer")).name("exports");
+/// let layer = ConcurrencyLayer::new(Semaphore::new("concurrency 2")?)
+///     .key(key::header("x-customer"))
+///     .name("exports");
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///

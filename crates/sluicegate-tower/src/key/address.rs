@@ -107,7 +107,8 @@ pub struct IpFrom<F> {
 /// });
 /// ```
 ///
-/// With tonic: `key::ip_from(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()))`.
+/// With tonic: `key::ip_from(|head|
+/// Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()))`.
 pub fn ip_from<F>(find: F) -> IpFrom<F>
 where
     F: Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync,

@@ -124,7 +124,7 @@ fn entries_are_counted_from_the_right_over_all_lines() {
     assert_eq!([1, 2, 3, 4, 5].map(of), ["5.5.5.5", "4.4.4.4", "3.3.3.3", "2.2.2.2", "1.1.1.1"]);
     assert_eq!(of(6), "1.1.1.1", "fewer entries than proxies: one of them wrote the first");
     assert_eq!(of(usize::MAX), "1.1.1.1");
-    assert_eq!(key(&key::forwarded_ip(2), &from("10.0.0.1")).unwrap(), "10.0.0.1", "nobody in between");
+    assert_eq!(key(&key::forwarded_ip(2), &from("10.0.0.1")).unwrap(), "10.0.0.1", "no proxy in between");
 }
 
 #[test]
@@ -141,7 +141,8 @@ fn only_the_configured_field_counts() {
     assert_eq!(key(&key::forwarded_ip(1).rfc7239(), &both).unwrap(), "6.6.6.6");
 }
 
-/// What a client may send: list separators, quotes, escapes and addresses in any disorder, over several lines.
+/// What a client may send: separators, quotes, escapes and addresses in any order, over several
+/// lines.
 fn made_up(random: &mut fastrand::Rng) -> Vec<String> {
     const PIECES: [&str; 20] = [
         ",",

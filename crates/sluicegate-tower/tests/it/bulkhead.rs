@@ -1,4 +1,4 @@
-//! So many calls of a service at once, which knows nothing of HTTP.
+//! A limit on the calls in flight of a service that is not HTTP.
 
 use sluicegate_guard::{Bulkhead, Denial, ManualClock};
 use sluicegate_tower::{BulkheadDenied, BulkheadLayer, BulkheadService};

@@ -40,10 +40,10 @@ async fn five_hundreds_open_the_breaker_and_then_the_answer_is_503() {
         assert_eq!(ask(&layer.clone(), with(get(), "x-status", "500")).await.status(), 500);
     }
     assert_eq!(guard.breaker().unwrap().state(), State::Open, "clones of a layer share the breaker");
-    let refused = ask(&layer, get()).await;
-    assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("5")));
-    assert_eq!(field(&refused, "content-type"), Some("application/problem+json"));
-    let body: serde_json::Value = serde_json::from_str(&text(refused).await).unwrap();
+    let rejected = ask(&layer, get()).await;
+    assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (503, Some("5")));
+    assert_eq!(field(&rejected, "content-type"), Some("application/problem+json"));
+    let body: serde_json::Value = serde_json::from_str(&text(rejected).await).unwrap();
     assert_eq!(
         (&body["status"], &body["detail"]),
         (&503.into(), &"temporarily unavailable; retry in 5 s".into())
@@ -77,7 +77,7 @@ async fn a_timeout_is_504() {
     assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (504, None));
 }
 
-/// Many services that are ready, and none of them holds a place.
+/// Many services are ready, and none holds a permit.
 #[tokio::test]
 async fn being_ready_takes_no_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
@@ -88,20 +88,20 @@ async fn being_ready_takes_no_permit() {
     }
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
     for service in &mut services {
-        // One after another each has the place, and a future that was never polled has none.
+        // One after another each holds the permit, and a future that was never polled holds none.
         let unpolled = service.call(get());
         assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
         let Ok(response) = unpolled.await;
         assert_eq!(response.status(), 200);
         let _ = service.ready().await;
     }
-    let place = guard.bulkhead().unwrap().try_acquire();
-    let refused = ask(&layer, get()).await;
-    assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("1")));
-    drop(place);
+    let permit = guard.bulkhead().unwrap().try_acquire();
+    let rejected = ask(&layer, get()).await;
+    assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (503, Some("1")));
+    drop(permit);
 }
 
-/// Only what can be copied is tried again, and each further try asks the service whether it is ready.
+/// Only requests that can be copied are retried, and each retry waits until the service is ready.
 #[tokio::test]
 async fn only_requests_that_can_be_copied_are_retried() {
     let (calls, clock) = (Arc::new(AtomicUsize::new(0)), ManualClock::default());
@@ -144,7 +144,8 @@ async fn errors_of_the_service_are_passed_on() {
     assert_eq!(layer.layer(fails).oneshot(get()).await.unwrap().status(), 503);
 }
 
-/// Dropping what was begun gives back the place, and a probe that was dropped does not keep the breaker half-open.
+/// Dropping a response releases its permit, and a dropped probe does not keep the breaker
+/// half-open.
 #[test]
 fn a_dropped_response_releases_everything() {
     let clock = ManualClock::default();
@@ -176,21 +177,21 @@ fn a_dropped_response_releases_everything() {
     assert_eq!(guard.breaker().unwrap().state(), State::Closed);
 }
 
-/// Those who wait in the bulkhead's queue go on one after another, and whoever is dropped there leaves it.
+/// Waiters in the bulkhead's queue are served in order, and a dropped one leaves it.
 #[test]
 fn waiters_are_served_and_dropped_ones_leave_the_queue() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1 queue=2 wait=60s").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
-    let place = guard.bulkhead().unwrap().try_acquire();
+    let permit = guard.bulkhead().unwrap().try_acquire();
     let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(ask(&layer, get()))).collect();
     assert!(waiting.iter_mut().all(|one| poll(one.as_mut()).is_pending()));
     let mut third = Box::pin(ask(&layer, get()));
     assert!(
-        matches!(poll(third.as_mut()), Poll::Ready(refused) if refused.status() == 503),
+        matches!(poll(third.as_mut()), Poll::Ready(rejected) if rejected.status() == 503),
         "the queue is full"
     );
     drop(waiting.remove(0));
-    drop(place);
+    drop(permit);
     assert!(matches!(poll(waiting[0].as_mut()), Poll::Ready(response) if response.status() == 200));
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
@@ -223,7 +224,8 @@ async fn a_fallback_replaces_failures_denials_and_timeouts() {
     assert_eq!(text(layer.layer(error).oneshot(get()).await.unwrap()).await, "502 Bad Gateway");
 }
 
-/// Fallbacks of a layer are the guard's: counted, told and bounded. What has none gets the failure itself.
+/// Fallbacks of a layer are the guard's: counted, reported and bounded. Beyond that the failure is
+/// returned.
 #[tokio::test]
 async fn fallbacks_are_counted_and_bounded() {
     let builder = Guard::builder("g").breaker("breaker 100%/3calls min=3 open=1h");
@@ -236,21 +238,22 @@ async fn fallbacks_are_counted_and_bounded() {
     };
     let fails = || with(get(), "x-status", "500");
     assert_eq!(status(fails()).await, (200, false));
-    let told = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
-    assert_eq!(told(), (1, 0));
-    let place = guard.try_fallback();
-    assert!(place.is_some());
+    let fallbacks = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
+    assert_eq!(fallbacks(), (1, 0));
+    let permit = guard.try_fallback();
+    assert!(permit.is_some());
     assert_eq!(status(fails()).await, (500, false), "the answer itself");
     let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     assert_eq!(layer.layer(error).oneshot(get()).await.unwrap_err(), "connection reset");
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
     assert_eq!(status(get()).await, (503, true), "as without a fallback");
-    assert_eq!(told(), (2, 3));
-    drop(place);
-    assert_eq!((status(get()).await, told()), ((200, false), (3, 3)));
+    assert_eq!(fallbacks(), (2, 3));
+    drop(permit);
+    assert_eq!((status(get()).await, fallbacks()), ((200, false), (3, 3)));
 }
 
-/// Whichever comes first: what is refused without a place for a fallback is answered in the way that was asked for.
+/// In either order of the methods: a denial without a permit for a fallback uses the configured
+/// responses.
 #[tokio::test]
 async fn a_fallback_is_kept_with_any_response_writer() {
     let open = || {
@@ -272,8 +275,8 @@ async fn a_fallback_is_kept_with_any_response_writer() {
         let Ok(fell_back) = service.clone().oneshot(get()).await;
         assert_eq!(fell_back.status(), 200);
         let _place = guard.try_fallback();
-        let Ok(refused) = service.oneshot(get()).await;
-        assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (418, Some("5")));
+        let Ok(rejected) = service.oneshot(get()).await;
+        assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (418, Some("5")));
     }
     let guard = open();
     let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Opaque(true))).grpc();
@@ -282,8 +285,8 @@ async fn a_fallback_is_kept_with_any_response_writer() {
     let Ok(fell_back) = service.clone().oneshot(get()).await;
     assert!(fell_back.body().0);
     let _place = guard.try_fallback();
-    let Ok(refused) = service.oneshot(get()).await;
-    assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
+    let Ok(rejected) = service.oneshot(get()).await;
+    assert_eq!((rejected.body().0, field(&rejected, "grpc-status")), (false, Some("14")));
 }
 
 /// A gRPC call that fails has the status 200; what it says in its header fields counts.
@@ -300,9 +303,9 @@ async fn a_grpc_status_in_the_header_fields_is_a_failure() {
         let Ok(served) = service.clone().oneshot(get()).await;
         assert!(served.body().0 && guard.breaker().unwrap().state() == state, "{status}");
         if state == State::Open {
-            let Ok(refused) = service.oneshot(get()).await;
-            assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
-            assert_eq!(field(&refused, "content-type"), Some("application/grpc"));
+            let Ok(rejected) = service.oneshot(get()).await;
+            assert_eq!((rejected.body().0, field(&rejected, "grpc-status")), (false, Some("14")));
+            assert_eq!(field(&rejected, "content-type"), Some("application/grpc"));
         }
     }
 }
@@ -311,7 +314,7 @@ async fn a_grpc_status_in_the_header_fields_is_a_failure() {
 #[derive(Default)]
 struct Opaque(bool);
 
-/// A copy that is refused once is not made later: the failure that there is is the answer.
+/// A copy that is declined once is not made later: the present failure is the response.
 #[tokio::test]
 async fn without_a_copy_there_is_no_retry() {
     let calls = AtomicUsize::new(0);
@@ -328,7 +331,8 @@ async fn without_a_copy_there_is_no_retry() {
     assert_eq!((response.status().as_u16(), calls.load(Ordering::SeqCst)), (502, 2));
 }
 
-/// Over real sockets, in front of axum's router: connections share the breaker, and it closes again after a probe.
+/// Over real sockets, in front of axum's router: connections share the breaker, and a probe closes
+/// it.
 #[tokio::test]
 async fn connections_share_the_breaker_and_a_probe_closes_it() {
     let clock = ManualClock::default();
@@ -343,9 +347,12 @@ async fn connections_share_the_breaker_and_a_probe_closes_it() {
     for _ in 0..4 {
         assert_eq!(server.get("/").await.0, 502);
     }
-    let (status, refused) = server.get("/").await;
+    let (status, rejected) = server.get("/").await;
     assert_eq!(status, 503);
-    assert!(refused.contains("\r\nretry-after: 3\r\n") && refused.contains(r#""status":503"#), "{refused}");
+    assert!(
+        rejected.contains("\r\nretry-after: 3\r\n") && rejected.contains(r#""status":503"#),
+        "{rejected}"
+    );
     clock.advance(Duration::from_secs(3));
     assert_eq!(server.get("/").await.0, 502, "the probe fails");
     assert_eq!(server.get("/").await.0, 503);
@@ -373,7 +380,7 @@ async fn a_slow_handler_is_504_over_a_socket_and_is_dropped() {
     assert_eq!(guard.stats().timed_out, 1);
 }
 
-/// A client that hangs up frees its place.
+/// A client that disconnects frees its permit.
 #[tokio::test]
 async fn a_client_that_disconnects_frees_its_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();

@@ -1,4 +1,4 @@
-//! Requests that do not say whom to charge.
+//! Requests without a key.
 
 use crate::support::{Body, admitted, ask, field, get, limiter, text, with};
 use http::Request;

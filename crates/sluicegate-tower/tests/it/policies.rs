@@ -1,4 +1,4 @@
-//! Back-ends of one's own, and answers when nobody can decide.
+//! Custom backends, and responses when a backend fails.
 
 use crate::support::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
@@ -125,7 +125,7 @@ async fn a_pending_decision_is_the_same_decision() {
     assert_eq!((second.status().as_u16(), field(&second, "retry-after")), (429, Some("60")));
 }
 
-/// A service that has to be ready is called when the decision is there, not a clone of it that is not.
+/// The service that is ready is called when the decision is there, not its clone.
 #[tokio::test]
 async fn the_ready_service_is_the_one_that_is_called() {
     let limited = tower::limit::ConcurrencyLimit::new(tower::service_fn(crate::support::answer), 1);
@@ -146,7 +146,7 @@ async fn a_failed_backend_is_a_503_and_never_a_429() {
     assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (503, None));
     assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
     let problem = text(response).await;
-    assert!(!problem.contains("10.0.0.3"), "the client is not told about machines inside: {problem}");
+    assert!(!problem.contains("10.0.0.3"), "the client does not see internal hosts: {problem}");
     let grpc = ask(&layer, with(get(), "content-type", "application/grpc")).await;
     assert_eq!((grpc.status().as_u16(), field(&grpc, "grpc-status")), (200, Some("14")));
     assert_eq!(ask(&layer.shadow(), get()).await.status(), 200, "a shadow is not felt");

@@ -87,7 +87,8 @@ async fn failed_logins_are_reserved_and_settled_in_the_store() {
     let login = |status: &'static str| move || with(get(), "x-status", status);
     assert_eq!(admitted(&layer, 10, login("200")).await, 10);
     assert_eq!(remaining(&limiter).await, 3);
-    // All at once: those under way are charged already, and so the others are denied before any of them ends.
+    // Concurrent: requests in flight are charged already, so the others are denied before any of
+    // them ends.
     let may_end = Arc::new(Semaphore::new(0));
     let logins = (0..20).map(|_| {
         let may_end = Arc::clone(&may_end);
@@ -125,7 +126,8 @@ async fn disconnects_can_be_refunded_in_the_store() {
     while remaining(&limiter).await < 3 {}
 }
 
-/// A window lends nothing: those who wait stand in line in this process, and ask again when they were told to.
+/// A window cannot reserve ahead: waiters queue in this process, and retry after the announced
+/// wait.
 #[tokio::test]
 async fn requests_wait_for_a_window_in_the_store_too() {
     let server = Server::start(&Options::redis());

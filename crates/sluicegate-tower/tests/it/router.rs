@@ -38,7 +38,7 @@ async fn an_unknown_route_is_reported() {
     assert_eq!(status(&app, "/nowhere").await, 500);
 }
 
-/// A layer of a router counts its fallback too: whoever looks for holes is counted.
+/// A router's layer counts its fallback too, and so clients that probe for paths.
 #[tokio::test]
 async fn requests_without_a_route_are_counted() {
     let (limiter, _clock) = limiter("sliding-log 2/60s");

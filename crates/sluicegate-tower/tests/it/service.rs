@@ -26,7 +26,7 @@ async fn clones_and_services_of_one_layer_share_the_limit() {
     assert_eq!(call(&mut clone, get()).await.unwrap().status(), 200);
     assert_eq!(call(&mut other, get()).await.unwrap().status(), 200);
     assert_eq!(call(&mut one, get()).await.unwrap().status(), 429);
-    assert_eq!(call(&mut one, from("203.0.113.10")).await.unwrap().status(), 200, "somebody else");
+    assert_eq!(call(&mut one, from("203.0.113.10")).await.unwrap().status(), 200, "another address");
     assert!(!limiter.check("203.0.113.9".parse::<std::net::IpAddr>().unwrap()).allowed());
 }
 
@@ -151,7 +151,7 @@ async fn a_closure_may_write_the_response_and_fields_are_added() {
     assert_eq!(text(response).await, "slow down, /");
 }
 
-/// A service that has to be ready before it is called, and whose clones are not ready because it is.
+/// A service that must be ready before it is called, and whose clones are not ready.
 struct Careful {
     ready: bool,
     door: Arc<AtomicBool>,
@@ -214,7 +214,7 @@ impl http_body::Body for Pieces {
 async fn bodies_go_through_untouched() {
     let (limiter, _clock) = limiter("sliding-log 100/60s");
     let echo = |request: Request<Pieces>| async { Ok::<_, Infallible>(Response::new(request.into_body())) };
-    // Somebody has to say what a denial looks like.
+    // The writer of a denial must be given.
     let layer = RateLimitLayer::new(limiter).respond_with(|_| Response::new(Pieces(VecDeque::new())));
     let request = get().map(|_| Pieces(["one", "two", "three"].into()));
     let mut body = layer.layer(tower::service_fn(echo)).oneshot(request).await.unwrap().into_body();

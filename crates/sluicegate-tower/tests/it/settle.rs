@@ -1,4 +1,4 @@
-//! Charges that are settled when the response is known: failed logins, refunds, extras, and callers who are gone.
+//! Charges settled after the response: failed logins, refunds, extras, and clients that disconnect.
 
 use crate::support::{Body, admitted, answer, ask, field, from, get, limiter, with};
 use http::{Request, Response, StatusCode};
@@ -50,7 +50,7 @@ async fn the_fields_are_those_after_the_refund() {
     assert_eq!(fields("200").await, "\"default\";r=2;t=60");
 }
 
-/// As many guesses at once as one likes: those under way are charged already, so that no more than the limit get an answer.
+/// Concurrent guesses: those in flight are charged already, so at most the limit is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_failing_logins_cannot_bypass_the_limit() {
     for round in 0..20 {
@@ -62,7 +62,7 @@ async fn concurrent_failing_logins_cannot_bypass_the_limit() {
             counter.fetch_add(1, Ordering::SeqCst);
             let door = Arc::clone(&door);
             async move {
-                // Everybody who gets here waits for the others, as if checking a password took long.
+                // Every request waits for the others here, as if checking a password took long.
                 drop(door.acquire().await);
                 answer(request).await
             }
@@ -90,7 +90,8 @@ async fn concurrent_failing_logins_cannot_bypass_the_limit() {
     }
 }
 
-/// Whatever the outcomes, what is charged in the end is exactly what was said, on every kind of limit that can give back.
+/// For every completion and every limit with refunds, the final charge is exactly what `settle`
+/// returned.
 #[tokio::test]
 async fn the_final_charge_is_exactly_what_settle_returns() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -182,7 +183,7 @@ async fn a_failed_service_stays_charged_under_charge_if() {
     assert_eq!(remaining(&limiter), 2);
 }
 
-/// A handler that panics is a response that nobody gets.
+/// A handler that panics sends no response.
 #[tokio::test]
 async fn a_panicking_handler_stays_charged() {
     let (layer, limiter, _clock) = failed_logins("sliding-log 3/60s");

@@ -1,4 +1,4 @@
-//! Shadow mode: decides and counts, and refuses nothing.
+//! Shadow mode: decides and counts, and denies nothing.
 
 use crate::support::{Body, ask, field, get, limiter};
 use http::Request;
@@ -28,7 +28,8 @@ async fn a_shadow_reports_denials_and_denies_nothing() {
     assert_eq!((limiter.stats().allowed, limiter.stats().denied), (3, 7));
 }
 
-/// A pacer would keep requests back. A shadow only says so; that it ends at all shows it, as the clock stands still.
+/// A pacer would delay requests; a shadow does not. The test ends only because of that: the clock
+/// stands still.
 #[tokio::test]
 async fn a_shadow_delays_no_request() {
     let (limiter, _clock) = limiter("pacer 1/h queue=9");

@@ -53,7 +53,7 @@ impl Shop {
         }
     }
 
-    /// So many milliseconds pass, one at a time.
+    /// Advances the clock by milliseconds, one at a time.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis {
             self.clock.advance(Duration::from_millis(1));

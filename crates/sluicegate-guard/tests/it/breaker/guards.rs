@@ -1,4 +1,5 @@
-//! What becomes of a call: told, dropped, slow, in a panic, in a future; forced states, changes of rules, the clock, events.
+//! Calls: finished, dropped, slow, in a panic, in a future; forced states, changes, the clock,
+//! events.
 
 use super::{SECOND, admitted, breaker, denied_for, open};
 use sluicegate_guard::breaker::{Breaker, CallError, Change, Counts, Forced, Outcome, State};
@@ -90,7 +91,7 @@ fn probes_are_decided_once_the_rest_cannot_change_it() {
             assert_eq!(payments.state(), State::HalfOpen, "{ends}");
             if end == 's' { probe.success() } else { probe.failure() }
         }
-        // Those that were not used have been dropped by now: failed probes, unless it was decided before.
+        // Unused probes have been dropped by now: failed, unless the phase was decided before.
         let expected = if after == State::HalfOpen { State::Open } else { after };
         assert_eq!(payments.state(), expected, "{ends}");
     }
@@ -173,19 +174,19 @@ fn a_backward_clock_step_denies_for_at_most_open() {
 #[test]
 fn not_every_error_is_a_failure() {
     let (payments, _) = breaker("breaker 50%/4calls");
-    let judge = |result: &Result<(), u16>| match result {
+    let classify = |result: &Result<(), u16>| match result {
         Ok(()) => Outcome::Success,
         Err(400..500) => Outcome::Ignored,
         Err(_) => Outcome::Failure,
     };
     for _ in 0..10 {
-        assert_eq!(payments.call_with(|| Err(404), judge), Err(CallError::Failed(404)));
+        assert_eq!(payments.call_with(|| Err(404), classify), Err(CallError::Failed(404)));
     }
     assert_eq!(payments.stats().window.total, 0);
     for _ in 0..4 {
-        let _ = payments.call_with(|| Err(503), judge);
+        let _ = payments.call_with(|| Err(503), classify);
     }
-    assert!(matches!(payments.call_with(|| Ok(()), judge), Err(CallError::Denied(_))));
+    assert!(matches!(payments.call_with(|| Ok(()), classify), Err(CallError::Denied(_))));
 }
 
 #[test]
@@ -217,7 +218,7 @@ fn run_admits_on_first_poll_and_a_dropped_probe_fails() {
 
 #[derive(Default)]
 struct Heard {
-    told: Mutex<Vec<(Change, State)>>,
+    changes: Mutex<Vec<(Change, State)>>,
     /// An observer may ask the breaker: no lock is held.
     breaker: Mutex<Option<Breaker>>,
 }
@@ -229,7 +230,7 @@ impl Observer for Heard {
         if let Some(breaker) = &*self.breaker.lock().unwrap() {
             let _ = breaker.stats();
         }
-        self.told.lock().unwrap().push((*change, *state));
+        self.changes.lock().unwrap().push((*change, *state));
     }
 }
 
@@ -247,10 +248,10 @@ fn observers_run_without_a_lock_held() {
     payments.force(Forced::Open);
     payments.unforce();
     payments.unforce();
-    let told = heard.told.lock().unwrap();
+    let changes = heard.changes.lock().unwrap();
     let failed = |failed| Counts { total: failed, failed, slow: 0 };
     assert_eq!(
-        *told,
+        *changes,
         [
             (Change::Opened(failed(4)), State::Open),
             (Change::HalfOpened, State::HalfOpen),
@@ -262,21 +263,22 @@ fn observers_run_without_a_lock_held() {
             (Change::Reset, State::Closed),
         ]
     );
-    drop(told);
+    drop(changes);
     *heard.breaker.lock().unwrap() = None;
 }
 
-/// Panics whatever it is told, while it is switched on.
+/// Panics on every event while it is switched on.
 #[derive(Default)]
 struct Panics(AtomicBool);
 
 impl Observer for Panics {
     fn event(&self, event: &Event) {
-        assert!(!self.0.load(Ordering::SeqCst), "told of {event:?}");
+        assert!(!self.0.load(Ordering::SeqCst), "changes of {event:?}");
     }
 }
 
-/// It is told of the probe, panics, and is told that the probe has failed while that panic goes on: a second one would end the process.
+/// The observer panics on the event of the probe, then again on its failure during that panic: a
+/// second panic would abort the process.
 #[test]
 fn an_observer_that_panics_loses_no_probe() {
     let (clock, observer) = (ManualClock::default(), Arc::new(Panics::default()));
@@ -291,7 +293,7 @@ fn an_observer_that_panics_loses_no_probe() {
     clock.advance(5 * SECOND);
     let probe = admitted(&payments);
     observer.0.store(true, Ordering::SeqCst);
-    // Dropped without a panic, it is told of by one.
+    // Dropped without a panic, so that the observer panics alone.
     assert!(catch_unwind(AssertUnwindSafe(|| drop(probe))).is_err());
     observer.0.store(false, Ordering::SeqCst);
     clock.advance(5 * SECOND);

@@ -52,7 +52,7 @@ fn max_keys_is_never_exceeded() {
         assert!(stats.keys <= max_keys && stats.max_keys <= max_keys, "{stats:?}");
         // Not all tables are equally full, and what does not divide is left out.
         assert!(stats.keys * 10 >= max_keys * 9, "{stats:?}");
-        // What those who made room had seen is not lost.
+        // The totals of evicted breakers are kept.
         assert_eq!(
             (stats.totals.allowed(), stats.evicted, stats.no_room),
             (3_000, 3_000 - stats.keys as u64, 0)
@@ -100,7 +100,8 @@ fn open_breakers_are_never_evicted() {
         admitted(&hosts, key).success();
     }
     assert!(!hosts.try_acquire("down").allowed() && !hosts.try_acquire("maintenance").allowed());
-    // With its time over it lets one through in any case, and can be spared; what is forced never is.
+    // Once `open` has elapsed it would admit a probe anyway, so it may be evicted; a forced one may
+    // not.
     clock.advance(5 * SECOND);
     let _probe = admitted(&hosts, "down");
     for key in 0..1_000_u32 {
@@ -120,7 +121,8 @@ fn without_a_victim_a_new_key_is_admitted_and_not_stored() {
     }
     assert_eq!((hosts.state("c"), hosts.stats().no_room, hosts.stats().keys), (None, 10, 2));
     assert!(!hosts.try_acquire("a").allowed() && !hosts.try_acquire("b").allowed());
-    // Nobody asks for "a" and "b" any more. When their time is over, they make room: a set cannot be full for ever.
+    // "a" and "b" are no longer used. Once `open` has elapsed they are evicted: a set cannot stay
+    // full.
     clock.advance(5 * SECOND);
     open(&hosts, "c");
     open(&hosts, "d");
@@ -173,7 +175,7 @@ fn a_half_open_breaker_with_a_probe_in_flight_is_not_evicted() {
     let flood = || (0..100_u32).for_each(|key| admitted(&hosts, key).failure());
     flood();
     assert_eq!(hosts.state("down"), Some(State::HalfOpen));
-    // It has not ended in time. Nobody looks, so it is not known what that comes to, and it may be forgotten.
+    // The probe has expired. It is not looked at, so the result is unknown, and it may be evicted.
     clock.advance(2 * SECOND);
     flood();
     assert_eq!(hosts.state("down"), None);

@@ -28,8 +28,9 @@ fn hystrix_defaults_open_at_20_calls_and_50_percent() {
     assert_eq!(payments.state(), State::Closed, "45 %");
 }
 
-/// Hystrix#1861: a command that began before the circuit opened was unsubscribed while the probe was out. That flipped `HALF_OPEN` to
-/// `OPEN`, so the probe's success could not close it, and it stayed open for ever.
+/// Hystrix#1861: a command that began before the circuit opened was unsubscribed while the probe
+/// was out. That flipped `HALF_OPEN` to `OPEN`, so the probe's success could not close it, and it
+/// stayed open for ever.
 #[test]
 fn hystrix_1861_an_earlier_call_does_not_disturb_the_probe() {
     for outcome in [Outcome::Dropped, Outcome::Failure, Outcome::Success, Outcome::Ignored] {
@@ -41,7 +42,7 @@ fn hystrix_1861_an_earlier_call_does_not_disturb_the_probe() {
         assert_eq!(payments.state(), State::HalfOpen);
         early.finish(outcome);
         assert_eq!(payments.state(), State::HalfOpen, "after {outcome:?}");
-        assert!(!payments.try_acquire().allowed(), "no place is free");
+        assert!(!payments.try_acquire().allowed(), "no probe slot is free");
         probe.success();
         assert_eq!(payments.state(), State::Closed);
         // Nor does it count in the fresh window.
@@ -50,8 +51,9 @@ fn hystrix_1861_an_earlier_call_does_not_disturb_the_probe() {
     }
 }
 
-/// Hystrix#1781: the state and the time of opening were two atomics. Under load a trip could come between a success and the reset of
-/// the time, which left it open with no time of opening: no probe ever again.
+/// Hystrix#1781: the state and the time of opening were two atomics. Under load a trip could come
+/// between a success and the reset of the time, which left it open with no time of opening: no
+/// probe ever again.
 #[test]
 fn hystrix_1781_open_ends_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls open=1s");
@@ -72,8 +74,8 @@ fn hystrix_1781_open_ends_under_load() {
                 });
             }
         });
-        // All is well from now on. The first good call may be the one that fills a window of which half failed; then it opens once more, and
-        // closes with the next one `open` later.
+        // All is well from now on. The first good call may be the one that fills a window of which
+        // half failed; then it opens once more, and closes with the next one `open` later.
         for _ in 0..2 {
             clock.advance(SECOND);
             let _ = payments.call(|| Ok::<_, ()>(()));
@@ -82,15 +84,15 @@ fn hystrix_1781_open_ends_under_load() {
     }
 }
 
-/// Hystrix#1633: calls hung, the circuit opened, the service recovered, and no request was let through any more: the one probe had
-/// never come back.
+/// Hystrix#1633: calls hung, the circuit opened, the service recovered, and no request was let
+/// through any more: the one probe had never come back.
 #[test]
 fn hystrix_1633_a_probe_that_hangs_expires() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
     let hung = admitted(&payments);
-    // It may be out for 2 s; then it has failed, and the sleep begins anew.
+    // The probe may take 2 s; then it has failed, and `open` starts again.
     assert_eq!(denied_for(&payments), 7 * SECOND);
     clock.advance(Duration::from_micros(6_999_999));
     assert!(!payments.try_acquire().allowed());
@@ -104,13 +106,14 @@ fn hystrix_1633_a_probe_that_hangs_expires() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// Hystrix#1723: of a command without a fallback a probe that failed was never marked as such, and the circuit stayed half-open for ever.
+/// Hystrix#1723: of a command without a fallback a probe that failed was never marked as such, and
+/// the circuit stayed half-open for ever.
 #[test]
 fn hystrix_1723_an_unreported_probe_counts_as_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let pay = |payments: &Breaker| -> Result<(), std::num::ParseIntError> {
         let admitted = admitted(payments);
-        let _amount: u32 = "none".parse()?; // Whoever wrote this forgot the admitted call.
+        let _amount: u32 = "none".parse()?; // this path forgets the admitted call
         admitted.success();
         Ok(())
     };
@@ -124,8 +127,8 @@ fn hystrix_1723_an_unreported_probe_counts_as_failed() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone and too few outcomes it stayed
-/// half-open for ever, as waiting there has no limit by default.
+/// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone
+/// and too few outcomes it stayed half-open for ever, as waiting there has no limit by default.
 #[test]
 fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
@@ -143,8 +146,8 @@ fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#903: with a window of time the outcomes of the permitted calls aged out of it, so that there were never enough of them
-/// to decide.
+/// resilience4j#903: with a window of time the outcomes of the permitted calls aged out of it, so
+/// that there were never enough of them to decide.
 #[test]
 fn resilience4j_903_slow_probes_do_not_age_out() {
     let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1min");
@@ -160,7 +163,8 @@ fn resilience4j_903_slow_probes_do_not_age_out() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#1389: an `Error` that no handler expects went past the breaker, so a permitted call ended untold, and it stuck half-open.
+/// resilience4j#1389: an `Error` that no handler expects went past the breaker, so a permitted call
+/// ended untold, and it stuck half-open.
 #[test]
 fn resilience4j_1389_a_probe_that_panics_has_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
@@ -196,7 +200,8 @@ fn let_through(payments: &Breaker) -> u32 {
     passed.into_inner()
 }
 
-/// resilience4j#1090: with one permitted call in the half-open state, several got through under load.
+/// resilience4j#1090: with one permitted call in the half-open state, several got through under
+/// load.
 #[test]
 fn resilience4j_1090_exactly_one_probe_is_admitted_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls");
@@ -211,7 +216,8 @@ fn resilience4j_1090_exactly_one_probe_is_admitted_under_load() {
     }
 }
 
-/// resilience4j#1432: those who saw it open and lost the race to make it half-open passed beside the permitted calls.
+/// resilience4j#1432: calls that saw it open and lost the race to half-open were admitted beside
+/// the permitted calls.
 #[test]
 fn resilience4j_1432_losing_the_half_open_race_is_a_denial() {
     for probes in [1, 2, 7] {
@@ -224,8 +230,8 @@ fn resilience4j_1432_losing_the_half_open_race_is_a_denial() {
     }
 }
 
-/// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It was never made, so it never
-/// ended, and the first stayed half-open for ever.
+/// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It
+/// was never made, so it never ended, and the first stayed half-open for ever.
 #[test]
 fn sentinel_1638_a_probe_that_is_not_made_frees_its_slot() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");

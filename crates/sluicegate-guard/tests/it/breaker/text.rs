@@ -1,4 +1,5 @@
-//! A breaker's rules as text: what is read, how it is printed, and the line that every mistake gets.
+//! A breaker's configuration as text: what parses, how it prints, and the error of each invalid
+//! line.
 
 use sluicegate_guard::breaker::{BreakerConfig, DURATION_MAX, PROBES_MAX, WINDOW_CALLS_MAX};
 

@@ -76,7 +76,7 @@ fn aborted_tasks_do_not_block_others() {
     });
 }
 
-/// The runtime whose task would have rung ends. Who waits in another thread sets a new alarm.
+/// The runtime whose task would have rung shuts down. A waiter in another thread sets a new alarm.
 #[test]
 fn a_runtime_shutdown_loses_no_alarm() {
     let bulkhead = bulkhead("bulkhead 1 queue=10 wait=100ms");

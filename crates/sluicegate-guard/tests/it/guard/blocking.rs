@@ -60,11 +60,12 @@ fn a_late_success_on_this_thread_is_not_retried() {
         calls
     };
     assert_eq!(calls(Ok(7)), 1);
-    assert_eq!(calls(Err("down")), 3, "what has failed may be tried again");
+    assert_eq!(calls(Err("down")), 3, "a failed call may be retried");
     assert_eq!((guard.stats().timed_out, guard.stats().retried), (4, 2));
 }
 
-/// Hystrix's THREAD isolation: the caller goes on, and the permit is held until the work has really ended.
+/// Hystrix's THREAD isolation: the caller continues, and the permit is held until the work has
+/// ended.
 #[test]
 fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     let guard = Guard::builder("g").timeout(20 * MS).bulkhead("bulkhead 2").build().unwrap();
@@ -142,7 +143,8 @@ impl Drop for ClonesPanic {
     }
 }
 
-/// What dropping a call's captures does is the caller's code: it must not leave the one who waits without an answer.
+/// Dropping a call's captures runs the caller's code: it must not leave the caller without a
+/// result.
 #[test]
 fn a_panic_after_the_call_propagates_too() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
@@ -162,7 +164,7 @@ fn a_panic_after_the_call_propagates_too() {
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 
-/// What a rule was told.
+/// What an algorithm has seen.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Outcome>>>);
 

@@ -10,7 +10,8 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How long it takes, in time that passes, when the clock is set back by an hour halfway through the first second.
+/// Returns the elapsed time of a call when the clock is set back by an hour within the first
+/// second.
 fn takes<T>(wall: &WallClock, mut call: Polled<'_, T>) -> (T, Duration) {
     let began = wall.elapsed.now();
     assert!(call.poll().is_none());

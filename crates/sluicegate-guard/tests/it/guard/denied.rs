@@ -1,4 +1,4 @@
-//! A further try that is refused, and tries that the deadline refuses.
+//! Denied retries, and attempts that the deadline denies.
 
 use super::polling::{Events, Polled};
 use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
@@ -10,7 +10,8 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The card may have been charged: whoever is told that the call was not made charges it twice.
+/// The card may have been charged: a caller that believes that the call was not made charges it
+/// twice.
 #[test]
 fn a_call_that_was_made_is_never_reported_as_denied() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
@@ -96,13 +97,13 @@ fn a_wait_cut_short_by_the_deadline_says_so() {
         let builder = Guard::builder("g").deadline(deadline).bulkhead("bulkhead 1 queue=1 wait=10s");
         builder.clock(clock.clone()).build().unwrap()
     };
-    let refused = |guard: &Guard| {
+    let denial = |guard: &Guard| {
         let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
         Polled::new(guard.call(|| async { Ok::<u8, String>(7) })).run(&clock, MS).unwrap_err().to_string()
     };
     assert_eq!(
-        refused(&guard(SECOND)),
+        denial(&guard(SECOND)),
         "the deadline passed before a permit was free; retry later, or raise the deadline"
     );
-    assert!(refused(&guard(11 * SECOND)).ends_with("raise wait="));
+    assert!(denial(&guard(11 * SECOND)).ends_with("raise wait="));
 }

@@ -95,9 +95,9 @@ fn a_panic_propagates_fails_and_releases_the_permit() {
 fn a_panicking_classifier_or_fallback_holds_nothing() {
     let clock = ManualClock::default();
     let guard = guard(&clock);
-    let judged =
-        guard.call(|| async { Ok::<u8, ()>(1) }).classify(|_| -> Outcome { panic!("the judge panics") });
-    assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(judged).poll())).is_err());
+    let classified =
+        guard.call(|| async { Ok::<u8, ()>(1) }).classify(|_| -> Outcome { panic!("the classifier panics") });
+    assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(classified).poll())).is_err());
     let ignored = guard.call(|| async { Err::<u8, ()>(()) }).classify(|_| Outcome::Ignored);
     assert_eq!(Polled::new(ignored).poll(), Some(Err(Failure::Ignored(()))));
     // Twice, with one permit for fallbacks: the second would be denied had the first one kept it.

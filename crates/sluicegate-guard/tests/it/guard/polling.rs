@@ -37,7 +37,8 @@ impl<'a, T> Polled<'a, T> {
         }
     }
 
-    /// Polls if it was woken since the last time: who is not woken is never looked at again, as in a runtime.
+    /// Polls if it was woken since the last time: a task that is not woken is not polled, as in a
+    /// runtime.
     pub(super) fn poll_if_woken(&mut self) -> Option<T> {
         if self.woken.0.load(Ordering::SeqCst) > 0 { self.poll() } else { None }
     }

@@ -26,13 +26,14 @@ fn a_call_is_retried_until_it_succeeds() {
     assert_eq!((guard.stats().allowed, guard.stats().retried), (6, 4));
 }
 
-/// 100 calls a second for 30 s, all failing, with two more tries each: of every ten seconds at most a tenth and the floor.
+/// 100 calls per second for 30 s, all failing, with two retries each: at most a tenth plus the
+/// floor in any ten seconds.
 #[test]
 fn in_an_outage_retries_are_a_tenth_and_the_floor() {
     let clock = ManualClock::default();
     let guard =
         Guard::builder("g").retry("retry 2 budget=10% backoff=1ms").clock(clock.clone()).build().unwrap();
-    let mut tries: Vec<Time> = Vec::new();
+    let mut retries: Vec<Time> = Vec::new();
     for _ in 0..3_000 {
         let made = RefCell::new(Vec::new());
         let mut call = Polled::new(guard.call(|| {
@@ -41,18 +42,18 @@ fn in_an_outage_retries_are_a_tenth_and_the_floor() {
         }));
         assert!(call.run(&clock, Duration::from_micros(100)).is_err());
         drop(call);
-        tries.extend(made.into_inner().iter().skip(1));
+        retries.extend(made.into_inner().iter().skip(1));
         clock.advance(10 * MS);
     }
     assert!(guard.stats().retries_denied > 2_000, "{:?}", guard.stats());
     let second = |time: &Time| time.as_micros() / 1_000_000;
     let first = second(&ManualClock::default().now());
     for from in first..first + 30 {
-        let within = tries.iter().filter(|time| (from..from + 10).contains(&second(time))).count();
+        let within = retries.iter().filter(|time| (from..from + 10).contains(&second(time))).count();
         // At most 1000 calls begin in ten seconds.
         assert!(within <= 100 + 10, "{within} retries in ten seconds");
     }
-    assert!(tries.len() >= 300, "{} retries", tries.len());
+    assert!(retries.len() >= 300, "{} retries", retries.len());
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_guard_with_invalid_parts_cannot_be_built() {
 
 #[test]
 fn a_failure_says_what_to_do_next() {
-    let refused = |refused| Failure::<&str>::Denied(refused).to_string();
+    let denied = |denial| Failure::<&str>::Denied(denial).to_string();
     assert_eq!(Failure::Failed("down").to_string(), "down");
     assert_eq!(
         Failure::<&str>::TimedOut.to_string(),
@@ -85,11 +85,11 @@ fn a_failure_says_what_to_do_next() {
         "the result of the call counts as a failure; retry later"
     );
     assert_eq!(
-        refused(GuardDenial::Bulkhead(Denial::QueueFull)),
+        denied(GuardDenial::Bulkhead(Denial::QueueFull)),
         "the bulkhead and its queue are full; retry later, or raise its limit or queue="
     );
     assert_eq!(
-        refused(GuardDenial::Bulkhead(Denial::TooLong)),
+        denied(GuardDenial::Bulkhead(Denial::TooLong)),
         "the bulkhead is full and no permit was free in time; retry later, or raise wait="
     );
     let guard = Guard::builder("g")
