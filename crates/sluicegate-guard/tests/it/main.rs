@@ -1,6 +1,6 @@
 //! Breakers, bulkheads, adaptive limits, timeouts, retries and guards.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(not(loom))]
 
 mod adaptive;

@@ -10,7 +10,8 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How long it takes, in time that passes, when the clock is set back by an hour halfway through the first second.
+/// Returns the elapsed time of a call when the clock is set back by an hour within the first
+/// second.
 fn takes<T>(wall: &WallClock, mut call: Polled<'_, T>) -> (T, Duration) {
     let began = wall.elapsed.now();
     assert!(call.poll().is_none());
@@ -25,7 +26,7 @@ fn hangs(guard: &Guard) -> Polled<'_, Result<u8, Failure<()>>> {
 }
 
 #[test]
-fn set_back_by_an_hour_a_timeout_takes_its_time_again_and_not_an_hour() {
+fn a_clock_set_back_an_hour_restarts_a_timeout() {
     let wall = WallClock::new();
     let guard = Guard::builder("g").timeout(SECOND).clock(wall.clone()).build().unwrap();
     let (answer, took) = takes(&wall, hangs(&guard));
@@ -34,7 +35,7 @@ fn set_back_by_an_hour_a_timeout_takes_its_time_again_and_not_an_hour() {
 }
 
 #[test]
-fn set_back_by_an_hour_a_deadline_does_not_take_an_hour() {
+fn a_clock_set_back_an_hour_restarts_a_deadline() {
     let wall = WallClock::new();
     let builder = Guard::builder("g").deadline(SECOND).timeout(SECOND / 10);
     let guard = builder.retry("retry 100 budget=1000% floor=1000").clock(wall.clone()).build().unwrap();
@@ -44,7 +45,7 @@ fn set_back_by_an_hour_a_deadline_does_not_take_an_hour() {
 }
 
 #[test]
-fn set_back_by_an_hour_a_wait_for_a_permit_does_not_take_an_hour() {
+fn a_clock_set_back_an_hour_restarts_a_wait() {
     let wall = WallClock::new();
     let guard =
         Guard::builder("g").bulkhead("bulkhead 1 queue=1 wait=1s").clock(wall.clone()).build().unwrap();
