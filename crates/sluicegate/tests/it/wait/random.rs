@@ -109,7 +109,7 @@ impl Run<'_> {
 
     fn join(&mut self, number: usize) {
         let limit = self.limiter.peek("k", 0).limit().max(1);
-        let cost = u64::try_from(1 + self.random.below(3)).unwrap().min(limit);
+        let cost = (1 + self.random.below(3)).min(limit);
         let priority = match self.random.below(4) {
             0 if self.with_priorities => Priority::High,
             1 if self.with_priorities => Priority::Low,
