@@ -1,47 +1,47 @@
-//! The smallest client that can ask a server something.
+//! A minimal client for tests.
 
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_MAX;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-/// One connection to a server, one question at a time.
+/// A connection to a server, one command at a time.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// What a server answers.
+/// A server's reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// `+OK`, or a string.
+    /// A simple or bulk string.
     Text(String),
-    /// `-ERR ...`
+    /// An error: `-ERR ...`.
     Error(String),
-    /// `:1`
+    /// An integer: `:1`.
     Number(i64),
-    /// Nothing is there.
+    /// Null.
     Nil,
-    /// Several.
+    /// An array.
     Many(Vec<Reply>),
 }
 
 impl Client {
-    /// Connects to a port of this machine.
+    /// Connects to a port on this machine.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens there.
     pub fn connect(port: u16) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), WAIT_MAX)?;
+        stream.set_read_timeout(Some(WAIT_MAX))?;
         stream.set_nodelay(true)?;
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer. An answer may be an error of the server's.
+    /// Sends a command and waits for the reply, which may be an error of the server.
     ///
     /// # Errors
-    /// When the connection breaks, or no answer comes.
+    /// If the connection breaks, or no reply arrives.
     pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
@@ -85,7 +85,7 @@ impl Client {
 }
 
 impl Reply {
-    /// The parts of a reply that has several; none of one that has not.
+    /// The items of an array; empty for other replies.
     pub fn parts(&self) -> &[Reply] {
         match self {
             Reply::Many(parts) => parts,
@@ -94,7 +94,7 @@ impl Reply {
     }
 }
 
-/// As `redis-cli` writes it into a pipe: one line for each part.
+/// As `redis-cli` prints it into a pipe: one line per item.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,14 +1,14 @@
-//! Several masters that share the slots.
+//! A cluster.
 
 use crate::client::Reply;
 use crate::options::Options;
 use crate::server::Server;
 use crate::wait;
 
-/// There are so many slots, always.
+/// The number of hash slots.
 const SLOTS: usize = 16_384;
 
-/// A cluster: masters that share the slots evenly, each with as many replicas.
+/// A cluster whose masters share the slots evenly, each with the same number of replicas.
 #[derive(Debug)]
 pub struct Cluster {
     /// First the masters, in the order of their slots, then the replicas.
@@ -17,10 +17,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts so many masters, each with so many replicas, and is back when all agree that the cluster is well.
+    /// Starts masters, each with `replicas` replicas, and returns once all nodes agree that the
+    /// cluster is up.
     pub fn start(options: &Options, masters: usize, replicas: usize) -> Cluster {
-        // On a busy machine a node may say nothing for seconds. Where there is no replica to take over, nobody has to
-        // notice soon that a node is dead.
+        // On a busy machine a node may be silent for seconds. Without a replica that could take
+        // over, a dead node need not be noticed soon.
         let timeout_ms = if replicas == 0 { 15_000 } else { 4_000 };
         let options = options.clone().cluster().with(&format!("cluster-node-timeout {timeout_ms}"));
         let count = masters * (1 + replicas);
@@ -38,12 +39,12 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The masters of the start.
+    /// The initial masters.
     pub fn masters(&self) -> &[Server] {
         &self.nodes[..self.masters]
     }
 
-    /// Where clients find it: some of its members.
+    /// The URL: some of its nodes.
     pub fn url(&self) -> String {
         let urls: Vec<String> = self.masters().iter().map(Server::url).collect();
         let (scheme, first) = urls[0].split_once("://").unwrap_or_default();
@@ -52,19 +53,20 @@ impl Cluster {
         format!("{scheme}+cluster://{}", hosts.join(","))
     }
 
-    /// The slot of a key.
+    /// The hash slot of a key.
     pub fn slot_of(&self, key: &str) -> u16 {
         self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]).parse().expect("a slot")
     }
 
-    /// The place, in [`Cluster::nodes`], of the master that has a slot, as the first of them sees it.
+    /// The index, in [`Cluster::nodes`], of the master that owns a slot, according to the first
+    /// node.
     pub fn owner_of(&self, slot: u16) -> usize {
         let slots = self.nodes[0].ask(&["CLUSTER", "SLOTS"]);
         let has = |range: &&Reply| match range.parts() {
             [Reply::Number(first), Reply::Number(last), ..] => (*first..=*last).contains(&i64::from(slot)),
             _ => false,
         };
-        let range = slots.parts().iter().find(has).expect("somebody has every slot");
+        let range = slots.parts().iter().find(has).expect("every slot has an owner");
         let Some(Reply::Number(port)) = range.parts().get(2).and_then(|node| node.parts().get(1)) else {
             panic!("no port in {range:?}");
         };
@@ -72,14 +74,14 @@ impl Cluster {
         place.expect("a node of this cluster")
     }
 
-    /// Moves a slot with all its keys, while clients use it.
+    /// Migrates a slot with all its keys, while clients use it.
     pub fn move_slot(&self, slot: u16, from: usize, to: usize) {
         self.begin_move(slot, from, to);
         self.move_keys(slot, from, to);
         self.end_move(slot, from, to);
     }
 
-    /// The first step: from now on keys that are not at the one are looked for at the other, with `ASK`.
+    /// First step: keys that `from` does not have are redirected to `to` with `ASK`.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
@@ -87,7 +89,7 @@ impl Cluster {
         assert_eq!(source.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]), "OK");
     }
 
-    /// The second step: hands the keys over, one after another.
+    /// Second step: moves the keys, one by one.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let port = target.plain_port().to_string();
@@ -103,11 +105,12 @@ impl Cluster {
         }
     }
 
-    /// The last step: the slot is the other's, and the one answers `MOVED`.
+    /// Last step: `to` owns the slot, and `from` replies `MOVED`.
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         let target = id(&self.nodes[to]);
-        // The new owner first: it would otherwise send clients back to one that sends them on.
+        // The new owner first: otherwise it would send clients back, and they would be sent on
+        // again.
         let rest = (0..self.masters).filter(|&place| place != from && place != to);
         for place in [to, from].into_iter().chain(rest) {
             assert_eq!(self.nodes[place].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]), "OK");
@@ -116,7 +119,7 @@ impl Cluster {
 
     fn introduce(&self) {
         for (place, node) in self.nodes.iter().enumerate() {
-            // Two with the same epoch would have to quarrel about it first.
+            // Nodes with the same epoch would have to resolve the conflict first.
             assert_eq!(node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(place + 1).to_string()]), "OK");
             let (port, bus) = (self.nodes[0].plain_port(), self.nodes[0].bus_port().unwrap_or_default());
             if place > 0 {
@@ -143,7 +146,7 @@ impl Cluster {
         let replicas = &self.nodes[self.masters..];
         for (place, node) in replicas.iter().enumerate() {
             let master = id(&self.nodes[place % self.masters]);
-            // It refuses until the news that the other is a master has come to it.
+            // The node rejects this until it knows that the other is a master.
             wait::until("a replica follows", || node.cli(&["CLUSTER", "REPLICATE", &master]) == "OK");
         }
         wait::until("the replicas are in sync", || {

@@ -1,4 +1,4 @@
-//! A temporary folder, gone when dropped.
+//! A temporary folder, removed on drop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: only has to be another number each time.
+        // Relaxed is enough: the number only has to be unique.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("redis-testkit-{}-{number}", std::process::id());
         let path = place().join(name);
-        // A process with the same id may have left one behind.
+        // An earlier process with the same id may have left one behind.
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap_or_else(|error| panic!("no folder {}: {error}", path.display()));
+        fs::create_dir(&path)
+            .unwrap_or_else(|error| panic!("cannot create the folder {}: {error}", path.display()));
         Folder(path)
     }
 
@@ -26,13 +27,14 @@ impl Folder {
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
-        fs::write(&path, text).unwrap_or_else(|error| panic!("no file {}: {error}", path.display()));
+        fs::write(&path, text)
+            .unwrap_or_else(|error| panic!("cannot write the file {}: {error}", path.display()));
         path
     }
 }
 
-/// In memory where the system offers that. A server waits for the disk whenever it writes down its data or the state of its cluster,
-/// and on a busy machine that can take longer than a test may.
+/// In memory, where the system offers that. A server waits for the disk when it saves its data or
+/// its cluster state, which on a busy machine can take longer than a test may.
 fn place() -> PathBuf {
     let in_memory = Path::new("/dev/shm");
     if in_memory.is_dir() { in_memory.to_path_buf() } else { std::env::temp_dir() }

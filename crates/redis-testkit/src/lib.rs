@@ -1,15 +1,17 @@
 //! Real Redis and Valkey servers for tests and benchmarks, on free loopback ports.
 //!
-//! In plain words: a test that says `Server::start(&Options::redis())` has a server of its own until the value is dropped. Nothing is
-//! installed, no port is fixed, data is in a temporary folder that goes away with the server. Should the test process die
-//! without dropping anything, a watchdog ends its servers: see `watchdog.rs`.
+//! `Server::start(&Options::redis())` starts a server that lives until the value is dropped.
+//! Nothing is installed, no port is fixed, and the data is in a temporary folder that is removed
+//! with the server. If the test process dies without dropping anything, a watchdog kills its
+//! servers: see `watchdog.rs`.
 //!
-//! [`Server`] is one server, [`Replicated`] a master with its replica, [`Sentinels`] the same under three sentinels, [`Cluster`]
-//! several masters that share the slots, and [`Proxy`] a connection that can be cut, held, delayed or made to lose replies.
+//! [`Server`] is a single server, [`Replicated`] a master with a replica, [`Sentinels`] the same
+//! under three sentinels, [`Cluster`] a cluster, and [`Proxy`] a connection that can be cut, held,
+//! delayed or made to lose replies.
 //!
-//! What cannot be done panics and says why: this is for tests, where nobody could do better with an error.
+//! Failures panic with a reason: a test could not handle an error better.
 
-#![allow(clippy::missing_panics_doc, reason = "everything here panics when it cannot be done")]
+#![allow(clippy::missing_panics_doc, reason = "everything here panics on failure")]
 
 mod client;
 mod cluster;

@@ -1,9 +1,9 @@
-//! What a server is started with.
+//! The options of a server.
 
 use crate::valkey::valkey;
 use std::path::PathBuf;
 
-/// What a server is started with.
+/// The options of a [`Server`](crate::Server).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Options {
@@ -25,12 +25,12 @@ pub(crate) struct User {
 }
 
 impl Options {
-    /// A Redis server that keeps nothing on disk.
+    /// A Redis server without persistence.
     pub fn redis() -> Options {
         Options::of(PathBuf::from("redis-server"))
     }
 
-    /// A Valkey server that keeps nothing on disk, where one can be had. If not, stderr says so.
+    /// A Valkey server without persistence, if one is installed. If not, stderr says so.
     pub fn valkey() -> Option<Options> {
         valkey().map(Options::of)
     }
@@ -47,31 +47,32 @@ impl Options {
         }
     }
 
-    /// Everybody needs this password.
+    /// Requires this password.
     pub fn password(mut self, password: &str) -> Options {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// The server's URL is for this user, who may do what the rules say, as in `~sluice:* +evalsha`.
+    /// Adds a user with these ACL rules, as in `~sluice:* +evalsha`, and uses it in the server's
+    /// URL.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Options {
         self.user =
             Some(User { name: name.to_owned(), password: password.to_owned(), rules: rules.to_owned() });
         self
     }
 
-    /// The server's URL is for TLS, with a certificate that it has made itself.
+    /// Enables TLS with a self-signed certificate, and uses it in the server's URL.
     pub fn tls(mut self) -> Options {
         self.tls = true;
         self
     }
 
-    /// Every write is on disk before it is answered, so that a restart after a kill finds it.
+    /// Persists every write before it is answered, so that it survives a kill.
     pub fn append_only(self) -> Options {
         self.with("appendonly yes").with("appendfsync always")
     }
 
-    /// At most so many bytes of data, and nothing is evicted.
+    /// Limits the data to `bytes`, without eviction.
     pub fn max_memory(self, bytes: u64) -> Options {
         self.with(&format!("maxmemory {bytes}")).with("maxmemory-policy noeviction")
     }

@@ -1,24 +1,24 @@
-//! Ports that nobody uses.
+//! Free ports.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Below those that the system gives to connections that go out. Otherwise, while a server is down, a client that tries to reach
-/// it could get the server's port as its own and talk to itself, and the server could not come back.
+/// Below the ephemeral ports. Otherwise a client that tries to reach a server that is down could
+/// get the server's port as its own and connect to itself, and the server could not restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 17_000;
 
-/// Handed out already, to servers that may be down at the moment.
+/// Ports in use by servers of this process, which may be down at the moment.
 static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
-/// A port that nobody listens on and that this process has not handed out before.
+/// Returns a port that is free and that this process has not used before.
 pub(crate) fn free() -> u16 {
     listen().0
 }
 
-/// Likewise, with a listener on it already, so that no other process can take it.
+/// Returns such a port with a listener, so that no other process can take it.
 pub(crate) fn listen() -> (u16, TcpListener) {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let random = RandomState::new();

@@ -1,4 +1,4 @@
-//! A connection that can be broken in many ways.
+//! A proxy that breaks connections in many ways.
 
 use crate::ports;
 use std::io::{self, Read as _, Write as _};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A proxy in front of a server. What it does to connections can be changed at any time, for those that are open too.
+/// A proxy in front of a server. Its behaviour can be changed at any time, also for open
+/// connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -21,7 +22,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
 struct State {
     target: u16,
     closed: bool,
@@ -29,24 +30,24 @@ struct State {
     refuses: bool,
     loses_replies: bool,
     delay: Duration,
-    /// Hand on so many bytes of replies, then cut the connection that has more.
+    /// Forward this many more bytes of replies, then cut the connection that has the next one.
     cut_after: Option<u64>,
     cuts: u64,
     request_bytes: u64,
     reply_bytes: u64,
     accepted: u64,
-    /// Both ends of each open connection, to be cut.
+    /// Both ends of each open connection.
     open: Vec<(u64, TcpStream, TcpStream)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Request,
     Reply,
 }
 
 impl Proxy {
-    /// A proxy in front of a port of this machine, which does nothing to connections yet.
+    /// Starts a proxy in front of a port on this machine. It forwards everything at first.
     pub fn start(target: u16) -> Proxy {
         let (port, listener) = ports::listen();
         let state = Mutex::new(State { target, ..State::default() });
@@ -56,22 +57,23 @@ impl Proxy {
         Proxy { port, shared }
     }
 
-    /// Where clients find it.
+    /// The proxy's port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of a server without a password behind it.
+    /// The URL, for a server without a password.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// New connections go to another port.
+    /// Sends new connections to another port.
     pub fn send_to(&self, target: u16) {
         self.set(|state| state.target = target);
     }
 
-    /// From now on so many bytes of replies get through. The connection that has the next one is cut, at both ends, and all is well again.
+    /// Forwards `reply_bytes` more bytes of replies, then cuts the connection that has the next
+    /// one, at both ends. After that everything is forwarded again.
     pub fn cut_after(&self, reply_bytes: u64) {
         self.set(|state| state.cut_after = Some(reply_bytes));
     }
@@ -86,8 +88,8 @@ impl Proxy {
         });
     }
 
-    /// While this is set replies are thrown away: the server has done what it was asked, and nobody hears of it. When it ends,
-    /// connections are cut: the rest of a stream never comes through without what was before it.
+    /// Discards replies while set: the server has executed the command, but the client gets no
+    /// reply. When it is unset, connections are cut, so that no stream continues with a gap.
     pub fn lose_replies(&self, loses: bool) {
         if !loses {
             self.cut();
@@ -95,37 +97,37 @@ impl Proxy {
         self.set(|state| state.loses_replies = loses);
     }
 
-    /// Replies come so much later.
+    /// Delays replies.
     pub fn delay(&self, delay: Duration) {
         self.set(|state| state.delay = delay);
     }
 
-    /// While this is set nothing is handed on either way; new connections are accepted, and that is all.
+    /// Forwards nothing in either direction while set; new connections are only accepted.
     pub fn hold(&self, held: bool) {
         self.set(|state| state.held = held);
     }
 
-    /// While this is set new connections are closed at once.
+    /// Closes new connections at once while set.
     pub fn refuse(&self, refuses: bool) {
         self.set(|state| state.refuses = refuses);
     }
 
-    /// How many connections [`Proxy::cut_after`] has cut.
+    /// The number of connections that [`Proxy::cut_after`] has cut.
     pub fn cuts(&self) -> u64 {
         self.shared.state().cuts
     }
 
-    /// How many connections were accepted.
+    /// The number of accepted connections.
     pub fn accepted(&self) -> u64 {
         self.shared.state().accepted
     }
 
-    /// The bytes of requests that have come in.
+    /// The number of request bytes received.
     pub fn request_bytes(&self) -> u64 {
         self.shared.state().request_bytes
     }
 
-    /// The bytes of replies that have come from the server, whether or not they were handed on.
+    /// The number of reply bytes received from the server, forwarded or not.
     pub fn reply_bytes(&self) -> u64 {
         self.shared.state().reply_bytes
     }
@@ -140,7 +142,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.set(|state| state.closed = true);
         self.cut();
-        // The thread that accepts sees `closed` when it has accepted somebody.
+        // The accepting thread sees `closed` after its next connection.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -170,7 +172,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             }
             state.target
         };
-        // If the server is down the client sees its connection close.
+        // If the server is down, the client's connection is closed.
         if let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) {
             let _ = join(&client, &server, shared);
         }
@@ -186,15 +188,15 @@ fn join(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) -> io::Res
         state.open.push((number, client.try_clone()?, server.try_clone()?));
         number
     };
-    for way in [Way::Request, Way::Reply] {
-        let (mut from, mut to) = match way {
-            Way::Request => (client.try_clone()?, server.try_clone()?),
-            Way::Reply => (server.try_clone()?, client.try_clone()?),
+    for direction in [Direction::Request, Direction::Reply] {
+        let (mut from, mut to) = match direction {
+            Direction::Request => (client.try_clone()?, server.try_clone()?),
+            Direction::Reply => (server.try_clone()?, client.try_clone()?),
         };
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            let _ = pass(&mut from, &mut to, way, &shared);
-            // Whichever way ends first ends the other.
+            let _ = pass(&mut from, &mut to, direction, &shared);
+            // When one direction ends, so does the other.
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
             shared.state().open.retain(|(open, ..)| *open != number);
@@ -203,8 +205,8 @@ fn join(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) -> io::Res
     Ok(())
 }
 
-/// Hands bytes on until the connection ends or is to be cut.
-fn pass(from: &mut TcpStream, to: &mut TcpStream, way: Way, shared: &Shared) -> io::Result<()> {
+/// Forwards bytes until the connection ends or is cut.
+fn pass(from: &mut TcpStream, to: &mut TcpStream, direction: Direction, shared: &Shared) -> io::Result<()> {
     let mut buffer = [0; 4096];
     loop {
         let count = from.read(&mut buffer)?;
@@ -213,7 +215,7 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, way: Way, shared: &Shared) -> 
             return Ok(());
         }
         let mut state = shared.going();
-        if way == Way::Request {
+        if direction == Direction::Request {
             state.request_bytes += as_u64(count);
             drop(state);
             to.write_all(bytes)?;

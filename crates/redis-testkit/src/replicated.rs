@@ -12,7 +12,7 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// Starts both, and is back when the replica has all that the master has.
+    /// Starts both, and returns once the replica is in sync.
     pub fn start(options: &Options) -> Replicated {
         let master = Server::start(options);
         let follow = format!("replicaof 127.0.0.1 {}", master.plain_port());
@@ -22,17 +22,17 @@ impl Replicated {
         both
     }
 
-    /// The one that was the master at the start.
+    /// The initial master.
     pub fn master(&self) -> &Server {
         &self.master
     }
 
-    /// The one that was the replica at the start.
+    /// The initial replica.
     pub fn replica(&self) -> &Server {
         &self.replica
     }
 
-    /// Waits until the replica has all that the master has.
+    /// Waits until the replica is in sync.
     pub fn wait_for_sync(&self) {
         wait::until("the replica is in sync", || {
             self.replica.info("master_link_status") == "up"
@@ -40,7 +40,7 @@ impl Replicated {
         });
     }
 
-    /// Makes the replica the master, and the master its replica.
+    /// Promotes the replica, and makes the master its replica.
     pub fn promote(&self) {
         assert_eq!(self.replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
         let port = self.replica.plain_port().to_string();

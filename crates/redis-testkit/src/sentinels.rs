@@ -5,7 +5,7 @@ use crate::replicated::Replicated;
 use crate::server::Server;
 use crate::wait;
 
-/// A master, its replica, and three sentinels that promote the replica when the master is gone.
+/// A master, its replica, and three sentinels that promote the replica when the master fails.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Replicated,
@@ -13,19 +13,20 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// The name by which the sentinels know the master.
+    /// The master's name in Sentinel.
     pub const NAME: &'static str = "main";
 
-    /// Starts all five, and is back when the sentinels know each other and the replica.
+    /// Starts all five, and returns once the sentinels know each other and the replica.
     pub fn start(options: &Options) -> Sentinels {
-        // The replica first: a sentinel asks a master for its replicas only every ten seconds.
+        // The replica first: a sentinel queries a master for its replicas only every ten seconds.
         let servers = Replicated::start(options);
         let name = Sentinels::NAME;
         let mut sentinel = options
             .clone()
             .sentinel()
             .with(&format!("sentinel monitor {name} 127.0.0.1 {} 2", servers.master().plain_port()))
-            // On a busy machine a master may say nothing for a second, and must not be taken for dead.
+            // On a busy machine a master may be silent for a second, and must not be taken for
+            // dead.
             .with(&format!("sentinel down-after-milliseconds {name} 2000"))
             .with(&format!("sentinel failover-timeout {name} 6000"));
         if let Some(password) = sentinel.password.take() {
@@ -52,19 +53,19 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The one that was the master at the start, and its replica.
+    /// The initial master and its replica.
     pub fn servers(&self) -> &Replicated {
         &self.servers
     }
 
-    /// Where clients find it: the sentinels, and the master's name.
+    /// The URL: the sentinels, and the master's name.
     pub fn url(&self) -> String {
         let addresses: Vec<String> =
             self.ports().into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         format!("redis+sentinel://{}/{}", addresses.join(","), Sentinels::NAME)
     }
 
-    /// The port of the one that most sentinels take for the master.
+    /// The port of the master, according to most sentinels.
     pub fn master_port(&self) -> u16 {
         let says = |sentinel: &Server, port: u16| {
             let address = sentinel.ask(&["SENTINEL", "get-master-addr-by-name", Sentinels::NAME]).to_string();
@@ -75,13 +76,13 @@ impl Sentinels {
         if votes >= 2 { second } else { first }
     }
 
-    /// Kills the first master, and is back when the sentinels have put its replica in its place.
+    /// Kills the initial master, and returns once the replica is promoted.
     pub fn failover(&self) {
         self.servers.master().kill();
         self.wait_for_failover();
     }
 
-    /// Waits until the replica is the master and the sentinels say so.
+    /// Waits until the replica is the master and the sentinels report it.
     pub fn wait_for_failover(&self) {
         let replica = self.servers.replica();
         wait::until("the replica is the master", || {

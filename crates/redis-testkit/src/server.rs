@@ -1,4 +1,4 @@
-//! One server.
+//! A single server.
 
 use crate::client::{Client, Reply};
 use crate::folder::Folder;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, io};
 
-/// One server of Redis or Valkey, until dropped.
+/// A Redis or Valkey server, stopped on drop.
 #[derive(Debug)]
 pub struct Server {
     options: Options,
@@ -21,10 +21,10 @@ pub struct Server {
 
 #[derive(Clone, Copy, Debug)]
 struct Ports {
-    /// Without TLS. A server with TLS has it too, for what the test itself asks.
+    /// Without TLS. A server with TLS has this port too, for the test's own commands.
     plain: u16,
     tls: Option<u16>,
-    /// On which the members of a cluster talk to each other.
+    /// The cluster bus.
     bus: Option<u16>,
 }
 
@@ -35,9 +35,9 @@ struct Running {
 }
 
 impl Server {
-    /// Starts a server, and is back when it answers.
+    /// Starts a server, and returns once it answers.
     pub fn start(options: &Options) -> Server {
-        // Between finding a port and listening on it somebody else may take it.
+        // Another process may take the port before the server listens on it.
         const TRIES: u32 = 5;
         let mut problem = String::new();
         for _ in 0..TRIES {
@@ -54,10 +54,10 @@ impl Server {
                 Err(why) => problem = why,
             }
         }
-        panic!("{} does not start: {problem}", options.program.display());
+        panic!("cannot start {}: {problem}", options.program.display());
     }
 
-    /// Where clients find it, with user, password and `rediss` as its options say.
+    /// The URL, with user, password and `rediss` as in the options.
     pub fn url(&self) -> String {
         let who = match (&self.options.user, &self.options.password) {
             (Some(user), _) => format!("{}:{}@", user.name, user.password),
@@ -78,34 +78,36 @@ impl Server {
         self.ports.plain
     }
 
-    /// The port on which the members of a cluster talk to each other.
+    /// The port of the cluster bus.
     pub(crate) fn bus_port(&self) -> Option<u16> {
         self.ports.bus
     }
 
-    /// The certificate of a server with TLS, as PEM: clients have to trust it.
+    /// The certificate of a server with TLS, in PEM, for clients to trust.
     pub fn certificate(&self) -> String {
-        fs::read_to_string(self.folder.path().join("cert.pem")).expect("a server that was started with TLS")
+        fs::read_to_string(self.folder.path().join("cert.pem")).expect("a server with TLS")
     }
 
-    /// Asks the server something, as with `redis-cli`, as a user who may do everything. An error is its text.
+    /// Runs a command as an all-powerful user, and returns the reply as `redis-cli` prints it. An
+    /// error is its text.
     ///
-    /// A sentinel that promotes or demotes a server breaks all connections to it, ours too. A command whose connection
-    /// breaks is sent again on a new one and may then run twice; send those that must not by a [`Client`].
+    /// A sentinel that promotes or demotes a server closes all its connections, including this one.
+    /// The command is then sent again on a new connection, and may run twice; use a [`Client`] for
+    /// commands that must not.
     pub fn cli(&self, words: &[&str]) -> String {
         self.ask(words).to_string()
     }
 
-    /// The same with the answer in its parts.
+    /// Runs a command like [`Server::cli`], and returns the reply.
     pub fn ask(&self, words: &[&str]) -> Reply {
         let asked = again_if_broken(|| self.client()?.ask(words));
-        asked.unwrap_or_else(|error| panic!("{} of the server at {}: {error}", words.join(" "), self.port()))
+        asked.unwrap_or_else(|error| panic!("{} on the server at {}: {error}", words.join(" "), self.port()))
     }
 
-    /// A connection for what the test itself asks, as a user who may do everything.
+    /// Opens a connection for the test's own commands, as an all-powerful user.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// If the server does not answer.
     pub fn client(&self) -> io::Result<Client> {
         let mut client = Client::connect(self.ports.plain)?;
         if let Some(password) = &self.options.password {
@@ -114,13 +116,13 @@ impl Server {
         Ok(client)
     }
 
-    /// A field of `INFO`, as in `info("role")`.
+    /// Returns a field of `INFO`, as in `info("role")`.
     pub fn info(&self, field: &str) -> String {
         let found = again_if_broken(|| info(&mut self.client()?, field));
-        found.unwrap_or_else(|error| panic!("INFO {field} of the server at {}: {error}", self.port()))
+        found.unwrap_or_else(|error| panic!("INFO {field} on the server at {}: {error}", self.port()))
     }
 
-    /// SIGKILL: it has no time to tidy up, and its clients' connections break.
+    /// Sends SIGKILL: the server cannot clean up, and its connections break.
     pub fn kill(&self) {
         if let Some(mut running) = self.running().take() {
             let _ = running.child.kill();
@@ -128,35 +130,35 @@ impl Server {
         }
     }
 
-    /// Starts it again, on the same port and with what it has on disk. Kills it first if it still runs.
+    /// Restarts the server on the same port with its data on disk. Kills it first if it is running.
     pub fn restart(&self) {
         self.kill();
-        self.run().unwrap_or_else(|why| panic!("the server at {} does not come back: {why}", self.port()));
+        self.run().unwrap_or_else(|why| panic!("cannot restart the server at {}: {why}", self.port()));
     }
 
-    /// SIGSTOP: it stands still, and its connections stay open.
+    /// Sends SIGSTOP: the server is frozen, and its connections stay open.
     pub fn stop(&self) {
         self.signal("STOP");
     }
 
-    /// SIGCONT: it goes on where it was stopped.
+    /// Sends SIGCONT: the server continues.
     pub fn cont(&self) {
         self.signal("CONT");
     }
 
-    /// The processor time that it has taken since it started.
+    /// The CPU time that the server has used since it started.
     pub fn cpu_time(&self) -> Duration {
-        // From getrusage, to the microsecond; /proc/<pid>/stat counts in hundredths of a second.
+        // From getrusage, in microseconds; /proc/<pid>/stat counts in hundredths of a second.
         let seconds = |field| self.info(field).parse::<f64>().expect("seconds of processor time");
         Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
     }
 
-    /// The bytes that its data takes, with what it needs to run.
+    /// The memory in use, in bytes.
     pub fn memory(&self) -> u64 {
         self.info("used_memory").parse().expect("bytes of memory")
     }
 
-    /// Its process, unless it was killed.
+    /// The process id, unless it was killed.
     pub fn process(&self) -> Option<u32> {
         self.running().as_ref().map(|running| running.child.id())
     }
@@ -166,19 +168,19 @@ impl Server {
     }
 
     fn signal(&self, name: &str) {
-        let process = self.process().expect("a server that runs");
-        // The shell's own `kill`: the program is not on every machine.
+        let process = self.process().expect("a running server");
+        // The shell's built-in `kill`: the program is not installed everywhere.
         let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
-        assert!(status.is_ok_and(|status| status.success()), "no SIG{name} for process {process}");
+        assert!(status.is_ok_and(|status| status.success()), "cannot send SIG{name} to process {process}");
     }
 
-    /// Writes its configuration. A file and not arguments, because a sentinel writes into it.
+    /// Writes the configuration: to a file, because a sentinel rewrites it.
     fn configure(&self) {
         let Options { password, user, tls, sentinel, cluster, lines, .. } = &self.options;
         let mut text = format!("bind 127.0.0.1\nport {}\ndaemonize no\n", self.ports.plain);
         text += &format!("dir {}\nlogfile server.log\n", self.folder.path().display());
         if !sentinel {
-            // Replicas are in sync at once instead of after 5 s; nothing is on disk unless it is asked for.
+            // Replicas sync at once instead of after 5 s; nothing is persisted by default.
             text += "save \"\"\nrepl-diskless-sync-delay 0\nenable-debug-command yes\n";
         }
         if let Some(password) = password {
@@ -212,7 +214,7 @@ impl Server {
         if self.options.sentinel {
             command.arg("--sentinel");
         }
-        // Whoever waits for the end of the test's output must not wait for the server.
+        // A process that waits for the end of the test's output must not wait for the server.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| error.to_string())?;
         let watchdog = Watchdog::over(child.id(), self.folder.path());
@@ -223,7 +225,7 @@ impl Server {
             let exited =
                 |running: &mut Running| running.child.try_wait().is_ok_and(|status| status.is_some());
             ended = self.running().as_mut().is_some_and(exited);
-            // The port may be somebody else's by now: only our own process counts.
+            // Another process may own the port by now: only our own process counts.
             let answers = || -> io::Result<bool> {
                 let mut client = self.client()?;
                 let is_ours = info(&mut client, "process_id")? == process;
@@ -245,7 +247,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks, and asks again while connections break. A server that nobody can connect to is an error at once.
+/// Retries while connections break. Fails at once if the server does not accept connections.
 fn again_if_broken<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     const TRIES: u32 = 10;

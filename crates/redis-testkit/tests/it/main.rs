@@ -1,4 +1,4 @@
-//! Each kind of server starts, answers and goes away; what a test can do to it has the effect that it says.
+//! Each kind of server starts, answers and stops, and each fault has the documented effect.
 
 mod cluster;
 mod proxy;

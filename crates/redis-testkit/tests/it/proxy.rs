@@ -1,4 +1,4 @@
-//! A connection that can be broken in many ways.
+//! Connections that the proxy breaks.
 
 use redis_testkit::{Client, Options, Proxy, Server, until};
 use std::thread;
@@ -15,7 +15,7 @@ fn connect(proxy: &Proxy) -> Client {
 }
 
 #[test]
-fn bytes_go_through_and_are_counted() {
+fn bytes_are_forwarded_and_counted() {
     let (_server, proxy) = both();
     let mut client = connect(&proxy);
     assert_eq!(client.ask(&["PING"]).expect("an answer").to_string(), "PONG");
@@ -23,7 +23,7 @@ fn bytes_go_through_and_are_counted() {
 }
 
 #[test]
-fn a_reply_can_be_cut_at_every_byte_and_then_all_is_well() {
+fn a_reply_can_be_cut_at_every_byte() {
     let (server, proxy) = both();
     for byte in 0..4 {
         let mut client = connect(&proxy);
@@ -33,7 +33,7 @@ fn a_reply_can_be_cut_at_every_byte_and_then_all_is_well() {
         assert_eq!(server.cli(&["GET", "a"]), (byte + 1).to_string());
         assert!(connect(&proxy).ask(&["PING"]).is_ok());
     }
-    // The reply `:5` and its line end are 4 bytes: it is whole, and the one after it is not.
+    // The reply `:5` with its line end is 4 bytes: it arrives, and the next one does not.
     let mut client = connect(&proxy);
     proxy.cut_after(4);
     assert!(client.ask(&["INCR", "a"]).is_ok());
@@ -41,7 +41,7 @@ fn a_reply_can_be_cut_at_every_byte_and_then_all_is_well() {
 }
 
 #[test]
-fn a_lost_reply_was_done_all_the_same() {
+fn a_command_whose_reply_is_lost_has_run() {
     let (server, proxy) = both();
     let mut client = connect(&proxy);
     proxy.lose_replies(true);
@@ -54,7 +54,7 @@ fn a_lost_reply_was_done_all_the_same() {
 }
 
 #[test]
-fn what_is_held_comes_later_and_what_is_delayed_too() {
+fn held_and_delayed_replies_arrive_later() {
     let (server, proxy) = both();
     let mut client = connect(&proxy);
     proxy.hold(true);
@@ -71,7 +71,7 @@ fn what_is_held_comes_later_and_what_is_delayed_too() {
 }
 
 #[test]
-fn new_connections_can_be_refused_or_sent_elsewhere() {
+fn new_connections_can_be_closed_or_redirected() {
     let (_server, proxy) = both();
     proxy.refuse(true);
     assert!(connect(&proxy).ask(&["PING"]).is_err());

@@ -1,9 +1,9 @@
-//! A master with its replica, and the same under sentinels.
+//! A master with a replica, and both under Sentinel.
 
 use redis_testkit::{Options, Replicated, Sentinels, until};
 
 #[test]
-fn a_replica_has_the_masters_data_and_can_take_its_place() {
+fn a_replica_has_the_masters_data_and_can_be_promoted() {
     let both = Replicated::start(&Options::redis());
     assert_eq!(both.master().cli(&["SET", "a", "1"]), "OK");
     both.wait_for_sync();
@@ -15,7 +15,7 @@ fn a_replica_has_the_masters_data_and_can_take_its_place() {
 }
 
 #[test]
-fn sentinels_put_the_replica_in_the_place_of_a_dead_master() {
+fn sentinels_promote_the_replica_of_a_dead_master() {
     let all = Sentinels::start(&Options::redis());
     assert_eq!(all.ports().len(), 3);
     assert_eq!(all.sentinels()[0].cli(&["PING"]), "PONG");

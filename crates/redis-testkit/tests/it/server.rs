@@ -1,4 +1,4 @@
-//! One server.
+//! A single server.
 
 use redis_testkit::{Client, Options, Reply, Server, until};
 use std::process::{Command, Stdio};
@@ -6,17 +6,17 @@ use std::time::Duration;
 use std::{env, fs, path::Path, thread};
 
 #[test]
-fn a_redis_server_starts_answers_and_is_gone_when_dropped() {
-    starts_answers_and_is_gone(&Options::redis());
+fn a_redis_server_starts_answers_and_stops_on_drop() {
+    starts_answers_and_stops(&Options::redis());
 }
 
 #[test]
-fn a_valkey_server_does_too() {
+fn a_valkey_server_starts_answers_and_stops_on_drop() {
     let Some(options) = Options::valkey() else { return };
-    starts_answers_and_is_gone(&options);
+    starts_answers_and_stops(&options);
 }
 
-fn starts_answers_and_is_gone(options: &Options) {
+fn starts_answers_and_stops(options: &Options) {
     let server = Server::start(options);
     assert_eq!(server.cli(&["PING"]), "PONG");
     assert!(server.memory() > 100_000);
@@ -31,7 +31,7 @@ fn starts_answers_and_is_gone(options: &Options) {
 }
 
 #[test]
-fn a_killed_server_comes_back_empty_on_the_same_port() {
+fn a_killed_server_restarts_empty_on_the_same_port() {
     let server = Server::start(&Options::redis());
     let url = server.url();
     assert_eq!(server.cli(&["SET", "a", "1"]), "OK");
@@ -43,7 +43,7 @@ fn a_killed_server_comes_back_empty_on_the_same_port() {
 }
 
 #[test]
-fn with_append_only_a_killed_server_comes_back_with_its_data() {
+fn with_append_only_a_killed_server_keeps_its_data() {
     let server = Server::start(&Options::redis().append_only());
     assert_eq!(server.cli(&["SET", "a", "1"]), "OK");
     server.restart();
@@ -51,12 +51,12 @@ fn with_append_only_a_killed_server_comes_back_with_its_data() {
 }
 
 #[test]
-fn a_stopped_server_is_silent_until_it_goes_on() {
+fn a_stopped_server_is_silent_until_it_continues() {
     let server = Server::start(&Options::redis());
     let mut client = server.client().expect("a connection");
     server.stop();
-    let asked = thread::spawn(move || client.ask(&["PING"]).expect("an answer at last").to_string());
-    // Long enough for any answer; this is the one place where nothing is to be waited for.
+    let asked = thread::spawn(move || client.ask(&["PING"]).expect("an answer after SIGCONT").to_string());
+    // Long enough for any reply; this is the one test that waits for nothing to happen.
     thread::sleep(Duration::from_millis(200));
     assert!(!asked.is_finished());
     server.cont();
@@ -64,7 +64,7 @@ fn a_stopped_server_is_silent_until_it_goes_on() {
 }
 
 #[test]
-fn passwords_and_users_are_asked_for() {
+fn passwords_and_users_are_required() {
     let server = Server::start(&Options::redis().password("secret").user("app", "word", "~app:* +get"));
     assert_eq!(server.url(), format!("redis://app:word@127.0.0.1:{}", server.port()));
     assert_eq!(server.cli(&["PING"]), "PONG");
@@ -78,7 +78,7 @@ fn passwords_and_users_are_asked_for() {
 }
 
 #[test]
-fn a_server_with_tls_speaks_it_on_its_port() {
+fn a_server_with_tls_uses_it_on_its_port() {
     let server = Server::start(&Options::redis().tls());
     assert!(server.url().starts_with("rediss://"));
     let certificate = env::temp_dir().join(format!("redis-testkit-{}.pem", server.port()));
@@ -92,24 +92,24 @@ fn a_server_with_tls_speaks_it_on_its_port() {
 }
 
 #[test]
-fn a_full_server_refuses_to_write() {
+fn a_full_server_rejects_writes() {
     let server = Server::start(&Options::redis().max_memory(1));
     assert!(server.cli(&["SET", "a", "1"]).starts_with("OOM"));
 }
 
 #[test]
-fn processor_time_grows_with_work() {
+fn cpu_time_grows_with_work() {
     let server = Server::start(&Options::redis());
     let before = server.cpu_time();
     server.cli(&["EVAL", "for i = 1, 3000000 do local x = i % 7 end return 1", "0"]);
     assert!(server.cpu_time() >= before + Duration::from_millis(2));
 }
 
-/// Set in the process that is killed below, which is this test once more.
+/// Set in the process that is killed: this test, run again.
 const DIES: &str = "REDIS_TESTKIT_TEST_DIES";
 
 #[test]
-fn a_server_does_not_outlive_a_test_process_that_is_killed() {
+fn a_server_does_not_outlive_a_killed_test_process() {
     if env::var_os(DIES).is_some() {
         let server = Server::start(&Options::redis());
         let folder = env::var(DIES).expect("a path");
@@ -120,7 +120,7 @@ fn a_server_does_not_outlive_a_test_process_that_is_killed() {
     }
     let note = env::temp_dir().join(format!("redis-testkit-note-{}", std::process::id()));
     let mut command = Command::new(env::current_exe().expect("this program"));
-    command.args(["--exact", "server::a_server_does_not_outlive_a_test_process_that_is_killed"]);
+    command.args(["--exact", "server::a_server_does_not_outlive_a_killed_test_process"]);
     command.env(DIES, &note).stdout(Stdio::null()).stderr(Stdio::null());
     let mut dying = command.spawn().expect("this program once more");
     let noted = || fs::read_to_string(&note).ok().and_then(|text| text.parse::<u32>().ok());
@@ -134,7 +134,8 @@ fn a_server_does_not_outlive_a_test_process_that_is_killed() {
 }
 
 fn is_alive(process: u32) -> bool {
-    // A process that has ended but was not waited for is a zombie, `Z`: a container's first process may never do so.
+    // A process that has ended but was not waited for is a zombie, `Z`: the init process of a
+    // container may never wait.
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }

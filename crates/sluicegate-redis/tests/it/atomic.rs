@@ -1,10 +1,11 @@
-//! Eight processes on one key of one server: exactly what the limit allows is allowed, by all of them together.
+//! Eight processes share one key on one server, and together are allowed exactly the limit.
 //!
-//! Each process is this test once more, told so by a variable. Each calls every limit below without a pause, until its input ends, and writes
-//! down each call that was allowed, and some of those that were denied: when it was made, when it was answered, and what remained.
+//! Each process is this test, run again with environment variables. It calls every limit below
+//! without a pause until its input ends, and records each allowed call, and some of the denied
+//! ones: when it was made, when it was answered, and what remained.
 //!
-//! How many calls there are depends on the machine, and so nothing here does: no more is allowed than the limit, and whoever is denied
-//! finds it used up.
+//! The number of calls depends on the machine, so nothing else may: no more is allowed than the
+//! limit, and a denied call finds it used up.
 
 use crate::support::{LONG, alone, connect, every_key_expires, until};
 use redis_testkit::{Options, Server};
@@ -20,25 +21,25 @@ use std::{env, fs, io, thread};
 
 const PROCESSES: usize = 8;
 const TEST: &str = "atomic::eight_processes_are_allowed_exactly_the_limit";
-/// What a process is told: the store's address, and the file for its calls.
-const TOLD: [&str; 2] = ["SLUICE_TEST_URL", "SLUICE_TEST_FILE"];
+/// The arguments of a process: the store's URL, and the file for its calls.
+const VARIABLES: [&str; 2] = ["SLUICE_TEST_URL", "SLUICE_TEST_FILE"];
 
 const SECOND: u64 = 1_000_000;
-/// How long all of them call.
+/// How long all processes call.
 const RUNS: Duration = Duration::from_secs(4);
-/// Of the calls under one limit that a process sees denied, one for each such time is written down.
+/// Each process records one denied call per limit in this time.
 const DENIALS_EVERY: u64 = SECOND / 20;
 
-/// What has to be true of the calls.
+/// What must hold for the calls.
 #[derive(Clone, Copy)]
 enum Exactly {
-    /// So many in all: nothing comes back meanwhile.
+    /// This many in total: nothing recovers meanwhile.
     InAll(usize),
-    /// So many in each second of the clock.
+    /// This many in each second of the clock.
     InEachSecond(u32),
-    /// Never more than so many within a second.
+    /// At most this many within any second.
     InAnySecond(usize),
-    /// A burst, and then so many a second.
+    /// A burst, and then this many per second.
     BurstAndRate(u64, u64),
 }
 
@@ -61,12 +62,13 @@ fn limits() -> Vec<(String, Exactly)> {
     ]
 }
 
-/// A call, in microseconds of the clock that all processes share, the store's too. The store decided somewhere between the two times.
+/// A call, in microseconds of the clock that all processes and the store share. The store decided
+/// between the two times.
 #[derive(Clone, Copy)]
 struct Call {
     made: u64,
     answered: u64,
-    /// What remained for others, or nothing if it was denied.
+    /// What remained, or nothing if it was denied.
     remaining: Option<u32>,
 }
 
@@ -79,7 +81,7 @@ struct Calls {
 
 #[tokio::test]
 async fn eight_processes_are_allowed_exactly_the_limit() {
-    if let [Ok(url), Ok(file)] = TOLD.map(env::var) {
+    if let [Ok(url), Ok(file)] = VARIABLES.map(env::var) {
         return one_of_eight(&url, Path::new(&file)).await;
     }
     let _alone = alone().await;
@@ -89,10 +91,10 @@ async fn eight_processes_are_allowed_exactly_the_limit() {
         let file = env::temp_dir().join(format!("sluicegate-atomic-{}-{number}", std::process::id()));
         let told = [server.url(), file.display().to_string()];
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", TEST]).envs(TOLD.into_iter().zip(told));
+        command.args(["--exact", TEST]).envs(VARIABLES.into_iter().zip(told));
         processes.push((command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap(), file));
     }
-    until("all of them call", || processes.iter().all(|(_, file)| file.exists())).await;
+    until("all processes call", || processes.iter().all(|(_, file)| file.exists())).await;
     tokio::time::sleep(RUNS).await;
     for (process, _) in &mut processes {
         drop(process.stdin.take());
@@ -116,7 +118,7 @@ async fn one_of_eight(url: &str, file: &Path) {
         is_told.store(true, Relaxed);
     });
     let store = connect(url).await;
-    // That it is there says that this process calls.
+    // The file shows that this process is calling.
     fs::write(file, "").unwrap();
     let caller = |(place, (limit, _)): (usize, (String, Exactly))| {
         let limiter = RedisLimiter::builder(&limit).in_store(&store, &limit).build().unwrap();
@@ -162,7 +164,7 @@ fn read(file: PathBuf, calls: &mut BTreeMap<usize, Calls>) {
 
 impl Calls {
     fn judge(&self, limit: &str, exactly: Exactly) {
-        assert!(!self.denied.is_empty(), "{limit}: nobody was denied, so nothing was shown");
+        assert!(!self.denied.is_empty(), "{limit}: no call was denied, so the test proves nothing");
         match exactly {
             Exactly::InAll(all) => assert_eq!(self.allowed.len(), all, "{limit}"),
             Exactly::InEachSecond(each) => self.judge_windows(limit, each),
@@ -171,16 +173,16 @@ impl Calls {
         }
     }
 
-    /// When the first was made and the last answered.
+    /// When the first call was made and the last one answered.
     fn lasted(&self) -> (u64, u64) {
-        let first = self.allowed.iter().map(|call| call.made).min().expect("somebody was allowed");
-        (first, self.allowed.iter().map(|call| call.answered).max().expect("somebody was allowed"))
+        let first = self.allowed.iter().map(|call| call.made).min().expect("an allowed call");
+        (first, self.allowed.iter().map(|call| call.answered).max().expect("an allowed call"))
     }
 
     fn judge_windows(&self, limit: &str, each: u32) {
         let (first, last) = self.lasted();
         let windows = usize::try_from(last / SECOND - first / SECOND + 1).unwrap();
-        // In each window each number remains once, and none is left out.
+        // In each window each remaining count occurs once, and none is missing.
         let left = |number| self.allowed.iter().filter(|call| call.remaining == Some(number)).count();
         let counts: Vec<usize> = (0..each).map(left).collect();
         assert!(
@@ -188,7 +190,7 @@ impl Calls {
             "{limit}: {counts:?} of {windows}"
         );
         assert_eq!(counts.iter().sum::<usize>(), self.allowed.len(), "{limit}");
-        // A window in which somebody was denied was used up.
+        // A window with a denied call was used up.
         let second_of =
             |call: &Call| (call.made / SECOND == call.answered / SECOND).then_some(call.made / SECOND);
         let used_up: BTreeSet<u64> = self.denied.iter().filter_map(second_of).collect();
@@ -197,7 +199,7 @@ impl Calls {
 
     fn judge_log(&self, limit: &str, most: usize) {
         for call in &self.allowed {
-            // Whoever is within a second with both times surely was.
+            // A call with both times within the second was certainly in it.
             let within = |other: &&Call| other.made >= call.made && other.answered < call.made + SECOND;
             let together = self.allowed.iter().filter(within).count();
             assert!(together <= most, "{limit}: {together} within a second");
@@ -216,14 +218,15 @@ impl Calls {
             (u64::try_from(self.allowed.len()).unwrap(), burst + (last - first) * rate / SECOND);
         assert!(count <= most, "{limit}: {count} allowed, {most} at most");
         for denied in &self.denied {
-            // Since some moment when the bucket was full, all of it was taken, and all that came in meanwhile.
+            // Since some moment at which the bucket was full, all of it was used, and all that
+            // refilled since.
             let is_used_up_since = |begin: &Call| {
                 let perhaps = |other: &&Call| other.answered >= begin.made && other.made <= denied.answered;
                 let taken = u64::try_from(self.allowed.iter().filter(perhaps).count()).unwrap();
                 let came_in = denied.made.saturating_sub(begin.answered) * rate / SECOND;
                 begin.made <= denied.answered && taken + 1 > burst + came_in
             };
-            assert!(self.allowed.iter().any(is_used_up_since), "{limit}: denied with something left");
+            assert!(self.allowed.iter().any(is_used_up_since), "{limit}: denied before it was used up");
         }
     }
 }

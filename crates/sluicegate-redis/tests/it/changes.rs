@@ -1,4 +1,4 @@
-//! Limits whose numbers change, calendars by the store's clock, and how long keys stay.
+//! Changed limits, calendars by the store's clock, and expiries.
 
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
@@ -9,7 +9,7 @@ use sluicegate_core::time::SECOND;
 use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 
-const KEY: &str = "Harry";
+const KEY: &str = "user:42";
 /// A second after `at(0)`.
 const START: &str = "2025-11-16T10:46:41Z";
 
@@ -21,13 +21,13 @@ fn limiter(connected: &Connected, limits: &str, scope: &str) -> RedisLimiter {
     RedisLimiter::builder(limits).in_store(&connected.store, scope).build().unwrap()
 }
 
-/// How long a key of a scope stays, in milliseconds.
+/// The expiry of a key, in milliseconds.
 fn stays(server: &Server, name: &str) -> i64 {
     server.cli(&["PTTL", name]).trim().parse().unwrap()
 }
 
 #[test]
-fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
+fn a_bucket_whose_rate_changes_keeps_its_usage_as_in_memory() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let rates =
@@ -45,18 +45,18 @@ fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
             for _ in 0..rng.u8(1..4) {
                 now += rng.u64(..2 * SECOND);
                 let cost = rng.u64(1..4);
-                // A peek first, which must see the same and change nothing.
+                // A peek first, which must agree and change nothing.
                 let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
-                assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, turn {turn}: peek");
+                assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, step {turn}: peek");
                 let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
-                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, turn {turn}");
+                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, step {turn}");
             }
         }
     }
 }
 
 #[test]
-fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
+fn smooth_whose_limit_changes_keeps_its_state_as_in_memory() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let numbers = [
@@ -75,7 +75,7 @@ fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
         let limit = format!("smooth {}", numbers[rng.usize(..numbers.len())]);
         let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, "smooth");
         let shared = shared.start(at(SECOND)).build().unwrap();
-        // It is made at the same moment, as a limit that says when.
+        // Its limit names the same start.
         let own = if limit.contains("start=") { limit.clone() } else { format!("{limit} start={START}") };
         let own = Limiter::builder(own.as_str()).in_store(&memory, "smooth").build().unwrap();
         for _ in 0..rng.u8(1..4) {
@@ -97,15 +97,16 @@ fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
 }
 
 #[test]
-fn smooth_stays_until_all_is_stored_and_unseen_keys_have_as_much() {
+fn a_smooth_key_expires_once_it_equals_an_unseen_key() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let stays_for = |limit: &str, scope: &str, cost| {
         let smooth = limiter(&connected, limit, scope);
         assert!(connected.runtime.block_on(smooth.check_cost(KEY, cost)).unwrap().allowed());
-        stays(&server, &format!("sluice:1/{scope}:0o|{{Harry}}")) / 1000
+        stays(&server, &format!("sluice:1/{scope}:0o|{{user:42}}")) / 1000
     };
-    // Ten seconds until the next call, and one until all is stored. The key is as old as the limiter, which has stored nothing.
+    // Ten seconds until the next call, and one until all permits are stored. The key is as old as
+    // the limiter, which has stored nothing.
     let bursty = stays_for("smooth 10/s", "bursty", 100);
     assert!((10..=12).contains(&bursty), "{bursty} s");
     let warming = stays_for("smooth 10/s warmup=1h", "warming", 1);
@@ -115,7 +116,7 @@ fn smooth_stays_until_all_is_stored_and_unseen_keys_have_as_much() {
 }
 
 #[test]
-fn a_day_of_the_calendar_goes_by_the_stores_clock() {
+fn a_calendar_day_follows_the_stores_clock() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let check_in = limiter(&connected, "fixed-window 1/day tz=+08:00", "check-in");
@@ -123,22 +124,22 @@ fn a_day_of_the_calendar_goes_by_the_stores_clock() {
     let second = connected.runtime.block_on(check_in.check(KEY)).unwrap();
     assert!(first.allowed() && !second.allowed());
     let next = connected.runtime.block_on(check_in.next_window(KEY)).unwrap();
-    // Midnight there is 16:00 in UTC.
+    // Midnight there is 16:00 UTC.
     assert_eq!(next.as_micros() % (86_400 * SECOND), 16 * 3_600 * SECOND);
 }
 
 #[test]
-fn a_log_whose_period_grows_stays_for_the_longer_one() {
+fn a_log_whose_period_grows_expires_later() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     for limit in ["sliding-log 9/2s", "sliding-log 9/1h"] {
         assert!(connected.runtime.block_on(limiter(&connected, limit, "log").check(KEY)).unwrap().allowed());
     }
-    assert!(stays(&server, "sluice:1/log:0g|{Harry}") > 3_600_000);
+    assert!(stays(&server, "sluice:1/log:0g|{user:42}") > 3_600_000);
 }
 
 #[test]
-fn a_bucket_that_was_refunded_to_full_stays_while_unseen_ones_are_filling() {
+fn a_full_bucket_is_kept_while_unseen_ones_are_filling() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
@@ -148,11 +149,11 @@ fn a_bucket_that_was_refunded_to_full_stays_while_unseen_ones_are_filling() {
     assert!(connected.runtime.block_on(bucket.check(KEY)).unwrap().allowed());
     let refunded = connected.runtime.block_on(bucket.refund(KEY, 2)).unwrap();
     assert_eq!(refunded.remaining(), 2);
-    assert!(stays(&server, "sluice:1/slow:0t|{Harry}") > 299 * 86_400_000);
+    assert!(stays(&server, "sluice:1/slow:0t|{user:42}") > 299 * 86_400_000);
 }
 
 #[test]
-fn a_key_has_so_many_open_receipts_and_no_more() {
+fn the_open_receipts_of_a_key_are_bounded() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let bucket = limiter(&connected, "fixed-window 10000/1h start=first", "receipts");
@@ -163,39 +164,39 @@ fn a_key_has_so_many_open_receipts_and_no_more() {
     let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO));
     assert_eq!(full.unwrap_err(), ReserveError::TooManyReceiptsOfKey.into());
     let peeked = connected.runtime.block_on(bucket.peek(KEY, 1)).unwrap();
-    assert_eq!(peeked.remaining(), 10_000 - 1_024, "what is refused is not charged");
+    assert_eq!(peeked.remaining(), 10_000 - 1_024, "a rejected reservation is not charged");
 }
 
 #[test]
-fn keys_in_different_slots_are_refused_with_what_to_do_and_a_hash_tag_helps() {
+fn keys_in_different_slots_are_rejected_and_a_hash_tag_helps() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let connected = Connected::to(&cluster.url());
     let user = limiter(&connected, "fixed-window 2/1h", "user");
     let site = limiter(&connected, "fixed-window 100/1h", "site");
-    let apart = [user.call(b"Harry", 1), site.call(b"all", 1)];
+    let apart = [user.call(b"user:42", 1), site.call(b"all", 1)];
     let refused = connected.runtime.block_on(check_all(&apart)).unwrap_err();
     assert!(
         matches!(refused, RedisCheckAllError::SlotsDiffer(..)) && refused.to_string().contains("hash tag")
     );
-    let together = [user.call(b"{acme}:Harry", 1), site.call(b"{acme}:all", 1)];
+    let together = [user.call(b"{acme}:user:42", 1), site.call(b"{acme}:all", 1)];
     for allowed in [true, true, false] {
         let (answer, each) = connected.runtime.block_on(check_all(&together)).unwrap();
         assert_eq!((answer.allowed(), each.len()), (allowed, 2));
     }
-    // The third was denied by the user's limit, so the site was not charged.
+    // The third call was denied by the user's limit, so the site was not charged.
     let left = connected.runtime.block_on(site.peek("{acme}:all", 1)).unwrap();
     assert_eq!(left.remaining(), 98);
-    // Limits on one key are always in one slot.
-    let both = [user.call(b"Ron", 1), site.call(b"Ron", 1)];
+    // The limits on one key are always in one slot.
+    let both = [user.call(b"user:44", 1), site.call(b"user:44", 1)];
     assert!(connected.runtime.block_on(check_all(&both)).unwrap().0.allowed());
 }
 
 #[test]
-fn limiters_in_different_stores_are_not_charged_as_one() {
+fn limiters_in_different_stores_are_not_charged_together() {
     let servers = [Server::start(&Options::redis()), Server::start(&Options::redis())];
     let connected = servers.each_ref().map(|server| Connected::to(&server.url()));
     let limiters = connected.each_ref().map(|connected| limiter(connected, "fixed-window 2/1h", "same"));
-    let calls = [limiters[0].call(b"Harry", 1), limiters[1].call(b"Harry", 1)];
+    let calls = [limiters[0].call(b"user:42", 1), limiters[1].call(b"user:42", 1)];
     let refused = connected[0].runtime.block_on(check_all(&calls));
     assert_eq!(refused.unwrap_err(), RedisCheckAllError::StoresDiffer);
 }

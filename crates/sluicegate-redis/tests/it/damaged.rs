@@ -1,4 +1,5 @@
-//! States that were cut, changed or replaced by somebody else: an answer or an error, in time, and the store goes on.
+//! States that were truncated, changed or replaced by another client: an answer or an error, in
+//! time, and the store keeps working.
 
 use crate::in_redis::Connected;
 use fastrand::Rng;
@@ -7,7 +8,7 @@ use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate_redis::{RedisLimiter, RedisReservation};
 use std::time::Duration;
 
-const KEY: &str = "Harry";
+const KEY: &str = "user:42";
 const LIMITS: [(&str, char); 7] = [
     ("token-bucket 7/3s burst=15", 't'),
     ("fixed-window 100/1h", 'f'),
@@ -18,8 +19,8 @@ const LIMITS: [(&str, char); 7] = [
     ("smooth 1000000/s warmup=1s", 'o'),
 ];
 
-/// Asks in every way.
-fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
+/// Calls every verb.
+fn call_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     let run = &connected.runtime;
     let refused = |failure: &StoreFailure| {
         assert!(
@@ -44,9 +45,9 @@ fn ask_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     let _ = run.block_on(limiter.next_window(KEY)).inspect_err(refused);
 }
 
-/// A state as it is written.
+/// The stored state.
 pub(crate) fn state(server: &Server, name: &str) -> Vec<u8> {
-    // In hexadecimal digits, as what is told as text is not all text.
+    // In hexadecimal, because not all of it is text.
     let script = "return (redis.call('GET', KEYS[1]):gsub('.', function(byte) return string.format('%02x', byte:byte()) end))";
     let digits = server.cli(&["EVAL", script, "1", name]);
     let byte = |place: usize| u8::from_str_radix(&digits[place..place + 2], 16).unwrap();
@@ -58,7 +59,7 @@ fn set(server: &Server, name: &str, state: &[u8]) {
 }
 
 #[test]
-fn a_state_cut_at_any_byte_is_an_error_or_an_answer_and_never_stops_the_store() {
+fn a_state_truncated_at_any_byte_never_stops_the_store() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     for (place, (limit, letter)) in LIMITS.into_iter().enumerate() {
@@ -71,18 +72,18 @@ fn a_state_cut_at_any_byte_is_an_error_or_an_answer_and_never_stops_the_store() 
         let whole = state(&server, &name);
         for length in 0..whole.len() {
             set(&server, &name, &whole[..length]);
-            ask_all(&connected, &limiter, &format!("{limit}, {length} of {} bytes", whole.len()));
+            call_all(&connected, &limiter, &format!("{limit}, {length} of {} bytes", whole.len()));
         }
-        // Somebody else's list in its place.
+        // Another client's list in its place.
         server.cli(&["DEL", &name]);
         server.cli(&["RPUSH", &name, "1"]);
-        ask_all(&connected, &limiter, &format!("{limit}, a list"));
+        call_all(&connected, &limiter, &format!("{limit}, a list"));
         assert_eq!(server.cli(&["PING"]).trim(), "PONG");
     }
 }
 
 #[test]
-fn a_state_with_other_bytes_is_an_error_or_an_answer_and_never_stops_the_store() {
+fn a_state_with_changed_bytes_never_stops_the_store() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let mut rng = Rng::with_seed(6);
@@ -101,7 +102,7 @@ fn a_state_with_other_bytes_is_an_error_or_an_answer_and_never_stops_the_store()
                 changed[byte] = if rng.bool() { rng.u8(..) } else { changed[byte] ^ (1 << rng.u8(..8)) };
             }
             set(&server, &name, &changed);
-            ask_all(&connected, &limiter, &format!("{limit}, turn {turn}"));
+            call_all(&connected, &limiter, &format!("{limit}, turn {turn}"));
         }
         assert_eq!(server.cli(&["PING"]).trim(), "PONG");
     }

@@ -1,4 +1,4 @@
-//! The library on a shared store as a subject of the suite.
+//! A shared store as a subject of the conformance suite.
 
 use crate::support::connect;
 use sluicegate::backend::Pending;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 
-/// A store, and what runs its calls one at a time.
+/// A store, and a runtime that runs its calls one at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
     pub(crate) runtime: Arc<Runtime>,
@@ -17,14 +17,14 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// To a server that may be slow, as others run tests too.
+    /// Connects to a server that may be slow, because other tests run too.
     pub(crate) fn to(url: &str) -> Connected {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store = runtime.block_on(connect(url));
         Connected { runtime: Arc::new(runtime), store }
     }
 
-    /// A limiter made at `start`, in a scope of its own.
+    /// A limiter that starts at `start`, in a scope of its own.
     pub(crate) fn subject(&self, limits: &[Limit], start: Time) -> BackendSubject<Connected> {
         static SCOPES: AtomicU64 = AtomicU64::new(0);
         let scope = format!("case{}", SCOPES.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,5 @@
-//! A limiter in the store takes what one in memory takes, and the store tells what it answered.
+//! A limiter in the store takes the same arguments as one in memory, and the store counts its
+//! answers.
 
 use crate::support::until;
 use redis_testkit::{Options, Server};
@@ -19,17 +20,17 @@ async fn is_new(limiter: &RedisLimiter, key: impl Key) -> bool {
 }
 
 #[tokio::test]
-async fn every_kind_of_key_is_a_key_of_its_own() {
+async fn keys_of_every_type_are_distinct() {
     let server = Server::start(&Options::redis());
     let store = store_of(&server).connect().await.unwrap();
     let limiter = RedisLimiter::builder("fixed-window 1/1000h").in_store(&store, "api").build().unwrap();
     assert!(is_new(&limiter, "7").await && !is_new(&limiter, String::from("7")).await);
-    assert!(!is_new(&limiter, b"7").await, "text is its bytes");
+    assert!(!is_new(&limiter, b"7").await, "text equals its bytes");
     assert!(is_new(&limiter, 7_u8).await && !is_new(&limiter, 7_i64).await);
     assert!(is_new(&limiter, ("7", 7)).await && is_new(&limiter, (7, "7")).await);
     assert!(is_new(&limiter, Ipv4Addr::LOCALHOST).await && is_new(&limiter, "127.0.0.1").await);
     assert!(is_new(&limiter, ()).await && is_new(&limiter, "").await);
-    assert!(is_new(&limiter, "~n7;").await, "not what a number is written as");
+    assert!(is_new(&limiter, "~n7;").await, "text is not mistaken for a number");
 }
 
 #[tokio::test]
@@ -44,27 +45,27 @@ async fn answers_and_round_trips_are_counted() {
     let store = store.connect().await.unwrap();
     assert!(store.is_up() && store.is_partly_up());
     let limiter = RedisLimiter::builder("fixed-window 2/1000h").in_store(&store, "api").build().unwrap();
-    let calls: Vec<_> = (0..3).map(|_| limiter.call("Harry", 1)).collect();
+    let calls: Vec<_> = (0..3).map(|_| limiter.call("user:42", 1)).collect();
     assert_eq!(
         check_each(&calls).await.into_iter().filter(|answer| answer.as_ref().unwrap().allowed()).count(),
         2
     );
-    assert_eq!(limiter.check("Harry").await.unwrap().source(), Source::Remembered);
-    limiter.reset("Harry").await.unwrap();
+    assert_eq!(limiter.check("user:42").await.unwrap().source(), Source::Remembered);
+    limiter.reset("user:42").await.unwrap();
     let stats = store.stats();
     assert_eq!((stats.answers_by(Source::Store), stats.answers_by(Source::Remembered)), (4, 1));
     assert_eq!((stats.failures, answered.load(Relaxed)), (Failures::default(), 4));
 }
 
-/// More than a key may have open at once.
+/// More receipts than a key may have.
 #[tokio::test]
-async fn a_reservation_that_is_dropped_leaves_its_charge_and_no_receipt() {
+async fn a_dropped_reservation_keeps_its_charge_but_no_receipt() {
     let server = Server::start(&Options::redis());
     let store = store_of(&server).connect().await.unwrap();
     let limiter = RedisLimiter::builder("fixed-window 10000/1000h").in_store(&store, "api").build().unwrap();
     for _ in 0..1_100 {
-        assert!(limiter.reserve("Harry", 1, Duration::ZERO).await.unwrap().allowed());
+        assert!(limiter.reserve("user:42", 1, Duration::ZERO).await.unwrap().allowed());
     }
-    until("receipts are given up", || server.cli(&["HLEN", "sluice:1/api:r|{Harry}"]).trim() == "0").await;
-    assert_eq!(limiter.peek("Harry", 0).await.unwrap().remaining(), 8_900);
+    until("receipts are deleted", || server.cli(&["HLEN", "sluice:1/api:r|{user:42}"]).trim() == "0").await;
+    assert_eq!(limiter.peek("user:42", 0).await.unwrap().remaining(), 8_900);
 }

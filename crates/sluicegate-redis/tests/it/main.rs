@@ -1,4 +1,4 @@
-//! The shared store against the model, against real servers, and while they fail.
+//! The shared store against the model, on real servers, and under faults.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Calls that are sent together are decided in their order, also where the store does not know every script yet.
+//! The calls of a batch are decided in order, even if the store does not have every script yet.
 
 use crate::in_redis::Connected;
 use fastrand::Rng;
@@ -9,7 +9,7 @@ use sluicegate::{Limiter, Span, Time};
 use sluicegate_redis::{RedisLimiter, check_each};
 
 #[test]
-fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
+fn the_first_call_of_cost_0_keeps_its_position() {
     let server = Server::start(&Options::redis());
     let lists: [&[&str]; 4] = [
         &["token-bucket 100/s burst=40"],
@@ -18,7 +18,7 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
         &["fixed-window 400/1s", "token-bucket 300/s burst=90"],
     ];
     for limits in lists {
-        // A call that costs nothing is a script of its own, which nobody has asked for before the second batch.
+        // A call of cost 0 has a script of its own, which is first used in the second batch.
         server.cli(&["SCRIPT", "FLUSH"]);
         let connected = Connected::to(&server.url());
         let start = Time::from_micros(1_763_290_000_000_000).unwrap();
@@ -32,12 +32,12 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
         let mut denied = 0;
         for (batch, rows) in rows.chunks(512).enumerate() {
             let calls: Vec<_> =
-                rows.iter().map(|(cost, now)| shared.call(b"Harry", *cost).at(*now)).collect();
+                rows.iter().map(|(cost, now)| shared.call(b"user:42", *cost).at(*now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
             for (place, (answer, (cost, now))) in answers.into_iter().zip(rows).enumerate() {
                 let decision = answer.unwrap().decision();
                 denied += u64::from(!decision.allowed());
-                let expected = memory.check_at("Harry", *cost, *now);
+                let expected = memory.check_at("user:42", *cost, *now);
                 assert_eq!(decision, expected, "{limits:?}, batch {batch}, call {place}, cost {cost}");
             }
         }
@@ -46,12 +46,12 @@ fn the_first_call_that_costs_nothing_keeps_its_place_among_others() {
 }
 
 #[test]
-fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
+fn limits_that_change_within_a_batch_apply_in_order() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let limits = ["15/3s burst=16", "1/30s burst=16", "30/1s burst=16", "7/9s burst=5"];
     let mut rng = Rng::with_seed(2);
-    // As redis-cell does, and as a rule whose numbers change.
+    // Like redis-cell, and like a rule whose limit changes.
     for preserve_recovery_time in [true, false] {
         let scope = format!("keeps {preserve_recovery_time}");
         let memory = MemoryStore::builder().max_keys(16).build().unwrap();
@@ -75,10 +75,10 @@ fn numbers_that_change_within_a_batch_are_taken_up_in_order() {
             let rows: Vec<(usize, u64)> =
                 (0..rng.usize(2..20)).map(|_| (rng.usize(..limits.len()), rng.u64(..4))).collect();
             let calls: Vec<_> =
-                rows.iter().map(|(place, cost)| pairs[*place].0.call(b"Harry", *cost).at(now)).collect();
+                rows.iter().map(|(place, cost)| pairs[*place].0.call(b"user:42", *cost).at(now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
             for (call, (answer, (place, cost))) in answers.into_iter().zip(&rows).enumerate() {
-                let expected = pairs[*place].1.check_at("Harry", *cost, now);
+                let expected = pairs[*place].1.check_at("user:42", *cost, now);
                 let context = format!(
                     "preserve_recovery_time {preserve_recovery_time}, batch {batch}, call {call}: {}",
                     limits[*place]

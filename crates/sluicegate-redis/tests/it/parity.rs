@@ -1,4 +1,4 @@
-//! The shared store gives the model's answers, in every field.
+//! The shared store makes the model's decisions, in every field.
 
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
@@ -26,7 +26,7 @@ fn the_suite_passes_on_redis() {
 }
 
 #[test]
-fn every_verb_gives_the_models_answers_on_redis() {
+fn every_verb_agrees_with_the_model_on_redis() {
     let server = Server::start(&Options::redis());
     let report = agrees_on_verbs(&server.url(), 1, 15_000);
     assert!(report.returned > 50 && report.indebted > 20, "{report:?}");
@@ -50,7 +50,7 @@ fn the_suite_and_every_verb_pass_on_a_cluster() {
 /// `cargo test --release -p sluicegate-redis --test it -- --ignored a_million` takes some minutes.
 #[test]
 #[ignore = "takes minutes; see its comment"]
-fn a_million_decisions_are_the_models() {
+fn a_million_decisions_agree_with_the_model() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let mut report = Report::default();

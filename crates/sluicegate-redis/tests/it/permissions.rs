@@ -1,4 +1,4 @@
-//! The manual's list of permissions is enough for everything.
+//! The permissions in the manual are sufficient.
 
 use crate::support::connect;
 use redis_testkit::{Options, Server};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MANUAL: &str = include_str!("../../../../docs/shared.md");
 
-/// One for each algorithm, and those that keep their state in another way.
+/// One per algorithm, and those with another kind of state.
 const LIMITS: [&str; 13] = [
     "min-interval 1ms",
     "token-bucket 100/s burst=50",
@@ -27,19 +27,19 @@ const LIMITS: [&str; 13] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
-    let line = MANUAL.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("a line for copying");
+async fn the_manuals_user_has_all_permissions_it_needs() {
+    let line = MANUAL.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("an ACL line");
     assert!(line.contains(">PASSWORD"), "{line}");
-    let line = line.replace("PASSWORD", "geheim");
+    let line = line.replace("PASSWORD", "secret");
     let words: Vec<&str> = line.split_whitespace().collect();
     let user = words[2];
     for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
         let server = Server::start(&options);
         assert_eq!(server.cli(&words), "OK");
-        let url = format!("redis://{user}:geheim@127.0.0.1:{}", server.port());
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
         let store = connect(&url).await;
         for algorithm in Limit::CHECKS {
-            assert!(LIMITS.iter().any(|limit| limit.starts_with(algorithm)), "no {algorithm} is tried");
+            assert!(LIMITS.iter().any(|limit| limit.starts_with(algorithm)), "{algorithm} is not tested");
         }
         for limit in LIMITS {
             every_verb(&store, limit, &[limit]).await;
@@ -51,22 +51,22 @@ async fn the_user_of_the_manual_may_do_everything_that_is_needed() {
         )
         .await;
         every_verb_of_a_semaphore(&store).await;
-        // Of the store's own view: what a script was not allowed is there too.
+        // As the store sees it: calls that a script was not allowed are included.
         assert_eq!(server.cli(&["ACL", "LOG"]), "");
     }
 }
 
 async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     let limiter = RedisLimiter::builder(limits).in_store(store, scope).build().unwrap();
-    let key = "Harry";
+    let key = "user:42";
     let _ = limiter.check(key).await.unwrap();
     let _ = limiter.check_cost(key, 0).await.unwrap();
     let _ = limiter.peek(key, 1).await.unwrap();
     limiter.next_window(key).await.unwrap();
-    offered(limiter.take(key, 3).await);
-    offered(limiter.refund(key, 1).await);
+    supported(limiter.take(key, 3).await);
+    supported(limiter.refund(key, 1).await);
     for settles in [false, true] {
-        let reserved = offered(limiter.reserve(key, 1, Duration::from_secs(1)).await);
+        let reserved = supported(limiter.reserve(key, 1, Duration::from_secs(1)).await);
         match reserved.and_then(RedisReservation::keep) {
             Some(receipt) if settles => drop(limiter.settle(&receipt, 2).await.unwrap()),
             Some(receipt) => drop(limiter.cancel(&receipt).await.unwrap()),
@@ -78,27 +78,27 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     for answer in check_each(&many).await {
         let _ = answer.unwrap();
     }
-    // By now there is nothing left of a bucket, so that this one waits.
+    // The bucket is empty by now, so this call waits.
     let _ = limiter.acquire_within(key, 1, Duration::from_millis(20)).await.unwrap();
-    offered(limiter.check_within(key, 1, Duration::from_secs(1)).await);
+    supported(limiter.check_within(key, 1, Duration::from_secs(1)).await);
     let goes_alone = limits.iter().any(|limit| limit.contains("count=all") || limit.contains("smooth"));
     if !goes_alone {
-        let _ = check_all(&[limiter.call(b"Harry", 1), limiter.call(b"Sally", 2)]).await.unwrap();
+        let _ = check_all(&[limiter.call(b"user:42", 1), limiter.call(b"user:43", 2)]).await.unwrap();
     }
-    // The same keys with other numbers.
+    // The same keys with another limit.
     let changed: Vec<String> =
         limits.iter().map(|limit| limit.replace("100/", "70/").replace("5000/", "3000/")).collect();
     let changed: Vec<&str> = changed.iter().map(String::as_str).collect();
     let changed = RedisLimiter::builder(changed.as_slice()).in_store(store, scope).build().unwrap();
     let _ = changed.check(key).await.unwrap();
-    offered(changed.refund(key, 1).await);
+    supported(changed.refund(key, 1).await);
     changed.reset(key).await.unwrap();
 }
 
 async fn every_verb_of_a_semaphore(store: &RedisStore) {
-    let key = "Harry";
+    let key = "user:42";
     let jobs = RedisSemaphore::builder("concurrency 3 ttl=20ms").in_store(store, "jobs").build().unwrap();
-    // One that lapses, and one whose place somebody waits for.
+    // A lease that expires, and one whose permit a call waits for.
     let _lapses = jobs.try_acquire(key, 3).await.unwrap().lease().unwrap().keep();
     let lease = jobs.acquire(key, 2).await.unwrap().lease().unwrap();
     let _ = jobs.acquire_within(key, 3, Duration::ZERO).await.unwrap();
@@ -108,9 +108,9 @@ async fn every_verb_of_a_semaphore(store: &RedisStore) {
     jobs.reset(key).await.unwrap();
 }
 
-/// Not every limit offers every verb.
-fn offered<T>(asked: Result<T, BackendError>) -> Option<T> {
-    match asked {
+/// Not every limit supports every verb.
+fn supported<T>(result: Result<T, BackendError>) -> Option<T> {
+    match result {
         Ok(answered) => Some(answered),
         Err(BackendError::Unsupported(_)) => None,
         Err(error) => panic!("{error}"),

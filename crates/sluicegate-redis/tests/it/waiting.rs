@@ -1,8 +1,8 @@
-//! Waiting for a turn over a shared store: in order, without loss, and never above the limit.
+//! Waiting on a shared store: in order, without loss, and never above the limit.
 
 use crate::damaged::state;
 use crate::semaphore::calls;
-use crate::support::{LONG, PATIENCE, connect, until};
+use crate::support::{LONG, WAIT_MAX, connect, until};
 use redis_testkit::{Options, Server};
 use sluicegate::backend::Source;
 use sluicegate::clock::{Clock as _, SystemClock};
@@ -13,23 +13,24 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-const KEY: &str = "Harry";
+const KEY: &str = "user:42";
 
 fn limiter(store: &RedisStore, limit: &str) -> RedisLimiter {
     RedisLimiter::builder(limit).in_store(store, &limit.replace(' ', "-")).build().unwrap()
 }
 
-/// When a bucket is full again, as it is written: the moment and the part of a microsecond.
+/// When a bucket is full again, as stored: the time, and the part of a microsecond.
 fn full_at(server: &Server, limit: &str, letter: char) -> Vec<u8> {
     let state = state(server, &format!("sluice:1/{}:0{letter}|{{{KEY}}}", limit.replace(' ', "-")));
     [&state[..8], &state[16..20]].concat()
 }
 
 #[tokio::test]
-async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_cost() {
+async fn callers_of_a_process_are_admitted_in_order_of_arrival() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    // Each is told its time by the store, and times that are far apart stay in order on a busy machine too.
+    // The store tells each caller its time, and times that are far apart stay in order even on a
+    // busy machine.
     let lines = [
         "token-bucket 10/s burst=5",
         "leaky-bucket 10/s capacity=5",
@@ -49,7 +50,7 @@ async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_c
         for caller in 0..20_u32 {
             let (limiter, order) = (limiter.clone(), Arc::clone(&order));
             tasks.spawn(async move {
-                // Every fifth wants all there is, and is not overtaken by those who want little.
+                // Every fifth call wants everything, and is not overtaken by small ones.
                 let turn = limiter.acquire(KEY, if caller % 5 == 2 { 5 } else { 1 }).await.unwrap();
                 assert!(turn.allowed() && turn.decision().delay().as_micros() == 0, "{limit}: {turn:?}");
                 order.lock().unwrap().push(caller);
@@ -58,14 +59,14 @@ async fn callers_of_a_process_go_in_the_order_in_which_they_came_whatever_they_c
         (limit, tasks, order)
     });
     for (limit, tasks, order) in lines {
-        timeout(PATIENCE, tasks.join_all()).await.unwrap_or_else(|_| panic!("{limit}: still waiting"));
+        timeout(WAIT_MAX, tasks.join_all()).await.unwrap_or_else(|_| panic!("{limit}: still waiting"));
         let order = order.lock().unwrap();
         assert!(order.is_sorted() && order.len() == 20, "{limit}: {order:?}");
     }
 }
 
 #[tokio::test]
-async fn a_dropped_waiter_gives_back_exactly_what_it_held() {
+async fn a_dropped_waiter_returns_exactly_its_charge() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     for (limit, letter) in [
@@ -85,25 +86,25 @@ async fn a_dropped_waiter_gives_back_exactly_what_it_held() {
             });
             until("charged", || full_at(&server, &limit, letter) != before).await;
             waiting.abort();
-            until("given back", || full_at(&server, &limit, letter) == before).await;
+            until("returned", || full_at(&server, &limit, letter) == before).await;
         }
     }
 }
 
 #[tokio::test]
-async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
+async fn a_waiter_dropped_in_flight_is_cancelled() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let limit = format!("token-bucket 7/{LONG} burst=1");
     let limiter = limiter(&store, &limit);
     assert!(limiter.check(KEY).await.unwrap().allowed());
-    // From here on the server knows the script.
-    assert!(limiter.acquire("Ron", 1).await.unwrap().allowed());
+    // The server has the script from here on.
+    assert!(limiter.acquire("user:44", 1).await.unwrap().allowed());
     let before = full_at(&server, &limit, 't');
     server.stop();
     assert!(timeout(Duration::from_millis(20), limiter.acquire(KEY, 1)).await.is_err());
     server.cont();
-    // It was charged all the same, and then cancelled.
+    // It was charged nevertheless, and then cancelled.
     let called = |command: &str| {
         let calls = server.cli(&["INFO", "commandstats"]);
         calls.lines().any(|line| line.starts_with(&format!("cmdstat_{command}:calls=")))
@@ -114,7 +115,7 @@ async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_waiter_with_a_later_one_behind_it_gives_nothing_back() {
+async fn a_waiter_with_a_later_one_behind_it_returns_nothing() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let limit = format!("token-bucket 7/{LONG} burst=1");
@@ -133,15 +134,15 @@ async fn a_waiter_with_a_later_one_behind_it_gives_nothing_back() {
     let both = full_at(&server, &limit, 't');
     first.abort();
     let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
-    // The limits' name and the second one's receipt.
+    // The field `#`, and the second waiter's receipt.
     until("cancelled", || server.cli(&["HLEN", &receipts]).trim() == "2").await;
-    assert_eq!(full_at(&server, &limit, 't'), both, "the second has been told its time");
+    assert_eq!(full_at(&server, &limit, 't'), both, "the second waiter knows its time");
     second.abort();
-    until("given back", || full_at(&server, &limit, 't') == one).await;
+    until("returned", || full_at(&server, &limit, 't') == one).await;
 }
 
 #[tokio::test]
-async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
+async fn a_wait_that_is_too_long_is_denied_at_once_and_charges_nothing() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     for limit in ["token-bucket", "leaky-bucket", "pacer", "fixed-window", "sliding-window", "sliding-log"]
@@ -152,13 +153,13 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         })
     {
         let limiter = limiter(&store, &limit);
-        let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
-        assert!(turn.allowed() && turn.waited() < PATIENCE, "{limit}: {turn:?}");
+        let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
+        assert!(turn.allowed() && turn.waited() < WAIT_MAX, "{limit}: {turn:?}");
         let before = limiter.next_window(KEY).await.unwrap();
-        let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
+        let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
         assert_eq!(turn.denial(), Some(Denial::TooLong), "{limit}: {turn:?}");
-        assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
-        let deadline = SystemClock.now().saturating_add(PATIENCE.into());
+        assert!(turn.waited() < WAIT_MAX && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
+        let deadline = SystemClock.now().saturating_add(WAIT_MAX.into());
         let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
         assert_eq!(late.denial(), Some(Denial::TooLong), "{limit}: {late:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
@@ -169,7 +170,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn who_finds_a_pacers_queue_full_is_told_so() {
+async fn a_full_pacer_queue_is_reported() {
     let server = Server::start(&Options::redis());
     let limiter = limiter(&connect(&server.url()).await, "pacer 1/1h queue=0");
     assert!(limiter.acquire(KEY, 1).await.unwrap().allowed());
@@ -178,7 +179,7 @@ async fn who_finds_a_pacers_queue_full_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_met() {
+async fn queues_are_bounded_and_deny_deadlines_that_cannot_be_met() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let limiter = RedisLimiter::builder("sliding-log 1/1h").in_store(&store, "line").max_queue(2);
@@ -193,26 +194,27 @@ async fn a_line_has_its_bound_and_those_in_it_hear_of_a_deadline_that_cannot_be_
             }
         })
     };
-    // The server stands still, so that the first one is asking while the others come.
+    // The server is frozen, so that the head's call is in flight while the others arrive.
     server.stop();
     let first = wait(None);
     tokio::task::yield_now().await;
-    let (short, long) = (wait(Some(PATIENCE)), wait(None));
+    let (short, long) = (wait(Some(WAIT_MAX)), wait(None));
     tokio::task::yield_now().await;
     let turn = limiter.acquire(KEY, 1).await.unwrap();
     assert_eq!(turn.denial(), Some(Denial::QueueFull), "{turn:?}");
     server.cont();
-    let turn = timeout(PATIENCE / 2, short).await.unwrap().unwrap();
+    let turn = timeout(WAIT_MAX / 2, short).await.unwrap().unwrap();
     assert_eq!(turn.denial(), Some(Denial::TooLong), "{turn:?}");
-    // Who comes now knows from the first one that it would be too long.
-    let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
+    // A caller that arrives now is denied because of the head's denial.
+    let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
     assert_eq!((turn.denial(), turn.source()), (Some(Denial::TooLong), Source::Remembered), "{turn:?}");
     assert!(!first.is_finished() && !long.is_finished());
     first.abort();
     long.abort();
 }
 
-/// Who acted when, since before the first one asked. For so long, and for longer if by then only so few have acted.
+/// When callers acted, since before the first call. Runs for `lasting`, and longer if fewer than
+/// `fewest` have acted by then.
 async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewest: usize) -> Vec<Duration> {
     let began = Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -225,7 +227,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewes
                 let cost = random.u64(1..4);
                 let patience = Duration::from_millis(random.u64(1..200));
                 let turn = match random.u8(..3) {
-                    // Some wait, some have a deadline, and some lose patience.
+                    // Some wait, some have a deadline, and some are dropped.
                     0 => limiter.acquire(KEY, cost).await.unwrap(),
                     1 => limiter.acquire_within(KEY, cost, patience).await.unwrap(),
                     _ => match timeout(patience, limiter.acquire(KEY, cost)).await {
@@ -243,24 +245,24 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewes
             }
         });
     }
-    timeout(PATIENCE, callers.join_all()).await.expect("enough acted");
+    timeout(WAIT_MAX, callers.join_all()).await.expect("enough callers acted");
     let mut times = times.lock().unwrap().clone();
     times.sort();
     times
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dropped() {
+async fn two_processes_never_exceed_the_limit_while_callers_are_dropped() {
     let server = Server::start(&Options::redis());
     let stores = [connect(&server.url()).await, connect(&server.url()).await];
     let lasting = Duration::from_millis(1500);
     for (limit, burst, each, units) in [
         ("token-bucket 100/s burst=5", 5, Duration::from_millis(10), 1),
         ("pacer 100/s queue=60", 3, Duration::from_millis(10), 1),
-        // What the next one pays for is at most 3.
+        // The next caller pays for at most 3.
         ("smooth 100/s burst=1", 4, Duration::from_millis(10), 1),
         ("sliding-log 10/100ms", 10, Duration::from_millis(100), 10),
-        // Aligned windows: two of them can touch the first moment.
+        // Two aligned windows can touch the first moment.
         ("fixed-window 10/100ms", 20, Duration::from_millis(100), 10),
     ] {
         let limiters = stores.each_ref().map(|store| limiter(store, limit));
@@ -271,12 +273,12 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
         }
         let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
         let left = || server.cli(&["HLEN", &receipts]).trim().parse::<u64>().unwrap() <= 1;
-        until("receipts are forgotten or cancelled", left).await;
+        until("receipts are deleted or cancelled", left).await;
     }
 }
 
 #[tokio::test]
-async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
+async fn a_charged_waiter_acts_even_if_the_store_dies() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let limiter = limiter(&store, "token-bucket 2/s burst=1");
@@ -284,16 +286,16 @@ async fn who_was_charged_acts_even_if_the_store_dies_meanwhile() {
     let waiting = tokio::spawn(async move { limiter.acquire(KEY, 1).await });
     until("charged", || server.cli(&["KEYS", "*:r|*"]).contains(KEY)).await;
     server.kill();
-    let turn = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
+    let turn = timeout(WAIT_MAX, waiting).await.unwrap().unwrap().unwrap();
     assert!(turn.allowed() && turn.source() == Source::Store, "{turn:?}");
 }
 
 #[tokio::test]
-async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
+async fn a_retry_on_a_dead_store_uses_the_fallback() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let used_up = async |policy: OnStoreFailure, max_wait: Duration| {
-        // So long that the store is dead before anybody asks it again.
+        // Long enough that the store is dead before the next retry.
         let builder =
             RedisLimiter::builder("sliding-log 1/2s").in_store(&store, &format!("{policy:?}{max_wait:?}"));
         let limiter = builder.on_store_failure(policy).build().unwrap();
@@ -304,15 +306,15 @@ async fn who_asks_a_dead_store_again_is_answered_as_the_limiter_says() {
         tokio::spawn(async move { limiter.acquire_within(KEY, 1, max_wait).await })
     };
     let short = Duration::from_secs(4);
-    let error = wait(used_up(OnStoreFailure::Error, PATIENCE).await, PATIENCE);
-    let allow = wait(used_up(OnStoreFailure::Allow, PATIENCE).await, PATIENCE);
-    let local = wait(used_up(OnStoreFailure::Local, PATIENCE).await, PATIENCE);
+    let error = wait(used_up(OnStoreFailure::Error, WAIT_MAX).await, WAIT_MAX);
+    let allow = wait(used_up(OnStoreFailure::Allow, WAIT_MAX).await, WAIT_MAX);
+    let local = wait(used_up(OnStoreFailure::Local, WAIT_MAX).await, WAIT_MAX);
     let deny = wait(used_up(OnStoreFailure::Deny, short).await, short);
-    let deny_and_back = wait(used_up(OnStoreFailure::Deny, PATIENCE).await, PATIENCE);
-    until("all have asked", || calls(&server) >= 10).await;
+    let deny_and_back = wait(used_up(OnStoreFailure::Deny, WAIT_MAX).await, WAIT_MAX);
+    until("all have called", || calls(&server) >= 10).await;
     server.kill();
     let ended = |waiting: tokio::task::JoinHandle<Result<Acquired, _>>| async {
-        timeout(PATIENCE, waiting).await.unwrap().unwrap()
+        timeout(WAIT_MAX, waiting).await.unwrap().unwrap()
     };
     assert!(ended(error).await.is_err());
     let turn = ended(allow).await.unwrap();

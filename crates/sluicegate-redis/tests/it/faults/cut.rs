@@ -1,7 +1,7 @@
-//! Connections that break in the middle of a reply, and replies that never come.
+//! Connections that break within a reply, and replies that never arrive.
 
 use crate::support::{
-    LONG, PATIENCE, by, connect, connect_by_default, limiter, panics, until_answered, watch_for_panics,
+    LONG, WAIT_MAX, by, connect, connect_by_default, limiter, panics, until_answered, watch_for_panics,
 };
 use redis_testkit::{Options, Proxy, Server};
 use sluicegate::Time;
@@ -10,7 +10,7 @@ use sluicegate_redis::{DEADLINE_DEFAULT, RedisStore, check_each};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// A time of our own: replies tell it, and those of the store's time have not all the same length.
+/// A given time: replies contain it, and those with the store's time vary in length.
 fn now() -> Time {
     Time::from_micros(1_763_290_000_000_000).unwrap()
 }
@@ -23,7 +23,7 @@ fn behind_a_proxy() -> (Server, Proxy) {
 }
 
 #[tokio::test]
-async fn a_reply_cut_at_any_byte_is_a_lost_call_that_was_charged_once() {
+async fn a_reply_cut_at_any_byte_fails_one_call_charged_once() {
     let (_server, proxy) = behind_a_proxy();
     let store = connect(&proxy.url()).await;
     for limit in ["token-bucket", "fixed-window", "sliding-log", "sliding-window"] {
@@ -46,12 +46,12 @@ async fn a_reply_cut_at_any_byte_is_a_lost_call_that_was_charged_once() {
 }
 
 #[tokio::test]
-async fn of_calls_made_together_those_whose_reply_was_cut_fail_and_the_others_do_not() {
+async fn in_a_batch_only_calls_whose_reply_was_cut_fail() {
     let (_server, proxy) = behind_a_proxy();
     let store = connect(&proxy.url()).await;
     let limiter = limiter(&store, &format!("token-bucket 100/{LONG}"));
     let three = |byte: u64| ["one", "two", "three"].map(|name| format!("{name} {byte}"));
-    // The script is there already when bytes are counted.
+    // The script is loaded before bytes are counted.
     assert!(limiter.check_at("first of all", 1, now()).await.unwrap().allowed());
     let whole = three(u64::MAX);
     let calls: Vec<_> = whole.iter().map(|key| limiter.call(key.as_bytes(), 1).at(now())).collect();
@@ -78,16 +78,16 @@ async fn of_calls_made_together_those_whose_reply_was_cut_fail_and_the_others_do
 }
 
 #[tokio::test]
-async fn a_connection_cut_while_it_is_made_is_an_error_or_made_again() {
+async fn a_connection_cut_while_connecting_fails_or_is_retried() {
     let (_server, proxy) = behind_a_proxy();
     drop(connect(&proxy.url()).await);
     let length = proxy.reply_bytes();
     assert!(length > 0);
-    // What a server says of itself is long; of its many bytes some are enough.
+    // A server's INFO is long; some of its bytes are enough.
     let step = usize::try_from(length / 100).unwrap().max(1);
     for byte in (0..length).step_by(step) {
         proxy.cut_after(byte);
-        let store = timeout(PATIENCE, RedisStore::connect(&proxy.url())).await;
+        let store = timeout(WAIT_MAX, RedisStore::connect(&proxy.url())).await;
         if let Ok(store) = store.unwrap_or_else(|_| panic!("byte {byte}: it hangs")) {
             until_answered(&limiter(&store, "token-bucket 1/s")).await;
         }
@@ -96,7 +96,7 @@ async fn a_connection_cut_while_it_is_made_is_an_error_or_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_never_answers_is_not_waited_for_when_connecting() {
+async fn connecting_does_not_wait_for_a_silent_store() {
     let (_server, proxy) = behind_a_proxy();
     proxy.hold(true);
     let began = Instant::now();
@@ -105,7 +105,7 @@ async fn a_store_that_never_answers_is_not_waited_for_when_connecting() {
 }
 
 #[tokio::test]
-async fn a_call_whose_reply_is_lost_was_charged_at_most_once() {
+async fn a_call_whose_reply_is_lost_is_charged_at_most_once() {
     let (server, proxy) = behind_a_proxy();
     let limit = format!("sliding-log 100/{LONG}");
     let limiter_by = |store| limiter(&store, &limit);
@@ -131,5 +131,5 @@ async fn a_call_whose_reply_is_lost_was_charged_at_most_once() {
             may_have_charged += most;
         }
     }
-    assert!(may_have_charged >= 20, "at least the first call of each round has reached the store");
+    assert!(may_have_charged >= 20, "at least the first call of each round reached the store");
 }

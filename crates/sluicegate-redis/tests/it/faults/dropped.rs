@@ -1,4 +1,4 @@
-//! Callers who do not wait for their answer.
+//! Callers that are dropped before their answer arrives.
 
 use crate::support::{LONG, alone, connect, panics, watch_for_panics};
 use redis_testkit::{Options, Server};
@@ -12,9 +12,10 @@ const KEYS: u64 = 40;
 const CALLERS: u64 = 8;
 const CALLS: u64 = 2500;
 
-/// Each key has used another part of its limit, and nothing more is charged, so that an answer that was meant for another key shows.
+/// Each key has used a different part of its limit, and nothing more is charged, so that an answer
+/// for another key shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_calls_that_were_dropped_go_to_nobody() {
+async fn the_answers_of_dropped_calls_reach_no_other_caller() {
     let _alone = alone().await;
     watch_for_panics();
     let server = Server::start(&Options::redis());
@@ -33,16 +34,17 @@ async fn answers_of_calls_that_were_dropped_go_to_nobody() {
         tokio::spawn(async move {
             let mut answered = 0;
             for _ in 0..CALLS {
-                // A call takes some tenths of a millisecond: many are dropped, at any of their steps. Some wait for their
-                // answer however long it takes, as on a busy machine there would be few others.
+                // A call takes a fraction of a millisecond: many are dropped, at any step. Some
+                // wait for their answer however long it takes, because on a busy machine few others
+                // would get one.
                 if fastrand::u8(..4) == 0 {
-                    ask(&limiters).await;
+                    call(&limiters).await;
                     answered += 1;
                     continue;
                 }
                 let patience = Duration::from_micros(fastrand::u64(..1500));
                 tokio::select! {
-                    () = ask(&limiters) => answered += 1,
+                    () = call(&limiters) => answered += 1,
                     () = yield_for(patience) => {}
                 }
             }
@@ -59,8 +61,8 @@ async fn answers_of_calls_that_were_dropped_go_to_nobody() {
     assert_eq!(panics(), Vec::<String>::new());
 }
 
-/// Asks in one of three ways, all of which leave the key as it is.
-async fn ask(limiters: &[RedisLimiter]) {
+/// Calls one of three verbs that leave the key as it is.
+async fn call(limiters: &[RedisLimiter]) {
     let any = || (fastrand::usize(..limiters.len()), fastrand::u64(..KEYS));
     let is_its_own = |(limiter, key), answer: Result<Answer, StoreFailure>| {
         assert_eq!(answer.unwrap().remaining(), LIMIT - used(limiter, key), "limiter {limiter}, key {key}");
@@ -68,7 +70,7 @@ async fn ask(limiters: &[RedisLimiter]) {
     let one = any();
     match fastrand::u8(..3) {
         0 => is_its_own(one, limiters[one.0].peek(name(one.1), 1).await),
-        // More than remains, and a denial changes nothing.
+        // More than remains: a denial changes nothing.
         1 => is_its_own(one, limiters[one.0].check_cost(name(one.1), LIMIT).await),
         _ => {
             let several = [one, any(), any()];
@@ -82,7 +84,7 @@ async fn ask(limiters: &[RedisLimiter]) {
     }
 }
 
-/// The timer's step is a millisecond: shorter times are spent letting others run.
+/// The timer's resolution is a millisecond: shorter times are spent yielding.
 async fn yield_for(time: Duration) {
     if time >= Duration::from_millis(1) {
         return sleep(time).await;

@@ -1,4 +1,4 @@
-//! A store without memory for more, which evicts nothing.
+//! A store that is out of memory and evicts nothing.
 
 use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
@@ -7,7 +7,7 @@ use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_full_store_refuses_and_writes_nothing() {
+async fn a_full_store_rejects_calls_and_writes_nothing() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let [bucket, window, log] = ["token-bucket", "fixed-window", "sliding-log"]
@@ -24,15 +24,17 @@ async fn a_full_store_refuses_and_writes_nothing() {
     for limiter in all {
         for key in ["old", "new"] {
             let failure = limiter.check(key).await.expect_err("no memory");
-            assert!(is_no_memory(&failure), "{failure:?}");
+            assert!(is_out_of_memory(&failure), "{failure:?}");
             assert!(
-                matches!(limiter.take(key, 2).await, Err(BackendError::Store(failure)) if is_no_memory(&failure))
+                matches!(limiter.take(key, 2).await, Err(BackendError::Store(failure)) if is_out_of_memory(&failure))
             );
             let reserved = limiter.reserve(key, 1, Duration::ZERO).await;
-            assert!(matches!(reserved, Err(BackendError::Store(failure)) if is_no_memory(&failure)));
+            assert!(matches!(reserved, Err(BackendError::Store(failure)) if is_out_of_memory(&failure)));
             let calls = [bucket.call(b"together", 1), limiter.call(key.as_bytes(), 1)];
             let together = check_all(&calls).await;
-            assert!(matches!(together, Err(RedisCheckAllError::Store(failure)) if is_no_memory(&failure)));
+            assert!(
+                matches!(together, Err(RedisCheckAllError::Store(failure)) if is_out_of_memory(&failure))
+            );
         }
     }
     assert_eq!(digest(), before);
@@ -42,13 +44,13 @@ async fn a_full_store_refuses_and_writes_nothing() {
     }
 }
 
-fn is_no_memory(failure: &StoreFailure) -> bool {
+fn is_out_of_memory(failure: &StoreFailure) -> bool {
     matches!(failure, StoreFailure::Rejected(why) if why.contains("OOM") || why.contains("memory"))
         && !failure.may_have_charged()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_full_again_and_again_under_load_admits_no_more() {
+async fn a_store_that_is_full_at_times_never_exceeds_the_limit() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let store = connect_by_default(&server.url()).await;

@@ -1,6 +1,7 @@
-//! What stores suffer, and what callers see of it.
+//! Faults of the store, and what callers see of them.
 //!
-//! `cargo test -p sluicegate-redis --test it faults -- --nocapture` prints how many calls each fault has cost; with `--include-ignored` it runs the long ones too.
+//! `cargo test -p sluicegate-redis --test it faults -- --nocapture` prints how many calls each
+//! fault costs; `--include-ignored` adds the long ones.
 
 mod cut;
 mod dropped;

@@ -1,4 +1,4 @@
-//! One server that goes away and comes back, under load.
+//! A single server that fails and recovers under load.
 
 use crate::support::{Load, alone, connect, connect_by_default, every_key_expires};
 use redis_testkit::{Options, Proxy, Replicated, Server};
@@ -6,22 +6,22 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_and_comes_back_with_its_data_admits_no_more() {
+async fn a_killed_server_with_persistence_never_exceeds_the_limit() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis().append_only());
-    killed_and_back(&server, 0, "kill -9, everything on disk").await;
+    kill_and_restart(&server, 0, "kill -9, everything on disk").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_empty_has_forgotten_and_nothing_else() {
+async fn a_killed_server_without_persistence_only_loses_its_counts() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    killed_and_back(&server, KILLS, "kill -9, nothing on disk").await;
+    kill_and_restart(&server, KILLS, "kill -9, nothing on disk").await;
 }
 
 const KILLS: u64 = 3;
 
-async fn killed_and_back(server: &Server, times_forgotten: u64, what: &str) {
+async fn kill_and_restart(server: &Server, data_losses: u64, what: &str) {
     let store = connect_by_default(&server.url()).await;
     let load = Load::on(&store, "");
     for _ in 0..KILLS {
@@ -35,15 +35,15 @@ async fn killed_and_back(server: &Server, times_forgotten: u64, what: &str) {
     let report = load.end(what).await;
     assert!(report.failed() > 0, "a server that is down cannot answer");
     report.is_in_time();
-    report.admits_no_more(times_forgotten);
+    report.admits_no_more(data_losses);
     every_key_expires(server);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_notices_that_scripts_are_flushed_every_10_ms() {
+async fn flushing_scripts_every_10_ms_fails_no_call() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
-    // The deadline is not what is tested: no call may fail, however slow the machine is.
+    // The deadline is not under test: no call may fail, however slow the machine is.
     let store = connect(&server.url()).await;
     let load = Load::on(&store, "");
     let mut client = server.client().unwrap();
@@ -59,17 +59,17 @@ async fn nobody_notices_that_scripts_are_flushed_every_10_ms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_for_2_s_costs_no_more_than_the_deadline() {
-    stands_still(Duration::from_secs(2)).await;
+async fn a_server_frozen_for_2_s_costs_no_more_than_the_deadline() {
+    freeze(Duration::from_secs(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 10 s: cargo test -p sluicegate-redis --test it -- --ignored stands_still"]
-async fn a_server_that_stands_still_for_10_s_costs_no_more_than_the_deadline() {
-    stands_still(Duration::from_secs(10)).await;
+async fn a_server_frozen_for_10_s_costs_no_more_than_the_deadline() {
+    freeze(Duration::from_secs(10)).await;
 }
 
-async fn stands_still(long: Duration) {
+async fn freeze(long: Duration) {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let store = connect_by_default(&server.url()).await;
@@ -82,15 +82,16 @@ async fn stands_still(long: Duration) {
     load.until_answered().await;
     load.makes(1500).await;
     let report = load.end(&format!("SIGSTOP for {long:?}")).await;
-    assert!(report.failed() > 0, "a server that stands still cannot answer");
+    assert!(report.failed() > 0, "a frozen server cannot answer");
     report.is_in_time();
     report.admits_no_more(0);
     every_key_expires(&server);
 }
 
-/// As behind an address that moves to the new master. Until it does, the old one is a replica, and refuses.
+/// Like an address that moves to the new master. Until it does, the old one is a replica, and
+/// rejects calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promoted_replica_takes_over_and_a_master_that_became_a_replica_decides_nothing() {
+async fn a_promoted_replica_decides_and_a_demoted_master_does_not() {
     let _alone = alone().await;
     let both = Replicated::start(&Options::redis());
     let proxy = Proxy::start(both.master().port());
@@ -106,7 +107,7 @@ async fn a_promoted_replica_takes_over_and_a_master_that_became_a_replica_decide
     let report = load.end("replica promoted").await;
     assert!(report.failed() > 0, "a replica cannot answer");
     report.is_in_time();
-    // What the replica had not got yet when it was promoted is lost.
+    // Writes that the replica had not received when it was promoted are lost.
     report.admits_no_more(1);
     every_key_expires(both.replica());
 }

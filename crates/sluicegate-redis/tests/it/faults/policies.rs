@@ -1,4 +1,4 @@
-//! What callers are told for each fault, under each `on_store_failure`.
+//! What callers see of each fault, under each `on_store_failure`.
 
 use crate::support::{LONG, connect, connect_by_default, until_answered};
 use redis_testkit::{Options, Proxy, Server};
@@ -6,7 +6,7 @@ use sluicegate::backend::Source;
 use sluicegate_redis::{OnStoreFailure, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
 
-/// Eight calls under a limit of 10, of which this process may give out 3 by itself.
+/// Eight calls under a limit of 10, of which this process may admit 3 locally.
 const CALLS: usize = 8;
 
 const GOLDEN: &str = "\
@@ -27,11 +27,11 @@ const POLICIES: [OnStoreFailure; 4] =
     [OnStoreFailure::Error, OnStoreFailure::Allow, OnStoreFailure::Deny, OnStoreFailure::Local];
 
 #[tokio::test]
-async fn each_fault_is_answered_as_the_limiter_says() {
+async fn each_fault_is_answered_by_the_limiters_policy() {
     let server = Server::start(&Options::redis());
     let other = Server::start(&Options::redis());
     let proxy = Proxy::start(server.port());
-    // Each fault is a failure however long a call waits; without one no call may be late.
+    // Each fault fails however long a call waits; without a fault no call may time out.
     let (hasty, patient) = (connect_by_default(&proxy.url()).await, connect(&proxy.url()).await);
     let mut table = format!("{:<17}{:<10}{:<15}{:<14}local\n", "fault", "error", "allow", "deny");
     for fault in FAULTS {

@@ -1,6 +1,6 @@
-//! Very many wait in one process, and the store has time for others.
+//! Thousands of waiters in one process leave the store time for other calls.
 
-use super::{PATIENCE, calls, connect, number, semaphore, until};
+use super::{WAIT_MAX, calls, connect, number, semaphore, until};
 use crate::support::alone;
 use redis_testkit::{Options, Server};
 use sluicegate_redis::POLLS_PER_SECOND_MAX;
@@ -15,12 +15,12 @@ fn key(waiter: u64, keys: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_who_wait_ask_no_more_often_than_they_may_and_all_come_to_their_turn() {
+async fn thousands_of_waiters_poll_within_the_budget_and_all_are_served() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let jobs = semaphore(&store, "concurrency 1 ttl=1h");
-    // Each under a key of its own, and then as many as there can be under each of a few.
+    // Each for its own key, and then as many as possible for each of a few keys.
     for keys in [WAITERS, 4] {
         server.cli(&["FLUSHALL"]);
         let mut held = Vec::new();
@@ -35,25 +35,25 @@ async fn thousands_who_wait_ask_no_more_often_than_they_may_and_all_come_to_thei
                 assert!(grant.lease().unwrap().release().await.unwrap());
             });
         }
-        // Leases, a line, and until when its tickets are good.
-        until("somebody waits under each key", || number(&server, &["DBSIZE"]) == 3 * keys).await;
-        // Those who came first ask too often at first, as they knew of few others.
+        // Leases, the queue, and its expiries.
+        until("each key has a waiter", || number(&server, &["DBSIZE"]) == 3 * keys).await;
+        // The first waiters poll too often at first, because they knew of few others.
         let all_wait_since = Instant::now();
         loop {
             let (before, began) = (calls(&server), Instant::now());
             sleep(Duration::from_secs(2)).await;
             let (asked, took) = (calls(&server) - before, began.elapsed());
-            assert!(asked > 0, "they ask");
+            assert!(asked > 0, "they poll");
             let most = f64::from(POLLS_PER_SECOND_MAX) * took.as_secs_f64();
             if f64::from(u32::try_from(asked).unwrap()) < 1.2 * most {
                 break;
             }
-            assert!(all_wait_since.elapsed() < PATIENCE, "{keys} keys: {asked} in {took:?}");
+            assert!(all_wait_since.elapsed() < WAIT_MAX, "{keys} keys: {asked} in {took:?}");
         }
-        // They ask at once when a place is returned here, and so does whoever moves up.
+        // They poll at once when a permit is released here, and so does the next waiter.
         for lease in held {
             assert!(lease.release().await.unwrap());
         }
-        timeout(PATIENCE, waiters.join_all()).await.expect("some still wait");
+        timeout(WAIT_MAX, waiters.join_all()).await.expect("some are still waiting");
     }
 }

@@ -1,4 +1,4 @@
-//! What a lease is, and what becomes of it.
+//! The life of a lease.
 
 use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 #[tokio::test]
-async fn a_place_is_held_until_its_lease_is_released_or_dropped_and_then_nothing_is_left() {
+async fn a_permit_is_held_until_its_lease_is_released_or_dropped() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let jobs = semaphore(&store, "concurrency 3 ttl=30s");
@@ -29,11 +29,11 @@ async fn a_place_is_held_until_its_lease_is_released_or_dropped_and_then_nothing
     assert!(second.release().await.unwrap());
     assert_eq!(jobs.peek(KEY, 1).await.unwrap().remaining(), 2);
     drop(first);
-    until("the dropped grant has returned its lease", || server.cli(&["DBSIZE"]).trim() == "0").await;
+    until("the dropped grant has released its lease", || server.cli(&["DBSIZE"]).trim() == "0").await;
 }
 
 #[tokio::test]
-async fn a_lease_that_is_kept_is_renewed_and_released_by_its_id_from_anywhere() {
+async fn a_kept_lease_is_renewed_and_released_by_its_id() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let here = semaphore(&store, "concurrency 1 ttl=30s");
@@ -41,7 +41,7 @@ async fn a_lease_that_is_kept_is_renewed_and_released_by_its_id_from_anywhere() 
     let there = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=30s");
     let lease = text.parse().unwrap();
     assert!(there.renew(KEY, &lease).await.unwrap());
-    assert!(!there.renew("Sally", &lease).await.unwrap(), "it is Harry's");
+    assert!(!there.renew("user:43", &lease).await.unwrap(), "it is a lease of user:42");
     assert!(!there.try_acquire(KEY, 1).await.unwrap().allowed());
     assert!(there.release(KEY, &lease).await.unwrap());
     assert!(!there.release(KEY, &lease).await.unwrap(), "once");
@@ -49,7 +49,7 @@ async fn a_lease_that_is_kept_is_renewed_and_released_by_its_id_from_anywhere() 
 }
 
 #[tokio::test]
-async fn nothing_costs_no_lease_and_too_much_is_never_granted() {
+async fn cost_0_needs_no_lease_and_too_much_is_never_granted() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 2 ttl=30s");
     let held = jobs.try_acquire(KEY, 2).await.unwrap().lease().unwrap();
@@ -64,7 +64,7 @@ async fn nothing_costs_no_lease_and_too_much_is_never_granted() {
 }
 
 #[tokio::test]
-async fn fewer_places_than_are_held_leave_the_leases_as_they_are() {
+async fn a_lower_limit_leaves_held_leases_alone() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let (many, few) =
@@ -89,26 +89,26 @@ async fn after_a_reset_the_leases_are_gone() {
     assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
     assert!(!lease.renew().await.unwrap());
     let next = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
-    assert!(!lease.release().await.unwrap(), "it returns nobody else's place");
+    assert!(!lease.release().await.unwrap(), "it releases no other lease");
     assert!(next.release().await.unwrap());
 }
 
 #[tokio::test]
-async fn a_store_whose_clock_steps_back_gives_out_no_more_and_holds_places_for_the_step_longer() {
+async fn a_clock_that_steps_back_only_extends_leases() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 2 ttl=30s");
     let at = |second: u64| Time::from_micros(1_780_000_000_000_000 + second * 1_000_000).unwrap();
     let lease = jobs.try_acquire_at(KEY, 2, at(100)).await.unwrap().lease().unwrap().keep();
     let back = jobs.try_acquire_at(KEY, 1, at(40)).await.unwrap();
     assert_eq!(back.decision().retry_after(), Some(RetryAfter::After(Span::from_micros(90_000_000))));
-    // Seen to have lapsed it is gone, though the clock goes back again.
+    // Once seen as expired it is gone, even if the clock steps back.
     assert!(jobs.peek_at(KEY, 2, at(130)).await.unwrap().allowed());
     assert!(!jobs.renew_at(KEY, &lease, at(100)).await.unwrap());
     assert!(jobs.try_acquire_at(KEY, 2, at(100)).await.unwrap().lease().is_some());
 }
 
 #[tokio::test]
-async fn work_goes_on_while_its_lease_is_renewed() {
+async fn work_continues_while_its_lease_is_renewed() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1s");
     let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
@@ -145,7 +145,7 @@ async fn work_is_dropped_when_its_lease_is_lost() {
     });
     assert_eq!(lost.await, Err(LeaseLost { failure: None }));
     assert!(is_dropped.load(Relaxed));
-    // A store that is away for a ttl: somebody else may have the place by then.
+    // The store is unavailable for a whole ttl: another call may hold the permit by then.
     let began = Instant::now();
     let lease = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
     server.kill();
@@ -154,12 +154,12 @@ async fn work_is_dropped_when_its_lease_is_lost() {
         matches!(lost.failure, Some(StoreFailure::Unavailable(_) | StoreFailure::Disconnected(_))),
         "{lost:?}"
     );
-    assert!(began.elapsed() >= Duration::from_millis(250), "it was tried until the lease may have lapsed");
-    assert!(lost.to_string().contains("may have lapsed"), "{lost}");
+    assert!(began.elapsed() >= Duration::from_millis(250), "it retried until the lease may have expired");
+    assert!(lost.to_string().contains("may have expired"), "{lost}");
 }
 
 #[tokio::test]
-async fn a_key_has_no_memory_of_costs_when_none_is_above_one() {
+async fn costs_are_stored_only_if_one_exceeds_1() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 10 ttl=30s");
     let one = jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap();
@@ -172,7 +172,7 @@ async fn a_key_has_no_memory_of_costs_when_none_is_above_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_semaphore_says_why() {
+async fn an_invalid_semaphore_is_rejected_with_a_reason() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let said = |limits: &[&str]| {
@@ -180,11 +180,11 @@ async fn what_cannot_be_a_semaphore_says_why() {
     };
     assert_eq!(
         said(&["concurrency 10"]),
-        "concurrency 10: on a shared store a lease must lapse, as nobody else could return that of a process that has died; write ttl=DURATION, such as concurrency 10 ttl=30s"
+        "concurrency 10: on a shared store a lease must expire, or the permits of a dead process would never be freed; add ttl=DURATION, such as concurrency 10 ttl=30s"
     );
     assert_eq!(
         said(&["token-bucket 5/s"]),
-        "a semaphore is made of one concurrency limit, such as concurrency 10 ttl=30s, and not of \"token-bucket 5/s\"; make a RedisLimiter of others"
+        "a semaphore needs one concurrency limit, such as concurrency 10 ttl=30s, not \"token-bucket 5/s\"; for other limits build a RedisLimiter"
     );
     assert!(said(&["concurrency 10 ttl=1s", "concurrency 5 ttl=1s"]).contains("one concurrency limit"));
     let no_store = RedisSemaphore::builder("concurrency 10 ttl=30s").build();
@@ -196,7 +196,7 @@ async fn what_cannot_be_a_semaphore_says_why() {
 }
 
 #[tokio::test]
-async fn leases_of_a_backend_are_released_when_they_are_dropped_unless_they_are_kept() {
+async fn a_backends_lease_is_released_on_drop_unless_kept() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let jobs = semaphore(&store, "concurrency 1 ttl=30s");

@@ -1,11 +1,11 @@
-//! Leases in this process's memory, while the store is away.
+//! Leases in this process's memory, while the store is unavailable.
 
 use super::KEY;
 use redis_testkit::{Options, Server};
 use sluicegate::backend::Source;
 use sluicegate_redis::{OnStoreFailure, RedisBuildError, RedisSemaphore, RedisStore};
 
-async fn store_that_is_away(leases: usize) -> (RedisStore, Server) {
+async fn unavailable_store(leases: usize) -> (RedisStore, Server) {
     let server = Server::start(&Options::redis());
     let store = RedisStore::builder(&server.url()).local_leases(leases).connect().await.unwrap();
     server.kill();
@@ -18,8 +18,8 @@ fn local(store: &RedisStore, limit: &str, scope: &str) -> RedisSemaphore {
 }
 
 #[tokio::test]
-async fn leases_given_in_memory_outlast_the_semaphore_that_gave_them() {
-    let (store, _server) = store_that_is_away(100).await;
+async fn local_leases_outlast_their_semaphore() {
+    let (store, _server) = unavailable_store(100).await;
     let old = local(&store, "concurrency 2 ttl=1h", "jobs");
     let held = [old.try_acquire(KEY, 1).await.unwrap(), old.try_acquire(KEY, 1).await.unwrap()];
     assert!(held.iter().all(|grant| grant.allowed() && grant.source() == Source::Local));
@@ -27,7 +27,7 @@ async fn leases_given_in_memory_outlast_the_semaphore_that_gave_them() {
     let kept = kept.keep();
     let new = local(&store, "concurrency 3 ttl=1h", "jobs");
     drop(old);
-    assert_eq!(new.peek(KEY, 1).await.unwrap().remaining(), 1, "both are still counted");
+    assert_eq!(new.peek(KEY, 1).await.unwrap().remaining(), 1, "both still count");
     assert!(new.renew(KEY, &kept).await.unwrap());
     drop(dropped);
     assert!(new.release(KEY, &kept).await.unwrap());
@@ -36,8 +36,8 @@ async fn leases_given_in_memory_outlast_the_semaphore_that_gave_them() {
 }
 
 #[tokio::test]
-async fn leases_given_in_memory_have_one_bound_for_all_semaphores_of_a_store() {
-    let (store, _server) = store_that_is_away(3).await;
+async fn local_leases_have_one_bound_per_store() {
+    let (store, _server) = unavailable_store(3).await;
     let scopes = ["a", "b", "c", "d"].map(|scope| local(&store, "concurrency 10 ttl=1h", scope));
     let mut held = Vec::new();
     for jobs in &scopes[..3] {
@@ -50,7 +50,7 @@ async fn leases_given_in_memory_have_one_bound_for_all_semaphores_of_a_store() {
     );
     held.pop();
     assert!(scopes[3].try_acquire(KEY, 1).await.unwrap().allowed());
-    let (nowhere, _server) = store_that_is_away(0).await;
+    let (nowhere, _server) = unavailable_store(0).await;
     let jobs = RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&nowhere, "jobs");
     let made = jobs.on_store_failure(OnStoreFailure::Local).build();
     assert!(matches!(made, Err(RedisBuildError::Local(_))), "{made:?}");

@@ -1,4 +1,5 @@
-//! Semaphores over a shared store: the same answers as the core's, over processes that die, stop and wait, and while the store fails.
+//! Semaphores on a shared store: the core's decisions, with processes that die, freeze and wait,
+//! and under faults.
 
 mod changes;
 mod crowd;
@@ -10,18 +11,18 @@ mod parity;
 mod processes;
 mod waiting;
 
-use crate::support::{PATIENCE, connect, until};
+use crate::support::{WAIT_MAX, connect, until};
 use redis_testkit::Server;
 use sluicegate_redis::{RedisSemaphore, RedisStore};
 use std::time::Duration;
 
-const KEY: &str = "Harry";
+const KEY: &str = "user:42";
 
 fn semaphore(store: &RedisStore, limit: &str) -> RedisSemaphore {
     RedisSemaphore::builder(limit).in_store(store, "jobs").build().unwrap()
 }
 
-/// What the store's keys are called.
+/// The names of the store's keys.
 fn name(letter: char) -> String {
     format!("sluice:1/jobs:0{letter}|{{{KEY}}}")
 }
@@ -31,17 +32,18 @@ fn number(server: &Server, words: &[&str]) -> u64 {
     said.trim().parse().unwrap_or_else(|_| panic!("{words:?}: {said}"))
 }
 
-/// How many leases are written.
+/// The number of stored leases.
 fn leases(server: &Server) -> u64 {
     number(server, &["ZCARD", &name('c')])
 }
 
-/// How many stand in line.
-fn line(server: &Server) -> u64 {
+/// The number of entries in the queue.
+fn queued(server: &Server) -> u64 {
     number(server, &["ZCARD", &name('w')])
 }
 
-/// By the store's own clock, how long it is until the last of a key's leases (`c`) or tickets (`u`) is good no more.
+/// The time until the last lease (`c`) or queue entry (`u`) of the key expires, by the store's
+/// clock.
 fn lasts(server: &Server, letter: char) -> Duration {
     let last = server.cli(&["ZRANGE", &name(letter), "-1", "-1", "WITHSCORES"]);
     let micros = |text: &str| text.trim().parse::<u64>().unwrap();
@@ -50,7 +52,7 @@ fn lasts(server: &Server, letter: char) -> Duration {
     Duration::from_micros(until.saturating_sub(now[0] * 1_000_000 + now[1]))
 }
 
-/// How often scripts were called.
+/// The number of script calls.
 pub(crate) fn calls(server: &Server) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let of_scripts =

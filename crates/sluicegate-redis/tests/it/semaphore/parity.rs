@@ -1,4 +1,4 @@
-//! The same answers as the core's, in every field; and as the model's, which shares no code with what works them out.
+//! The core's decisions, in every field; and the model's, which shares no code with either.
 
 use super::connect;
 use fastrand::Rng;
@@ -13,24 +13,24 @@ use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore};
 const START: u64 = 1_780_000_000_000_000;
 
 /// A key in the store, in the core, and in the model if that is not too slow.
-struct Twins {
+struct ParityKey {
     semaphore: RedisSemaphore,
     rule: Concurrency,
     leases: Leases<()>,
     model: Option<model::Leases>,
-    /// All that were ever given, also those that are gone.
-    given: Vec<Given>,
+    /// All leases ever granted, including those that are gone.
+    given: Vec<GrantedLease>,
 }
 
 #[derive(Clone)]
-struct Given {
+struct GrantedLease {
     id: LeaseId,
     held: LeaseHandle,
     number: Option<model::LeaseNumber>,
 }
 
-/// A decision in the words of the model.
-fn told(decision: Decision) -> model::Decision {
+/// A decision as the model's type.
+fn model_decision(decision: Decision) -> model::Decision {
     model::Decision {
         allowed: decision.allowed(),
         limit: decision.limit().into(),
@@ -45,11 +45,11 @@ fn told(decision: Decision) -> model::Decision {
     }
 }
 
-impl Twins {
-    fn new(store: &RedisStore, limit: &str, scope: &str) -> Twins {
+impl ParityKey {
+    fn new(store: &RedisStore, limit: &str, scope: &str) -> ParityKey {
         let rule = limit.parse::<Limit>().unwrap().as_concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
-        Twins { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
+        ParityKey { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
     }
 
     fn backend(&self) -> &dyn LeaseBackend {
@@ -71,12 +71,16 @@ impl Twins {
         let rule = self.model_rule();
         let by_model = self.model.as_mut().map(|model| model.acquire(rule, now.as_micros(), cost.into()));
         let number = by_model.and_then(|(answer, number)| {
-            assert_eq!(told(grant.decision()), answer, "cost {cost} at {now:?}");
+            assert_eq!(model_decision(grant.decision()), answer, "cost {cost} at {now:?}");
             number
         });
         let lease = grant.lease();
         assert_eq!(lease.as_ref().map(RedisLease::until), held.and_then(|held| held.until()));
-        self.given.extend(lease.zip(held).map(|(lease, held)| Given { id: lease.keep(), held, number }));
+        self.given.extend(lease.zip(held).map(|(lease, held)| GrantedLease {
+            id: lease.keep(),
+            held,
+            number,
+        }));
         decision.allowed()
     }
 
@@ -86,7 +90,7 @@ impl Twins {
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
             let expected = model.peek(rule, now.as_micros(), cost.into());
-            assert_eq!(told(answer.decision()), expected, "cost {cost} at {now:?}");
+            assert_eq!(model_decision(answer.decision()), expected, "cost {cost} at {now:?}");
         }
     }
 
@@ -104,10 +108,11 @@ impl Twins {
 
     async fn release(&mut self, key: &str, place: usize, now: Time) -> bool {
         if self.model.is_some() {
-            // To the model whoever returns a lease sees which others have lapsed; in the store it does not look at them.
+            // In the model a release removes other expired leases; in the store it does not read
+            // them.
             self.peek(key, 0, now).await;
         }
-        let Given { id, held, number } = &self.given[place];
+        let GrantedLease { id, held, number } = &self.given[place];
         let released = self.leases.release(now, *held);
         assert_eq!(self.backend().release(&key, id, Some(now)).await.unwrap(), released);
         if let (Some(model), Some(number)) = (&mut self.model, number) {
@@ -117,7 +122,7 @@ impl Twins {
     }
 }
 
-/// How often each thing happened.
+/// The number of calls by kind.
 #[derive(Default, Debug)]
 struct Seen {
     granted: u32,
@@ -131,7 +136,7 @@ struct Seen {
 async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
     let mut random = Rng::with_seed(seed);
     let (scope, key) = (format!("trace{seed}"), format!("key {seed}"));
-    let mut twins = Twins::new(store, "concurrency 7 ttl=10s", &scope);
+    let mut twins = ParityKey::new(store, "concurrency 7 ttl=10s", &scope);
     twins.model = random.bool().then(model::Leases::default);
     let heavy = random.bool();
     let mut now = START;
@@ -141,8 +146,8 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
             if random.u8(..50) == 0 { now - random.u64(..5_000_000) } else { now + random.u64(..2_000_000) };
         let at = Time::from_micros(now).unwrap();
         let cost = if heavy { random.u32(..=8) } else { 1 };
-        let any = |random: &mut Rng, twins: &Twins| {
-            // Mostly one of the last.
+        let any = |random: &mut Rng, twins: &ParityKey| {
+            // Usually one of the last.
             let last = twins.given.len().checked_sub(1)?;
             Some(last - random.usize(..=last.min(9)))
         };
@@ -163,9 +168,9 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
                 None => {}
             },
             _ if random.bool() => {
-                // The same leases under other numbers.
+                // The same leases under another limit.
                 let other = format!("concurrency {} ttl={}s", random.u32(1..9), random.u32(1..20));
-                let Twins { semaphore, rule, .. } = Twins::new(store, &other, &scope);
+                let ParityKey { semaphore, rule, .. } = ParityKey::new(store, &other, &scope);
                 (twins.semaphore, twins.rule) = (semaphore, rule);
             }
             _ if random.u8(..4) == 0 => {
@@ -190,7 +195,7 @@ async fn traces(store: &RedisStore, seeds: u64, calls: usize) {
 }
 
 #[tokio::test]
-async fn every_field_is_the_cores_and_the_models_whatever_happens_and_whenever() {
+async fn every_field_agrees_with_the_core_and_the_model() {
     for options in [Some(Options::redis()), Options::valkey()].into_iter().flatten() {
         let server = Server::start(&options);
         traces(&connect(&server.url()).await, 60, 250).await;
@@ -198,34 +203,34 @@ async fn every_field_is_the_cores_and_the_models_whatever_happens_and_whenever()
 }
 
 #[tokio::test]
-async fn every_field_is_the_cores_and_the_models_on_a_cluster_too() {
+async fn every_field_agrees_on_a_cluster_too() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     traces(&connect(&cluster.url()).await, 40, 150).await;
 }
 
 #[tokio::test]
-async fn of_very_many_leases_none_that_has_lapsed_counts_and_none_that_is_live_is_missed() {
+async fn of_very_many_leases_exactly_the_live_ones_count() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let many = u64::try_from(SCAN_MAX).unwrap() + 1500;
     let at = |micros: u64| Time::from_micros(START + micros).unwrap();
     for heavy in [false, true] {
         let scope = format!("many {heavy}");
-        let mut twins = Twins::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
+        let mut twins = ParityKey::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
         for place in 0..many {
             let cost = if heavy && place % 3 == 0 { 3 } else { 1 };
-            assert!(twins.acquire("Harry", cost, at(place)).await);
+            assert!(twins.acquire("user:42", cost, at(place)).await);
         }
         let hour = Span::from_micros(3_600_000_000).as_micros();
         let count = twins.rule.count();
         for cost in [1, count / 2, count / 2 + 1000, count / 2 + 4096, count / 2 + 4097, count - 1, count] {
-            twins.peek("Harry", cost, at(many)).await;
+            twins.peek("user:42", cost, at(many)).await;
         }
-        // More than are cleared away at once.
+        // More than are removed at once.
         for lapsed in [2500, 2501, 4000, many - 1, many] {
-            twins.peek("Harry", count, at(hour + lapsed)).await;
+            twins.peek("user:42", count, at(hour + lapsed)).await;
         }
-        assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0c|{{Harry}}")]).trim(), "0");
-        assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0k|{{Harry}}")]).trim(), "0");
+        assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0c|{{user:42}}")]).trim(), "0");
+        assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0k|{{user:42}}")]).trim(), "0");
     }
 }

@@ -1,6 +1,6 @@
-//! Waiting for a place: in order, within bounds, and leaving nothing behind.
+//! Waiting for a lease: in order, within bounds, and leaving nothing behind.
 
-use super::{KEY, PATIENCE, connect, lasts, leases, line, name, number, semaphore, until};
+use super::{KEY, WAIT_MAX, connect, lasts, leases, name, number, queued, semaphore, until};
 use crate::support::connect_with;
 use redis_testkit::{Options, Server};
 use sluicegate::backend::Source;
@@ -19,23 +19,23 @@ fn wait(jobs: &RedisSemaphore, cost: u64) -> JoinHandle<Grant<RedisLease>> {
 }
 
 async fn granted(waiting: JoinHandle<Grant<RedisLease>>) -> Grant<RedisLease> {
-    let grant = timeout(PATIENCE, waiting).await.expect("it still waits").unwrap();
+    let grant = timeout(WAIT_MAX, waiting).await.expect("still waiting").unwrap();
     assert!(grant.allowed(), "{grant:?}");
     grant
 }
 
 #[tokio::test]
-async fn waiters_go_in_the_order_in_which_they_came_and_a_large_one_is_not_overtaken() {
+async fn waiters_are_granted_in_order_and_a_large_cost_is_not_overtaken() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=1h");
     let (one, two) = (jobs.try_acquire(KEY, 1).await.unwrap(), jobs.try_acquire(KEY, 2).await.unwrap());
     let large = wait(&jobs, 3);
-    until("the large one is in line", || line(&server) == 1).await;
+    until("the large one is queued", || queued(&server) == 1).await;
     let small = wait(&jobs, 1);
-    until("both are in line", || line(&server) == 2).await;
+    until("both are queued", || queued(&server) == 2).await;
     drop(one);
-    until("a place is free", || leases(&server) == 1).await;
-    // Neither the small one nor one who comes by takes it.
+    until("a permit is free", || leases(&server) == 1).await;
+    // Neither the small waiter nor a new call gets it.
     for _ in 0..50 {
         let passer_by = jobs.try_acquire(KEY, 1).await.unwrap();
         assert_eq!((passer_by.allowed(), passer_by.decision().remaining()), (false, 0));
@@ -49,11 +49,11 @@ async fn waiters_go_in_the_order_in_which_they_came_and_a_large_one_is_not_overt
     assert!(!small.is_finished());
     drop(large);
     drop(granted(small).await);
-    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+    until("no key is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
 }
 
 #[tokio::test]
-async fn many_waiters_of_two_processes_all_come_to_their_turn_and_never_too_many_at_once() {
+async fn many_waiters_of_two_processes_are_served_within_the_limit() {
     let server = Server::start(&Options::redis());
     let processes = [connect(&server.url()).await, connect(&server.url()).await]
         .map(|store| semaphore(&store, "concurrency 4 ttl=1h"));
@@ -74,13 +74,13 @@ async fn many_waiters_of_two_processes_all_come_to_their_turn_and_never_too_many
             assert!(lease.release().await.unwrap());
         });
     }
-    timeout(2 * PATIENCE, waiters.join_all()).await.unwrap();
+    timeout(2 * WAIT_MAX, waiters.join_all()).await.unwrap();
     assert_eq!(*inside.lock().unwrap(), (0, 4));
     assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
 }
 
 #[tokio::test]
-async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
+async fn a_waiter_that_runs_out_of_time_is_denied_and_leaves_the_queue() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
     let held = jobs.try_acquire(KEY, 1).await.unwrap();
@@ -88,25 +88,25 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     let grant = jobs.acquire_within(KEY, 1, patience).await.unwrap();
     assert_eq!((grant.denial(), grant.source()), (Some(Denial::TooLong), Source::Store));
     assert!(grant.waited() >= patience && grant.decision().retry_after().is_some(), "{grant:?}");
-    until("it has left the line", || line(&server) == 0).await;
+    until("it has left the queue", || queued(&server) == 0).await;
     let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
     assert_eq!(at_once.denial(), Some(Denial::TooLong));
     let deadline = SystemClock.now().saturating_add(patience.into());
     let grant = jobs.acquire_until(KEY, 1, deadline).await.unwrap();
     assert!(!grant.allowed() && SystemClock.now() >= deadline);
-    // A place that becomes free in time is taken.
+    // A permit that is released in time is granted.
     let waiting = tokio::spawn({
         let jobs = jobs.clone();
-        async move { jobs.acquire_within(KEY, 1, PATIENCE).await.unwrap() }
+        async move { jobs.acquire_within(KEY, 1, WAIT_MAX).await.unwrap() }
     });
-    until("it is in line", || line(&server) == 1).await;
+    until("it is queued", || queued(&server) == 1).await;
     drop(held);
     drop(granted(waiting).await);
-    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+    until("no key is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
 }
 
 #[tokio::test]
-async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
+async fn queues_are_bounded_per_key_and_per_process() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
     let builder = || RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&store, "jobs");
@@ -114,36 +114,36 @@ async fn a_line_has_its_bound_for_a_key_and_for_a_process() {
     let few_waiters = builder().max_waiters(2).build().unwrap();
     let _held = short_line.try_acquire(KEY, 1).await.unwrap();
     let first = wait(&short_line, 1);
-    until("one is in line", || line(&server) == 1).await;
-    // That there is room for one more in this process, says the other one; both are of one scope.
+    until("one is queued", || queued(&server) == 1).await;
+    // The other semaphore allows one more waiter in this process; both have one scope.
     let second = wait(&few_waiters, 1);
-    until("two are in line", || line(&server) == 2).await;
+    until("two are queued", || queued(&server) == 2).await;
     let third = short_line.acquire(KEY, 1).await.unwrap();
     assert_eq!((third.denial(), third.source()), (Some(Denial::QueueFull), Source::Store));
-    // Who may not stand in line is given a place that nobody waits for, as in memory.
-    let of_sally = few_waiters.acquire("Sally", 1).await.unwrap();
+    // A call that may not wait gets a permit that no other call waits for, as in memory.
+    let of_sally = few_waiters.acquire("user:43", 1).await.unwrap();
     assert!(of_sally.allowed());
-    let fourth = few_waiters.acquire("Sally", 1).await.unwrap();
+    let fourth = few_waiters.acquire("user:43", 1).await.unwrap();
     assert_eq!((fourth.denial(), fourth.source()), (Some(Denial::QueueFull), Source::Store));
-    let too_much = few_waiters.acquire("Sally", 2).await.unwrap();
+    let too_much = few_waiters.acquire("user:43", 2).await.unwrap();
     assert_eq!(too_much.denial(), Some(Denial::Never));
-    // Both kinds of a full line are a denial by the limit, which says how long its leases are out.
+    // Both kinds of a full queue are a denial by the limit, which reports how long its leases last.
     for full in [&third, &fourth] {
         assert_eq!((full.decision().denied_by(), full.decision().remaining()), (Some(0), 0), "{full:?}");
     }
-    assert_eq!(line(&server), 2);
+    assert_eq!(queued(&server), 2);
     let waits = tokio::spawn({
         let few_waiters = few_waiters.clone();
-        async move { few_waiters.acquire("Sally", 1).await.unwrap().denial() }
+        async move { few_waiters.acquire("user:43", 1).await.unwrap().denial() }
     });
     assert_eq!(waits.await.unwrap(), Some(Denial::QueueFull));
     second.abort();
-    until("the second has left", || line(&server) == 1).await;
+    until("the second has left", || queued(&server) == 1).await;
     let waits = tokio::spawn({
         let few_waiters = few_waiters.clone();
-        async move { few_waiters.acquire("Sally", 1).await.unwrap().allowed() }
+        async move { few_waiters.acquire("user:43", 1).await.unwrap().allowed() }
     });
-    until("there is room for one more", || number(&server, &["ZCARD", "sluice:1/jobs:0w|{Sally}"]) == 1)
+    until("there is room for one more", || number(&server, &["ZCARD", "sluice:1/jobs:0w|{user:43}"]) == 1)
         .await;
     drop(of_sally);
     assert!(waits.await.unwrap());
@@ -161,9 +161,9 @@ async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
         for _ in 0..random.usize(1..12) {
             let (jobs, cost) = (jobs.clone(), random.u64(1..=3));
             let (hurried, holds) = (Duration::from_micros(random.u64(..20_000)), random.u64(..3_000));
-            // On a busy machine few others would come to their turn.
+            // On a busy machine few others would be granted.
             let is_patient = random.u8(..4) == 0;
-            let patience = if is_patient { PATIENCE } else { hurried };
+            let patience = if is_patient { WAIT_MAX } else { hurried };
             let waits = is_patient || random.bool();
             callers.spawn(async move {
                 let work = async {
@@ -181,54 +181,54 @@ async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
         came += callers.join_all().await.into_iter().filter(|came| *came).count();
     }
     assert!(came > 60, "{came}");
-    until("nothing is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+    until("no key is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
     assert!(jobs.try_acquire(KEY, 3).await.unwrap().allowed());
 }
 
 #[tokio::test]
-async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
+async fn a_call_dropped_in_flight_holds_nothing() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=1h");
-    // From here on the server knows the scripts.
-    assert!(jobs.try_acquire("Ron", 1).await.unwrap().lease().unwrap().release().await.unwrap());
+    // The server has the scripts from here on.
+    assert!(jobs.try_acquire("user:44", 1).await.unwrap().lease().unwrap().release().await.unwrap());
     server.stop();
     let moment = Duration::from_millis(20);
     assert!(timeout(moment, jobs.acquire(KEY, 1)).await.is_err());
     assert!(timeout(moment, jobs.try_acquire(KEY, 2)).await.is_err());
     server.cont();
     let ran = || server.cli(&["INFO", "commandstats"]).contains("cmdstat_hdel:");
-    until("it was taken and given back", || ran() && server.cli(&["DBSIZE"]).trim() == "0").await;
+    until("it was granted and released", || ran() && server.cli(&["DBSIZE"]).trim() == "0").await;
 }
 
 #[tokio::test]
-async fn the_ticket_of_a_waiter_that_died_holds_the_line_up_for_its_life_at_most() {
+async fn the_entry_of_a_dead_waiter_blocks_the_queue_for_its_ttl() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
     let held = jobs.try_acquire(KEY, 1).await.unwrap();
-    // One whose runtime ends before it can leave the line.
+    // A waiter whose runtime ends before it can leave the queue.
     let dies = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            // A ticket outlasts three deadlines, and so this one is short.
+            // An entry outlasts three deadlines, so this one is short.
             let store = RedisStore::builder(&server.url()).deadline(Duration::from_millis(150));
             let jobs = semaphore(&connect_with(store).await, "concurrency 1 ttl=1h");
             tokio::select! {
                 grant = jobs.acquire(KEY, 1) => panic!("there is no place: {grant:?}"),
-                () = until("it is in line", || line(&server) == 1) => {}
+                () = until("it is queued", || queued(&server) == 1) => {}
             }
         });
         runtime.shutdown_background();
     };
     std::thread::scope(|scope| scope.spawn(dies).join()).unwrap();
-    assert_eq!(line(&server), 1, "its ticket is still there");
+    assert_eq!(queued(&server), 1, "its entry is still there");
     assert!(lasts(&server, 'u') <= WAITER_TTL);
     drop(held);
-    let next = timeout(PATIENCE, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
+    let next = timeout(WAIT_MAX, jobs.acquire(KEY, 1)).await.unwrap().unwrap();
     assert!(next.allowed());
 }
 
 #[tokio::test]
-async fn tickets_from_before_the_clock_was_set_back_hold_nobody_up() {
+async fn entries_from_before_the_clock_was_set_back_do_not_block() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
     let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000";
@@ -236,8 +236,8 @@ async fn tickets_from_before_the_clock_was_set_back_hold_nobody_up() {
         "redis.call('ZADD', KEYS[1], 1, '{ticket}') return redis.call('ZADD', KEYS[2], '9000000000000000', '{ticket}')"
     );
     server.cli(&["EVAL", &write, "2", &name('w'), &name('u')]);
-    assert_eq!(line(&server), 1);
+    assert_eq!(queued(&server), 1);
     assert!(jobs.peek(KEY, 1).await.unwrap().allowed());
     assert!(jobs.try_acquire(KEY, 1).await.unwrap().allowed());
-    assert_eq!(line(&server), 0);
+    assert_eq!(queued(&server), 0);
 }

@@ -4,7 +4,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// While this is held no other test that asks for it runs.
+/// While this guard is held, no other test that takes it runs.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }

@@ -1,9 +1,10 @@
-//! Load on a store while something happens to it, and what came of it.
+//! Load on a store during a fault, and a report on its calls.
 //!
-//! In plain words: eight callers call all the time. All call the same key, more than twice as often as it may, and then all go on to the next.
-//! So at any moment some keys are not used up yet, and of each it is known afterwards how many calls were allowed, denied and failed.
+//! Eight callers call constantly. All call the same key, more than twice as often as its limit, and
+//! then move on to the next. So at any moment some keys are not used up, and the number of allowed,
+//! denied and failed calls of each key is known afterwards.
 
-use super::{LONG, PATIENCE, by, panics, until_answered, watch_for_panics};
+use super::{LONG, WAIT_MAX, by, panics, until_answered, watch_for_panics};
 use sluicegate::backend::{Source, StoreFailure};
 use sluicegate_redis::{DEADLINE_DEFAULT, RedisLimiter, RedisStore};
 use std::collections::BTreeMap;
@@ -13,11 +14,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const CALLERS: usize = 8;
-/// What each key may.
+/// The limit of each key.
 const LIMIT: u64 = 10;
-const CALLS_A_KEY: u64 = 25;
+const CALLS_PER_KEY: u64 = 25;
 
-/// Callers that call until they are told to end.
+/// Callers that call until they are stopped.
 pub(crate) struct Load {
     limiters: Arc<Vec<RedisLimiter>>,
     next: Arc<AtomicU64>,
@@ -33,12 +34,12 @@ struct Call {
     outcome: Result<bool, StoreFailure>,
 }
 
-/// What came of all calls.
+/// The results of all calls.
 pub(crate) struct Report {
     calls: Vec<Call>,
 }
 
-/// What came of the calls on one key.
+/// The results of the calls on one key.
 #[derive(Default)]
 struct Tally {
     allowed: u64,
@@ -61,7 +62,7 @@ fn limits() -> Vec<Vec<String>> {
 }
 
 impl Load {
-    /// Starts. The names of all keys begin with this.
+    /// Starts the load. `keys` is the prefix of its keys.
     pub(crate) fn on(store: &RedisStore, keys: &'static str) -> Load {
         watch_for_panics();
         let build = |(place, limits): (usize, Vec<String>)| {
@@ -77,7 +78,7 @@ impl Load {
                 let mut calls = Vec::new();
                 while !ending.load(Relaxed) {
                     calls.push(call(&limiters, next.fetch_add(1, Relaxed), keys).await);
-                    // Leaves the machine some time for others, the servers first of all.
+                    // Leaves the machine some time, above all for the servers.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 calls
@@ -87,7 +88,7 @@ impl Load {
         Load { limiters, next, ending, callers }
     }
 
-    /// Waits until so many more calls were begun.
+    /// Waits for this many more calls.
     pub(crate) async fn makes(&self, calls: u64) {
         let enough = self.next.load(Relaxed) + calls;
         while self.next.load(Relaxed) < enough {
@@ -95,17 +96,17 @@ impl Load {
         }
     }
 
-    /// Waits for the store.
+    /// Waits until the store is up.
     pub(crate) async fn until_answered(&self) {
         until_answered(&self.limiters[0]).await;
     }
 
-    /// Ends: every caller is back soon, or its call hangs.
+    /// Stops the load. Every caller returns soon, or its call hangs.
     pub(crate) async fn end(self, what: &str) -> Report {
         self.ending.store(true, Relaxed);
         let mut calls = Vec::new();
         for caller in self.callers {
-            let back = tokio::time::timeout(PATIENCE, caller).await;
+            let back = tokio::time::timeout(WAIT_MAX, caller).await;
             calls.extend(back.expect("a call hangs").expect("a caller panicked"));
         }
         let report = Report { calls };
@@ -118,7 +119,7 @@ impl Load {
 async fn call(limiters: &[RedisLimiter], number: u64, keys: &str) -> Call {
     let count = u64::try_from(limiters.len()).unwrap();
     let limiter = usize::try_from(number % count).unwrap();
-    let key = number / count / CALLS_A_KEY;
+    let key = number / count / CALLS_PER_KEY;
     let began = Instant::now();
     let (answer, in_time) = by(DEADLINE_DEFAULT, limiters[limiter].check(format!("{keys}{key}"))).await;
     let took = began.elapsed();
@@ -130,13 +131,14 @@ async fn call(limiters: &[RedisLimiter], number: u64, keys: &str) -> Call {
 }
 
 impl Report {
-    /// Every answer came within the default deadline and a little.
+    /// Every answer arrived within the default deadline and a little more.
     pub(crate) fn is_in_time(&self) {
         let late = self.calls.iter().filter(|call| !call.in_time).count();
         assert_eq!(late, 0, "of {} calls", self.calls.len());
     }
 
-    /// No key was allowed more than it may, as many times as the store forgot it; and none was charged twice for one call.
+    /// No key was allowed more than its limit, once per time that the store lost its data; and no
+    /// call was charged twice.
     pub(crate) fn admits_no_more(&self, times_forgotten: u64) {
         let mut tallies: BTreeMap<(usize, u64), Tally> = BTreeMap::new();
         for call in &self.calls {
@@ -155,7 +157,7 @@ impl Report {
             let name = &limits()[limiter];
             let most = LIMIT * (1 + times_forgotten);
             assert!(allowed <= most, "{name:?} on {key}: {allowed} allowed");
-            // Who is denied finds the key used up, and each call can have used 1 of it.
+            // A denied call finds the key used up, and each call can have used 1 of it.
             assert!(
                 denied == 0 || allowed + may_have_charged >= LIMIT,
                 "{name:?} on {key}: only {allowed} allowed"
@@ -163,17 +165,17 @@ impl Report {
         }
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     pub(crate) fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// How many calls failed.
+    /// The number of failed calls.
     pub(crate) fn failed(&self) -> usize {
         self.calls.iter().filter(|call| call.outcome.is_err()).count()
     }
 
-    /// Why calls under one limit failed; those under several are left out.
+    /// Why calls under one limit failed; those under lists are left out.
     pub(crate) fn failures_under_one_limit(&self) -> Vec<&StoreFailure> {
         let limits = limits();
         let of_one = self.calls.iter().filter(|call| limits[call.limiter].len() == 1);

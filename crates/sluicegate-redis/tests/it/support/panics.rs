@@ -1,11 +1,11 @@
-//! Panics outside of the tests themselves, on whatever thread or task.
+//! Panics outside the tests themselves, on any thread or task.
 
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
 
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// From now on panics are remembered, but for those of the tests.
+/// Records panics from now on, except those of tests.
 pub(crate) fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -20,7 +20,7 @@ pub(crate) fn watch_for_panics() {
     });
 }
 
-/// Those that have been seen.
+/// The recorded panics.
 pub(crate) fn panics() -> Vec<String> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
