@@ -4,7 +4,7 @@
 //! cargo run -p sluicegate-tower --example axum_app
 //! ```
 //!
-//! It prints what to try. RateLimitEvent with curl:
+//! It prints what to try. With curl:
 //!
 //! ```text
 //! $ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{http_code} ' localhost:3000/; done
@@ -15,14 +15,15 @@
 //! retry-after: 1
 //! ratelimit-policy: "home";q=1;w=1;sluice-burst=5
 //! ratelimit: "home";r=0;t=5
-//! content-length: 198
+//! content-length: 187
 //!
-//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded","status":429,
-//!  "detail":"denied by `home`; retry in 1 s","violated-policies":["home"]}
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//!  "title":"Rate limit exceeded","status":429,"detail":"denied by `home`; retry in 1 s","violated-policies":["home"]}
 //! $ for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code} ' -H 'x-api-key: acme' 'localhost:3000/report?big'; done
 //! 200 200 429
 //! $ curl -s localhost:3000/report
-//! {"type":"about:blank","title":"Bad Request","status":400,"detail":"the request has no key to charge"}
+//! {"type":"about:blank","title":"Bad Request","status":400,
+//!  "detail":"the request has no key to charge"}
 //! $ curl -i -d open-sesame localhost:3000/login
 //! HTTP/1.1 200 OK
 //! content-type: text/plain; charset=utf-8

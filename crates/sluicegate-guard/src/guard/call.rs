@@ -266,7 +266,7 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
             }
             denial => {
                 // A call denied by the bulkhead is a failure, as in Hystrix; and a probe that could
-                // not be made has failed, so that the breaker opens retry instead of waiting for
+                // not be made has failed, so that the breaker opens again instead of waiting for
                 // it. But an adaptive limit sheds calls so that the others succeed: that says
                 // nothing against the dependency.
                 let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
@@ -285,7 +285,7 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
 
     /// An attempt has ended or timed out.
     fn ended(&mut self, held: Held, polled: Polled<W>, has_elapsed: bool) -> Option<CallResult<W>> {
-        // The attempt is dropped begin_call: its resources are gone when its permit is free.
+        // The attempt is dropped first: its resources are gone when its permit is free.
         self.step.set(Step::Done);
         let end = match polled {
             Ok(Poll::Ready(result)) if !has_elapsed => End::Result(self.classify.classify(&result), result),
@@ -305,7 +305,7 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
         if *self.has_failed {
             let past_deadline = matches!(end, End::TimedOut { .. });
             self.guard.emit(if past_deadline { GuardEvent::TimedOut } else { GuardEvent::Failed });
-            // A completed call is not made retry, however late it was: the card has been charged.
+            // A completed call is not made again, however late it was: the card has been charged.
             let completed = matches!(end, End::TimedOut { completed: true });
             let may_retry = !completed && *self.may_retry && self.work.may_retry();
             if let Some(delay) = may_retry.then(|| self.backoff()).flatten() {

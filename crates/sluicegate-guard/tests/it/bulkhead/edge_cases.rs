@@ -42,7 +42,7 @@ fn the_queue_and_the_wait_are_bounded() {
     assert_eq!((first.woken(), second.woken()), (1, 1));
     let denied = first.poll().unwrap();
     assert_eq!((denied.denial(), denied.waited()), (Some(Denial::TooLong), SECOND));
-    // The permit comes too late for the other one too, though it has not looked yet.
+    // The permit comes too late for the other waiter too, though it has not polled yet.
     drop(permit);
     assert_eq!(second.poll().unwrap().denial(), Some(Denial::TooLong));
     assert!(bulkhead.try_acquire().is_some());
@@ -313,7 +313,7 @@ impl Adapt for Stays {
     }
 }
 
-/// A rule wants to know when a call began: the clock is asked when the permit has been taken.
+/// An algorithm needs the start of a call: the clock is read after the permit was taken.
 #[test]
 fn a_panicking_clock_loses_no_permit() {
     let clock = Trips::default();

@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// How many the lists say are in: those with a permit, and those for whom one is held.
+    /// Permits in use by the model: those held by callers, and those held for waiters.
     fn taken(&self) -> usize {
         self.permits.len() + self.waiting.iter().filter(|waiting| waiting.fate == Fate::Called).count()
     }

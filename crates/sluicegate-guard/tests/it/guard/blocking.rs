@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Waits until every thread has given its permit back.
+/// Waits until every thread has released its permit.
 fn until_nobody_is_in(guard: &Guard) {
     let began = Instant::now();
     while guard.bulkhead().unwrap().stats().in_use > 0 {
@@ -109,7 +109,7 @@ fn without_a_bulkhead_no_thread_is_started() {
     assert_eq!(answer, Err(Failure::Denied(GuardDenial::NoBulkhead)));
 }
 
-/// An async caller that loses interest does not free the permit of work that goes on.
+/// An async caller that drops the call does not free the permit of work in progress.
 #[test]
 fn a_thread_keeps_its_permit_after_the_caller_left() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();

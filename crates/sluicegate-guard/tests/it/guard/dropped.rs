@@ -24,7 +24,7 @@ fn guard(clock: &ManualClock) -> Guard {
         .unwrap()
 }
 
-/// Waiting for a permit, running, resting, falling back; once for every millisecond of the way.
+/// Waiting for a permit, running, backing off, falling back: once per millisecond of the call.
 #[test]
 fn a_call_dropped_at_any_step_leaves_nothing_behind() {
     for after in 0..=600_u32 {
@@ -153,7 +153,7 @@ fn a_dropped_fallback_is_gone_before_its_permit_is_free() {
     assert_eq!(
         seen.take(),
         Some(Err(Failure::Failed(()))),
-        "there is one permit for fallbacks, and it is taken"
+        "there is one permit for fallbacks, and it is in use"
     );
     assert_eq!(Polled::new(fails().fallback(|_| async { 7 })).poll(), Some(Ok(7)));
 }

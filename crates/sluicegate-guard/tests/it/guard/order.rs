@@ -42,7 +42,7 @@ fn the_order_is_that_of_hystrix_with_retries_around_it() {
     let expected_events =
         ["TimedOut", "retry 1", "TimedOut", "retry 2", "breaker Open", "TimedOut", "FellBack"];
     assert_eq!(events.words(), expected_events);
-    // Now it is open: nothing is called, no permit is asked for, no retry is made.
+    // Now it is open: no call is made, no permit taken, no retry made.
     events.0.lock().unwrap().clear();
     let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     let mut denied_call = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
