@@ -18,7 +18,7 @@ pub(super) type Candidate = (String, Vec<Limit>);
 pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate>, Problem> {
     if limits.len() > CANDIDATES_MAX {
         return Err(format!(
-            "{} limits are above the most, {CANDIDATES_MAX}; compare fewer at once",
+            "{} limits are above the maximum, {CANDIDATES_MAX}; compare fewer at once",
             limits.len()
         ));
     }
@@ -52,7 +52,7 @@ pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate
 fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
     let together = text.split(" + ").count();
     if together > TOGETHER_MAX {
-        return Err(format!("{together} limits in one are above the most, {TOGETHER_MAX}; leave some out"));
+        return Err(format!("{together} limits in one are above the maximum, {TOGETHER_MAX}; leave some out"));
     }
     let limits = text.split(" + ").map(str::parse).collect::<Result<Vec<Limit>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;

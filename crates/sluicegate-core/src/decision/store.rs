@@ -1,7 +1,7 @@
 //! Decisions as stores make and adjust them.
 //!
 //! An algorithm decides from one key's state. What it cannot know (a queue in front of the key, a
-//! cached denial, a full store) is added by whoever keeps the state. Callers never need this
+//! cached denial, a full store) is added by the store. Callers never need this
 //! module.
 
 use super::{Decision, NO_LIMIT, Outcome, RetryAfter, Standing};

@@ -83,7 +83,7 @@ impl Aimd {
         } else {
             u64::from(limit)
         };
-        // At most one above a `u32` within bounds, so what does not fit is above the most anyway.
+        // At most one above a `u32` within bounds, so what does not fit is above the maximum anyway.
         u32::try_from(next).unwrap_or(u32::MAX).clamp(self.range.min, self.range.max)
     }
 }
@@ -137,9 +137,9 @@ mod tests {
         let said = |backoff, timeout| {
             Aimd::new(range, backoff, Span::from_micros(timeout)).map_err(|error| error.to_string())
         };
-        assert!(said(49, 1).unwrap_err().starts_with("backoff 49 is below the least, 50; use 50% to 99%"));
-        assert!(said(100, 1).unwrap_err().starts_with("backoff 100 is above the most, 99; use 50% to 99%"));
-        assert!(said(90, 0).unwrap_err().starts_with("timeout 0s is below the least"));
+        assert!(said(49, 1).unwrap_err().starts_with("backoff 49 is below the minimum, 50; use 50% to 99%"));
+        assert!(said(100, 1).unwrap_err().starts_with("backoff 100 is above the maximum, 99; use 50% to 99%"));
+        assert!(said(90, 0).unwrap_err().starts_with("timeout 0s is below the minimum"));
         assert!(said(50, 1).is_ok() && said(99, 1).is_ok());
     }
 }
