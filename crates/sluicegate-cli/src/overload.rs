@@ -78,12 +78,12 @@ fn check(args: &OverloadArgs) -> Result<(), Problem> {
     }
     let title = args.title.as_deref().unwrap_or_default().chars().count();
     if title > TITLE_MAX {
-        return Err(format!("a title of {title} letters is above the most, {TITLE_MAX}; shorten it"));
+        return Err(format!("a title of {title} letters is above the maximum, {TITLE_MAX}; shorten it"));
     }
     let (protections, labels) = (args.protections.len(), args.labels.len());
     if protections > PROTECTIONS_MAX {
         return Err(format!(
-            "{protections} protections are above the most, {PROTECTIONS_MAX}; leave some out"
+            "{protections} protections are above the maximum, {PROTECTIONS_MAX}; leave some out"
         ));
     }
     if labels > 0 && labels != protections {
@@ -92,7 +92,7 @@ fn check(args: &OverloadArgs) -> Result<(), Problem> {
     }
     if let Some(long) = args.labels.iter().find(|label| label.chars().count() > LABEL_MAX) {
         let letters = long.chars().count();
-        return Err(format!("a label of {letters} letters is above the most, {LABEL_MAX}; shorten it"));
+        return Err(format!("a label of {letters} letters is above the maximum, {LABEL_MAX}; shorten it"));
     }
     for (place, view) in args.show.iter().enumerate() {
         if args.show.get(..place).is_some_and(|earlier| earlier.contains(view)) {

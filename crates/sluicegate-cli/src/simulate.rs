@@ -59,7 +59,7 @@ fn check(args: &SimulateArgs) -> Result<(), Problem> {
     }
     let title = args.title.as_deref().unwrap_or_default().chars().count();
     if title > TITLE_MAX {
-        return Err(format!("a title of {title} letters is above the most, {TITLE_MAX}; shorten it"));
+        return Err(format!("a title of {title} letters is above the maximum, {TITLE_MAX}; shorten it"));
     }
     for (place, view) in args.show.iter().enumerate() {
         if args.show.get(..place).is_some_and(|earlier| earlier.contains(view)) {

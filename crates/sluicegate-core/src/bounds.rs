@@ -70,8 +70,8 @@ impl OutOfBounds {
     pub fn problem(&self) -> String {
         let Self { what, value, side, bound, unit, .. } = self;
         let (side, extreme) = match side {
-            Side::Below => ("below", "least"),
-            Side::Above => ("above", "most"),
+            Side::Below => ("below", "minimum"),
+            Side::Above => ("above", "maximum"),
         };
         // Durations are printed as the limit grammar writes them.
         match unit {
@@ -200,16 +200,16 @@ mod tests {
         let message = |count, micros| Rate::new(count, Span::from_micros(micros)).unwrap_err().to_string();
         assert_eq!(
             message(0, 1),
-            "count 0 is below the least, 1; that would deny every call, use at least 1"
+            "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
         assert_eq!(
             message(1_000_000_001, 1),
-            "count 1000000001 is above the most, 1000000000; use a smaller number"
+            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
         );
-        assert_eq!(message(1, 0), "period 0s is below the least, 1us; use at least 1us");
+        assert_eq!(message(1, 0), "period 0s is below the minimum, 1us; use at least 1us");
         assert_eq!(
             message(1, 10 * YEAR + 1),
-            "period 315360000000001us is above the most, 3650d; use at most 3650d"
+            "period 315360000000001us is above the maximum, 3650d; use at most 3650d"
         );
     }
 

@@ -549,16 +549,16 @@ mod tests {
         let message = |count, ttl| Concurrency::new(count, ttl).unwrap_err().to_string();
         assert_eq!(
             message(0, None),
-            "count 0 is below the least, 1; that would deny every call, use at least 1"
+            "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
         assert_eq!(
             message(1_000_000_001, None),
-            "count 1000000001 is above the most, 1000000000; use a smaller number"
+            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
         );
-        assert_eq!(message(1, Some(Span::ZERO)), "ttl 0s is below the least, 1us; use at least 1us");
+        assert_eq!(message(1, Some(Span::ZERO)), "ttl 0s is below the minimum, 1us; use at least 1us");
         assert_eq!(
             message(1, Some(span(86_400 * 3_651))),
-            "ttl 3651d is above the most, 3650d; use at most 3650d"
+            "ttl 3651d is above the maximum, 3650d; use at most 3650d"
         );
     }
 }

@@ -190,7 +190,7 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.retry_after() {
             Some(RetryAfter::Never) => return f.write_str("denied, retrying will not help"),
-            // A lease without a ttl: nobody knows when it will be released.
+            // A lease without a ttl: the time of its release is not known.
             Some(RetryAfter::After(Span::MAX)) => return f.write_str("denied, no retry time known"),
             Some(RetryAfter::After(wait)) => return write!(f, "denied, retry in {}", Readable(wait)),
             None => f.write_str("allowed")?,

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!            |<------- period ------->|
-//! calls  x   |   x    xx      x       | now     4 calls in (now - period, now]: 5/60s allows 1 more
+//! calls  x   |   x    xx      x       | now     4 calls in (now - period, now]: 5/60s allows 1
 //! ```
 //!
 //! ```text

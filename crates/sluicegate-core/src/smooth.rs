@@ -675,18 +675,18 @@ mod tests {
         let message = |made: Result<Smooth, OutOfBounds>| made.unwrap_err().to_string();
         assert_eq!(
             message(Smooth::bursty(rate(1_000_000_000, 1), None)),
-            "a second's worth 1000000000000000 is above the most, 1000000000; add burst=N with fewer, or use a slower rate"
+            "a second's worth 1000000000000000 is above the maximum, 1000000000; add burst=N with fewer, or use a slower rate"
         );
         assert!(Smooth::bursty(rate(1_000_000_000, 1), Some(1_000_000_000)).is_ok());
         assert_eq!(
             message(Smooth::bursty(rate(1, 3_650 * DAY), Some(11))),
-            "time to store the burst 40150d is above the most, 36500d; use a smaller burst, or a faster rate"
+            "time to store the burst 40150d is above the maximum, 36500d; use a smaller burst, or a faster rate"
         );
         let long = WarmUp { period: Span::from_micros(3_650 * DAY), cold: ColdFactor::DEFAULT };
         assert_eq!(
             message(Smooth::warming_up(rate(1_000, SECOND), long)),
-            "the number of permits stored 315360000000 is above the most, 1000000000; use a shorter warmup, or a slower rate"
+            "the number of permits stored 315360000000 is above the maximum, 1000000000; use a shorter warmup, or a slower rate"
         );
-        assert!(message(bursty(10).starting_with(11)).starts_with("initial 11 is above the most, 10;"));
+        assert!(message(bursty(10).starting_with(11)).starts_with("initial 11 is above the maximum, 10;"));
     }
 }

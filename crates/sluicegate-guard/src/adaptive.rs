@@ -240,13 +240,13 @@ mod tests {
     #[test]
     fn a_start_outside_its_range_is_rejected() {
         let said = |start, min, max| Range::new(start, min, max).unwrap_err().to_string();
-        assert_eq!(said(5, 20, 200), "start 5 is below the least, 20; lower min=, or start higher");
-        assert_eq!(said(300, 20, 200), "start 300 is above the most, 200; raise max=, or start lower");
+        assert_eq!(said(5, 20, 200), "start 5 is below the minimum, 20; lower min=, or start higher");
+        assert_eq!(said(300, 20, 200), "start 300 is above the maximum, 200; raise max=, or start lower");
         assert_eq!(
             said(0, 1, 2),
-            "start 0 is below the least, 1; that would deny every call, use at least 1"
+            "start 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
-        assert!(said(1, 1, 1_000_000_001).starts_with("max 1000000001 is above the most, 1000000000"));
+        assert!(said(1, 1, 1_000_000_001).starts_with("max 1000000001 is above the maximum, 1000000000"));
     }
 
     #[test]

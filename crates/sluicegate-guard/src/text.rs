@@ -46,7 +46,7 @@ pub(crate) fn read<T>(
     parse: impl FnOnce(&str) -> Result<T, SyntaxError>,
 ) -> Result<T, LimitError> {
     let parsed = if text.len() > TEXT_MAX {
-        let problem = format!("{what} of {} bytes is above the most, {TEXT_MAX}", text.len());
+        let problem = format!("{what} of {} bytes is above the maximum, {TEXT_MAX}", text.len());
         Err(SyntaxError::new(problem, advice))
     } else {
         parse(text)

@@ -18,7 +18,8 @@
 //! ```
 //! use sluicegate_model::{Model, RetryAfter, Rule};
 //!
-//! let mut model = Model::new(vec![Rule::SlidingLog { count: 5, period: 60_000_000, count_all: false }]);
+//! let rule = Rule::SlidingLog { count: 5, period: 60_000_000, count_all: false };
+//! let mut model = Model::new(vec![rule]);
 //! assert!(model.check(0, 5).allowed);
 //! let denied = model.check(1_000_000, 1);
 //! assert_eq!(denied.retry_after, Some(RetryAfter::After(59_000_000)));

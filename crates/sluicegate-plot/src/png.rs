@@ -36,7 +36,7 @@ impl fmt::Display for PngError {
         match self {
             PngError::TooLarge { width, height } => write!(
                 f,
-                "a picture of {width} × {height} pixels is above the most, {PIXELS_MAX} pixels in all; use a \
+                "a picture of {width} × {height} pixels is above the maximum, {PIXELS_MAX} pixels in all; use a \
                  smaller scale, or SVG"
             ),
             PngError::TooSmall { width, height } => {

@@ -151,7 +151,7 @@ impl LineError {
         if text.len() <= TEXT_MAX {
             return Ok(());
         }
-        let problem = format!("its {} bytes are above the most, {TEXT_MAX}", text.len());
+        let problem = format!("its {} bytes are above the maximum, {TEXT_MAX}", text.len());
         Err(LineError::new(what, text, SyntaxError::new(problem, format!("write {example}"))))
     }
 }

@@ -150,7 +150,7 @@ fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     let cost = number("cost", cost, u64::from(COUNT_MAX))
         .map_err(|problem| bad(problem, "use a whole number from 0 to 1000000000"))?;
     if key.len() > KEY_LEN_MAX {
-        let problem = format!("a key of {} bytes is above the most, {KEY_LEN_MAX}", key.len());
+        let problem = format!("a key of {} bytes is above the maximum, {KEY_LEN_MAX}", key.len());
         return Err(bad(problem, "shorten it, or use a hash of it"));
     }
     // Cannot be cut: both are within the bounds just checked.

@@ -15,7 +15,7 @@ pub(super) type Candidate = (String, Vec<Limit>);
 pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate>, Problem> {
     if limits.len() > CANDIDATES_MAX {
         return Err(format!(
-            "{} limits are above the most, {CANDIDATES_MAX}; compare fewer at once",
+            "{} limits are above the maximum, {CANDIDATES_MAX}; compare fewer at once",
             limits.len()
         ));
     }

@@ -42,7 +42,7 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
     };
     if texts.len() > WORKLOADS_MAX {
         let many = texts.len();
-        return Err(format!("{many} workloads are above the most, {WORKLOADS_MAX}; leave some out"));
+        return Err(format!("{many} workloads are above the maximum, {WORKLOADS_MAX}; leave some out"));
     }
     let workloads = texts.iter().map(|text| text.parse::<Workload>()).collect::<Result<Vec<_>, _>>();
     let workloads = workloads.map_err(|error| error.to_string())?;

@@ -354,17 +354,17 @@ fn each_bound_has_a_name_and_is_told() {
         (
             many("--limit", "sliding-log N/min", 32),
             many("--limit", "sliding-log N/min", 33),
-            "33 limits are above the most, 32",
+            "33 limits are above the maximum, 32",
         ),
         (
             [limit(), many("--workload", "steady N/min for=1min", 32)].concat(),
             [limit(), many("--workload", "steady N/min for=1min", 33)].concat(),
-            "33 workloads are above the most, 32",
+            "33 workloads are above the maximum, 32",
         ),
         (
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 8].join(" + ")],
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 9].join(" + ")],
-            "a list of 9 limits is above the most, 8",
+            "a list of 9 limits is above the maximum, 8",
         ),
         (
             [limit(), vec!["--label".to_owned(), long(60)]].concat(),
@@ -376,7 +376,7 @@ fn each_bound_has_a_name_and_is_told() {
                 .concat(),
             [limit(), ["--plot", "/dev/null.svg", "--title"].map(str::to_owned).to_vec(), vec![long(121)]]
                 .concat(),
-            "a title of 121 letters is above the most, 120",
+            "a title of 121 letters is above the maximum, 120",
         ),
     ] {
         let output = run(beyond);

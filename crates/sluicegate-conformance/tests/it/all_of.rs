@@ -59,7 +59,7 @@ fn a_missing_state_panics() {
 }
 
 #[test]
-#[should_panic(expected = "always the same list")]
+#[should_panic(expected = "the same list of limits")]
 fn an_account_rejects_another_list() {
     let limits = [made("token-bucket 1/s"), made("token-bucket 1/min")];
     let mut account = Account::default();

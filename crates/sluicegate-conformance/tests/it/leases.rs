@@ -24,7 +24,7 @@ struct Key {
 struct Seen {
     denied: u64,
     never: u64,
-    lapsed: u64,
+    expired: u64,
     renewed: u64,
     released: u64,
     unknown: u64,
@@ -96,7 +96,7 @@ impl Key {
                 assert_eq!(self.library.renew_at("k", id, now), expected);
                 *held = renewed.unwrap_or(*held);
                 seen.renewed += u64::from(expected);
-                seen.lapsed += u64::from(!expected);
+                seen.expired += u64::from(!expected);
             }
             15..18 if !self.given.is_empty() => {
                 let place = self.pick(rng);
@@ -134,8 +134,8 @@ impl Key {
         });
         let answered = model::Decision {
             allowed: decision.allowed(),
-            limit: decision.limit().into(),
-            remaining: decision.remaining().into(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
             retry_after,
             reset_after: decision.reset_after().as_micros(),
             delay: decision.delay().as_micros(),
@@ -161,9 +161,9 @@ fn every_verb_in_any_order_agrees_with_the_model() {
             };
         }
     }
-    let Seen { denied, never, lapsed, renewed, released, unknown } = seen;
+    let Seen { denied, never, expired, renewed, released, unknown } = seen;
     assert!(denied > 5_000 && never > 500 && unknown > 500, "{seen:?}");
-    assert!(lapsed > 1_000 && renewed > 2_000 && released > 2_000, "{seen:?}");
+    assert!(expired > 1_000 && renewed > 2_000 && released > 2_000, "{seen:?}");
 }
 
 /// Many keys: no key affects another, even while expired leases of idle keys are removed.

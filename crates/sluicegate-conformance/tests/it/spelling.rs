@@ -1,7 +1,8 @@
 //! Every allowed spelling of a limit reads as the same limit.
 //!
-//! The model spells: it takes a canonical text apart, word by word, and writes each number and period
-//! in a random allowed way, with its own tables. The library must read the limit that it started from.
+//! The model spells: it takes a canonical text apart, word by word, and writes each number and
+//! period in a random allowed way, with its own tables. The library must read the limit that it
+//! started from.
 
 use fastrand::Rng;
 use sluicegate::Limit;
@@ -71,7 +72,7 @@ impl Speller {
     fn count(&mut self, digits: &str) -> String {
         let number: u64 = digits.parse().unwrap();
         let (suffix, factor) = SUFFIXES[self.rng.usize(..SUFFIXES.len())];
-        if number % factor == 0 && self.rng.bool() {
+        if number.is_multiple_of(factor) && self.rng.bool() {
             self.used.insert(suffix.to_owned());
             return self.digits(number / factor) + suffix;
         }
@@ -162,10 +163,10 @@ fn every_spelling_reads_as_the_same_limit() {
         let canonical = Limit::list_text(&limits);
         assert_eq!(Limit::parse_list(&canonical).as_ref(), Ok(&limits), "{canonical}");
         for _ in 0..SPELLINGS {
-            let spelled = speller.list(&limits);
-            let read = Limit::parse_list(&spelled).unwrap_or_else(|error| panic!("{spelled:?}: {error}"));
-            assert_eq!(read, limits, "{spelled:?}");
-            assert_eq!(Limit::list_text(&read), canonical, "{spelled:?}");
+            let text = speller.list(&limits);
+            let read = Limit::parse_list(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            assert_eq!(read, limits, "{text:?}");
+            assert_eq!(Limit::list_text(&read), canonical, "{text:?}");
         }
     }
     let units = UNITS.iter().flat_map(|(_, _, spellings)| spellings.iter().copied());

@@ -1,4 +1,5 @@
-//! Typed construction against the grammar: random limits of every algorithm, rebuilt from their parts.
+//! Typed construction against the grammar: random limits of every algorithm, rebuilt from their
+//! parts.
 
 use fastrand::Rng;
 use sluicegate::limit::{Initial, LimitError, Spec, WindowSpec};

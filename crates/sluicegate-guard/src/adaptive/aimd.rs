@@ -139,9 +139,11 @@ mod tests {
         let error = |backoff, timeout| {
             Aimd::new(range, backoff, Span::from_micros(timeout)).map_err(|error| error.to_string())
         };
-        assert!(error(49, 1).unwrap_err().starts_with("backoff 49 is below the least, 50; use 50% to 99%"));
-        assert!(error(100, 1).unwrap_err().starts_with("backoff 100 is above the most, 99; use 50% to 99%"));
-        assert!(error(90, 0).unwrap_err().starts_with("timeout 0s is below the least"));
+        assert!(error(49, 1).unwrap_err().starts_with("backoff 49 is below the minimum, 50; use 50% to 99%"));
+        assert!(
+            error(100, 1).unwrap_err().starts_with("backoff 100 is above the maximum, 99; use 50% to 99%")
+        );
+        assert!(error(90, 0).unwrap_err().starts_with("timeout 0s is below the minimum"));
         assert!(error(50, 1).is_ok() && error(99, 1).is_ok());
     }
 }

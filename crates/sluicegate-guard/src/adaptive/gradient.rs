@@ -397,18 +397,22 @@ mod tests {
     fn errors_name_the_bounds() {
         let config = Gradient::starting_at(20).unwrap();
         let error = |config: Result<Gradient, OutOfBounds>| config.unwrap_err().to_string();
-        assert!(error(config.with_queue(0)).starts_with("queue 0 is below the least, 1; use at least 1"));
-        assert!(error(config.with_smoothing(0)).starts_with("smoothing 0 is below the least, 1;"));
-        assert!(error(config.with_smoothing(101)).starts_with("smoothing 101 is above the most, 100;"));
-        assert!(error(config.with_tolerance(99)).starts_with("tolerance 99 is below the least, 100;"));
-        assert!(error(config.with_tolerance(1_001)).starts_with("tolerance 1001 is above the most, 1000;"));
-        assert!(error(config.with_window(0)).starts_with("window 0 is below the least, 1;"));
+        assert!(error(config.with_queue(0)).starts_with("queue 0 is below the minimum, 1; use at least 1"));
+        assert!(error(config.with_smoothing(0)).starts_with("smoothing 0 is below the minimum, 1;"));
+        assert!(error(config.with_smoothing(101)).starts_with("smoothing 101 is above the maximum, 100;"));
+        assert!(error(config.with_tolerance(99)).starts_with("tolerance 99 is below the minimum, 100;"));
         assert!(
-            error(config.with_window(1_000_001)).starts_with("window 1000001 is above the most, 1000000;")
+            error(config.with_tolerance(1_001)).starts_with("tolerance 1001 is above the maximum, 1000;")
+        );
+        assert!(error(config.with_window(0)).starts_with("window 0 is below the minimum, 1;"));
+        assert!(
+            error(config.with_window(1_000_001)).starts_with("window 1000001 is above the maximum, 1000000;")
         );
         let sampled = |micros| config.with_sample(Span::from_micros(micros));
-        assert!(error(sampled(99_999)).starts_with("sample 99999us is below the least, 100ms; use 100ms to"));
-        assert!(error(sampled(3_600_000_001)).starts_with("sample 3600000001us is above the most, 1h;"));
+        assert!(
+            error(sampled(99_999)).starts_with("sample 99999us is below the minimum, 100ms; use 100ms to")
+        );
+        assert!(error(sampled(3_600_000_001)).starts_with("sample 3600000001us is above the maximum, 1h;"));
         assert!(sampled(100_000).is_ok() && sampled(3_600_000_000).is_ok());
     }
 }

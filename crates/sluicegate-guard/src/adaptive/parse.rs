@@ -169,19 +169,19 @@ mod tests {
             ("vegas 20", r#"vegas 20: unknown adaptive limit "vegas"; use aimd gradient"#),
             ("aimd", "aimd: aimd needs its initial limit right after it; write aimd 20"),
             ("aimd max=5", "aimd max=5: aimd needs its initial limit right after it; write aimd 20"),
-            ("aimd 0", "aimd 0: start 0 is below the least, 1; that would deny every call, use at least 1"),
+            ("aimd 0", "aimd 0: start 0 is below the minimum, 1; that would deny every call, use at least 1"),
             (
                 "aimd 20 min=30",
-                "aimd 20 min=30: start 20 is below the least, 30; lower min=, or start higher",
+                "aimd 20 min=30: start 20 is below the minimum, 30; lower min=, or start higher",
             ),
             (
                 "gradient 20 max=10",
-                "gradient 20 max=10: start 20 is above the most, 10; raise max=, or start lower",
+                "gradient 20 max=10: start 20 is above the maximum, 10; raise max=, or start lower",
             ),
             ("aimd 20 backoff=90", r#"aimd 20 backoff=90: backoff "90" has no %; write 90%"#),
             (
                 "aimd 20 backoff=100%",
-                "aimd 20 backoff=100%: backoff 100 is above the most, 99; use 50% to 99%, what is left of the limit after a drop",
+                "aimd 20 backoff=100%: backoff 100 is above the maximum, 99; use 50% to 99%, what is left of the limit after a drop",
             ),
             (
                 "aimd 20 queue=4",
@@ -189,14 +189,14 @@ mod tests {
             ),
             (
                 "gradient 20 sample=10ms",
-                "gradient 20 sample=10ms: sample 10ms is below the least, 100ms; use 100ms to 1h; 1s is usual",
+                "gradient 20 sample=10ms: sample 10ms is below the minimum, 100ms; use 100ms to 1h; 1s is usual",
             ),
         ] {
             assert_eq!(rejected(written), expected);
         }
         let long = rejected(&format!("aimd 20 {}", " ".repeat(300)));
         assert!(
-            long.ends_with("a line of 308 bytes is above the most, 256; write one limit, such as aimd 20")
+            long.ends_with("a line of 308 bytes is above the maximum, 256; write one limit, such as aimd 20")
         );
     }
 }

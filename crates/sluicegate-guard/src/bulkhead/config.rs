@@ -90,7 +90,7 @@ fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let wait = options.take("wait").map(span).transpose()?;
     options.refuse_the_rest()?;
     if queue > BULKHEAD_QUEUE_MAX {
-        let problem = format!("queue={queue} is above the most, {BULKHEAD_QUEUE_MAX}");
+        let problem = format!("queue={queue} is above the maximum, {BULKHEAD_QUEUE_MAX}");
         return Err(SyntaxError::new(problem, "use a smaller queue"));
     }
     if queue == 0 && wait.is_some() {

@@ -162,7 +162,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nidle_timeout = \"400d\"\n",
-        "sluice.toml:2:16: idle_timeout: \"400d\" is above the most, 365d; use at most 365d",
+        "sluice.toml:2:16: idle_timeout: \"400d\" is above the maximum, 365d; use at most 365d",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3\"\n",

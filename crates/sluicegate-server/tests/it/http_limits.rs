@@ -92,11 +92,14 @@ fn an_inline_list_has_a_longest_text() {
     assert!(
         reply
             .error()
-            .ends_with("limits of 2070 bytes are above the most, 2069; shorten them, or leave some out"),
+            .ends_with("limits of 2070 bytes are above the maximum, 2069; shorten them, or leave some out"),
         "{reply:?}"
     );
     let reply = check(&["pacer 1/s"; 9].join(" + "));
-    assert!(reply.error().ends_with("a list of 9 limits is above the most, 8; leave some out"), "{reply:?}");
+    assert!(
+        reply.error().ends_with("a list of 9 limits is above the maximum, 8; leave some out"),
+        "{reply:?}"
+    );
 }
 
 #[test]

@@ -67,14 +67,18 @@ fn the_length_of_an_inline_list() {
     assert!(check(&longest).starts_with("*7|:1|:9|:8|"), "eight limits of 256 bytes");
     let too_long = check(&format!("{longest} "));
     assert!(
-        too_long
-            .ends_with(": limits of 2070 bytes are above the most, 2069; shorten them, or leave some out|"),
+        too_long.ends_with(
+            ": limits of 2070 bytes are above the maximum, 2069; shorten them, or leave some out|"
+        ),
         "{too_long}"
     );
     let too_many = check(&["pacer 1/s"; 9].join(" + "));
-    assert!(too_many.ends_with(": a list of 9 limits is above the most, 8; leave some out|"), "{too_many}");
+    assert!(
+        too_many.ends_with(": a list of 9 limits is above the maximum, 8; leave some out|"),
+        "{too_many}"
+    );
     let too_long = check(&format!("pacer 1/s + fixed-window {} 1/s", " ".repeat(240)));
-    assert!(too_long.contains(": a limit of 257 bytes is above the most, 256;"), "{too_long}");
+    assert!(too_long.contains(": a limit of 257 bytes is above the maximum, 256;"), "{too_long}");
     assert!(check(&longest).starts_with("*7|:1|:9|:7|"), "the connection stays usable");
 }
 

@@ -52,7 +52,7 @@ fn callers(text: &str) -> Result<Callers, SyntaxError> {
         callers.retries =
             u32::try_from(retries).ok().filter(|retries| *retries <= RETRIES_MAX).ok_or_else(|| {
                 SyntaxError::new(
-                    format!("retries={retries} is above the most, {RETRIES_MAX}"),
+                    format!("retries={retries} is above the maximum, {RETRIES_MAX}"),
                     "use fewer, 2 is many",
                 )
             })?;

@@ -140,7 +140,7 @@ fn episodes(
     let example = if what == "slow" { "slow=20s..40s:x10" } else { "fail=20s..40s:100%" };
     let pieces: Vec<&str> = word.split(',').collect();
     if pieces.len() > EPISODES_MAX {
-        let problem = format!("{} times of {what}= are above the most, {EPISODES_MAX}", pieces.len());
+        let problem = format!("{} times of {what}= are above the maximum, {EPISODES_MAX}", pieces.len());
         return Err(SyntaxError::new(problem, "leave some out"));
     }
     let one = |piece: &str| {
@@ -255,7 +255,7 @@ mod tests {
         }
         let many = vec!["1s..2s:x2"; EPISODES_MAX + 1].join(",");
         let error = format!("workers=1 takes=1s slow={many}").parse::<Dependency>().unwrap_err().to_string();
-        assert!(error.ends_with("21 times of slow= are above the most, 20; leave some out"), "{error}");
+        assert!(error.ends_with("21 times of slow= are above the maximum, 20; leave some out"), "{error}");
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Parser {
             Parser::Json(json) => json.read(line, row)?,
         }
         if row.key.len() > KEY_LEN_MAX {
-            let what = format!("a key of {} bytes is above the most, {KEY_LEN_MAX}", row.key.len());
+            let what = format!("a key of {} bytes is above the maximum, {KEY_LEN_MAX}", row.key.len());
             return Err(Problem { what, advice: "choose fewer fields or shorter ones" });
         }
         Ok(())

@@ -141,9 +141,9 @@ fn mistakes_in_lines_say_what_to_write() {
     );
     assert_eq!(
         callers("retries=11").unwrap_err(),
-        r#"callers "retries=11": retries=11 is above the most, 10; use fewer, 2 is many"#
+        r#"callers "retries=11": retries=11 is above the maximum, 10; use fewer, 2 is many"#
     );
     assert!(callers("timeout=0s").unwrap_err().contains("timeout=0s is not from 1us to 1h"));
     assert!(callers("retry=1").unwrap_err().contains("callers take timeout=DURATION retries=N"));
-    assert!(callers(&"x".repeat(300)).unwrap_err().contains("its 300 bytes are above the most, 256"));
+    assert!(callers(&"x".repeat(300)).unwrap_err().contains("its 300 bytes are above the maximum, 256"));
 }

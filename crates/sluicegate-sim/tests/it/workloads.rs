@@ -236,7 +236,7 @@ fn mistakes_are_answered_with_the_word_and_what_to_write() {
     }
     let too_many = format!("steady 5/s keys={}", KEYS_MAX + 1);
     assert!(refuse(&too_many).contains("keys=\"10000001\" is not a number from 1 to 10000000"));
-    assert!(refuse(&"x".repeat(300)).contains("its 300 bytes are above the most, 256"));
+    assert!(refuse(&"x".repeat(300)).contains("its 300 bytes are above the maximum, 256"));
 }
 
 /// Whatever is written, it is read or refused, and what is read is generated within its bounds.

@@ -128,7 +128,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
         _ => whole_number("period", number_word)?,
     };
     let Some((n, micros)) = n.and_then(|n| Some((n, n.checked_mul(size)?))) else {
-        let problem = format!("period {} is above the most, 3650d", shown(word));
+        let problem = format!("period {} is above the maximum, 3650d", shown(word));
         return Err(SyntaxError::new(problem, "use at most 3650d"));
     };
     let is_one_day = is_day && n == 1;
@@ -193,7 +193,7 @@ pub fn number(what: &str, word: &str) -> Result<u64, SyntaxError> {
         return Err(SyntaxError::new(problem, meant_count(word)));
     }
     whole_number(what, digits)?.and_then(|number| number.checked_mul(factor)).ok_or_else(|| {
-        let problem = format!("{what} {} is above the most, {COUNT_MAX}", shown(word));
+        let problem = format!("{what} {} is above the maximum, {COUNT_MAX}", shown(word));
         SyntaxError::new(problem, "use a smaller number")
     })
 }

@@ -49,7 +49,7 @@ impl fmt::Display for ListError {
                 f.write_str("there is no limit; give at least one, such as sliding-log 5/60s")
             }
             ListError::TooMany(limits) => {
-                write!(f, "a list of {limits} limits is above the most, {LIMITS_MAX}; leave some out")
+                write!(f, "a list of {limits} limits is above the maximum, {LIMITS_MAX}; leave some out")
             }
             ListError::CountsDenied(limit) => write!(
                 f,

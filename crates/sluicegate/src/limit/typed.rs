@@ -25,7 +25,7 @@
 //! let error = Limit::sliding_log(0, Duration::from_secs(90)).build().unwrap_err();
 //! assert_eq!(
 //!     error.to_string(),
-//!     "sliding-log 0/90s: count 0 is below the least, 1; that would deny every call, use at least 1",
+//!     "sliding-log 0/90s: count 0 is below the minimum, 1; that would deny every call, use at least 1",
 //! );
 //! ```
 //!

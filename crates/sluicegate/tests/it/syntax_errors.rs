@@ -23,11 +23,11 @@ fn each_error_points_at_the_word() {
         ("concurrency ttl=30s", "concurrency ttl=30s: concurrency needs its measure right after it; write concurrency 10".to_owned()),
         ("concurrency 10/s", r#"concurrency 10/s: "10/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
         ("concurrency ten/s", r#"concurrency ten/s: "ten/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
-        ("concurrency 0", "concurrency 0: count 0 is below the least, 1; that would deny every call, use at least 1".to_owned()),
+        ("concurrency 0", "concurrency 0: count 0 is below the minimum, 1; that would deny every call, use at least 1".to_owned()),
         ("concurrency ten", r#"concurrency ten: count "ten" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
-        ("concurrency 1000000001", "concurrency 1000000001: count 1000000001 is above the most, 1000000000; use a smaller number".to_owned()),
-        ("concurrency 10 ttl=0s", "concurrency 10 ttl=0s: ttl 0s is below the least, 1us; use at least 1us".to_owned()),
-        ("concurrency 10 ttl=3651d", "concurrency 10 ttl=3651d: ttl 3651d is above the most, 3650d; use at most 3650d".to_owned()),
+        ("concurrency 1000000001", "concurrency 1000000001: count 1000000001 is above the maximum, 1000000000; use a smaller number".to_owned()),
+        ("concurrency 10 ttl=0s", "concurrency 10 ttl=0s: ttl 0s is below the minimum, 1us; use at least 1us".to_owned()),
+        ("concurrency 10 ttl=3651d", "concurrency 10 ttl=3651d: ttl 3651d is above the maximum, 3650d; use at most 3650d".to_owned()),
         ("concurrency 10 ttl=30", format!(r#"concurrency 10 ttl=30: "30" has no unit; add one of {UNITS}"#)),
         ("concurrency 10 ttl=week", r#"concurrency 10 ttl=week: "week" is a calendar unit of fixed-window; use 7d, or fixed-window"#.to_owned()),
         ("concurrency 10 queue=3", r#"concurrency 10 queue=3: unknown option "queue"; concurrency takes ttl=DURATION"#.to_owned()),
@@ -177,10 +177,10 @@ fn a_near_miss_gets_a_suggestion() {
             "token-bucket k/s",
             r#"count "k" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#,
         ),
-        ("token-bucket 2G/s", "count 2000000000 is above the most, 1000000000; use a smaller number"),
+        ("token-bucket 2G/s", "count 2000000000 is above the maximum, 1000000000; use a smaller number"),
         (
             "token-bucket 99999999999G/s",
-            "count 99999999999G is above the most, 1000000000; use a smaller number",
+            "count 99999999999G is above the maximum, 1000000000; use a smaller number",
         ),
         ("token-bucket 5/s Burst=3", r#"unknown option "Burst"; did you mean burst=?"#),
         ("concurrency 5 tll=3s", r#"unknown option "tll"; did you mean ttl=?"#),
@@ -221,7 +221,7 @@ fn a_list_is_rejected_as_one_text() {
         (
             "pacer 1/s + token-bucket 5/s burst=0 start=first",
             "burst=0",
-            "burst 0 is below the least, 1; that would deny every call, use at least 1".to_owned(),
+            "burst 0 is below the minimum, 1; that would deny every call, use at least 1".to_owned(),
         ),
         (
             "pacer 1/s + gcra 1/s",
@@ -236,7 +236,8 @@ fn a_list_is_rejected_as_one_text() {
         (
             "pacer 1/s + token-bucket 1/d burst=36501",
             "token-bucket 1/d burst=36501",
-            "time to fill 36501d is above the most, 36500d; use a smaller burst, or a faster rate".to_owned(),
+            "time to fill 36501d is above the maximum, 36500d; use a smaller burst, or a faster rate"
+                .to_owned(),
         ),
         ("pacer 1/s +", "", "there is no limit beside a +; write one on each side of it".to_owned()),
         ("+ pacer 1/s", "", "there is no limit beside a +; write one on each side of it".to_owned()),
@@ -269,7 +270,10 @@ fn a_list_is_rejected_as_one_text() {
     let error = rejected("pacer 1/s + pacer 1/x + pacer 1/s");
     assert_eq!(error.position(), Some(18..21), "of three equal names the second has the word");
     let too_many = rejected(&nine).to_string();
-    assert!(too_many.ends_with("…: a list of 9 limits is above the most, 8; leave some out"), "{too_many}");
+    assert!(
+        too_many.ends_with("…: a list of 9 limits is above the maximum, 8; leave some out"),
+        "{too_many}"
+    );
     assert_eq!(
         said("pacer 1/s + pacer 2/s"),
         "pacer 1/s + pacer 2/s: a list of 2 limits is not one limit; write one, or read the list with Limit::parse_list"
@@ -297,96 +301,103 @@ fn the_bounds_of_a_list_are_fine() {
     assert_eq!(Limit::parse_list(&list).unwrap().len(), LIMITS_MAX);
     let too_long = rejected(&format!("{list} ")).to_string();
     assert!(
-        too_long.ends_with("limits of 2070 bytes are above the most, 2069; shorten them, or leave some out"),
+        too_long
+            .ends_with("limits of 2070 bytes are above the maximum, 2069; shorten them, or leave some out"),
         "{too_long}"
     );
     let one_too_long = rejected(&format!("pacer 1/s + {longest} start=first")).to_string();
     assert!(
         one_too_long.ends_with(
-            "a limit of 268 bytes is above the most, 256; write a shorter one, such as sliding-log 5/60s"
+            "a limit of 268 bytes is above the maximum, 256; write a shorter one, such as sliding-log 5/60s"
         ),
         "{one_too_long}"
     );
     // An array is as long at most.
     let limiter = Limiter::new(vec!["pacer 1/s"; LIMITS_MAX + 1]).unwrap_err();
-    assert_eq!(limiter.to_string(), "a list of 9 limits is above the most, 8; leave some out");
+    assert_eq!(limiter.to_string(), "a list of 9 limits is above the maximum, 8; leave some out");
 }
 
 #[test]
 fn bounds_errors_name_the_value_and_the_bound() {
     for (text, expected) in [
-        ("sliding-log 0/60s", "count 0 is below the least, 1; that would deny every call, use at least 1"),
+        ("sliding-log 0/60s", "count 0 is below the minimum, 1; that would deny every call, use at least 1"),
         (
             "sliding-window 1000000001/60s",
-            "count 1000000001 is above the most, 1000000000; use a smaller number",
+            "count 1000000001 is above the maximum, 1000000000; use a smaller number",
         ),
-        ("smooth 10/s burst=0", "burst 0 is below the least, 1; that would deny every call, use at least 1"),
-        ("smooth 10/s warmup=0s", "warmup 0s is below the least, 1us; use at least 1us"),
-        ("smooth 10/s warmup=3651d", "warmup 3651d is above the most, 3650d; use at most 3650d"),
+        (
+            "smooth 10/s burst=0",
+            "burst 0 is below the minimum, 1; that would deny every call, use at least 1",
+        ),
+        ("smooth 10/s warmup=0s", "warmup 0s is below the minimum, 1us; use at least 1us"),
+        ("smooth 10/s warmup=3651d", "warmup 3651d is above the maximum, 3650d; use at most 3650d"),
         (
             "smooth 10/s initial=11",
-            "initial 11 is above the most, 10; no more than that is ever stored, use that or less",
+            "initial 11 is above the maximum, 10; no more than that is ever stored, use that or less",
         ),
         (
             "smooth 1000000000/ms",
-            "a second's worth 1000000000000 is above the most, 1000000000; add burst=N with fewer, or use a slower rate",
+            "a second's worth 1000000000000 is above the maximum, 1000000000; add burst=N with fewer, or use a slower rate",
         ),
-        ("fixed-window 0/month", "count 0 is below the least, 1; that would deny every call, use at least 1"),
+        (
+            "fixed-window 0/month",
+            "count 0 is below the minimum, 1; that would deny every call, use at least 1",
+        ),
         (
             "sliding-window 99999999999999999999/60s",
-            "count 99999999999999999999 is above the most, 1000000000; use a smaller number",
+            "count 99999999999999999999 is above the maximum, 1000000000; use a smaller number",
         ),
         (
             "token-bucket 1/s burst=0",
-            "burst 0 is below the least, 1; that would deny every call, use at least 1",
+            "burst 0 is below the minimum, 1; that would deny every call, use at least 1",
         ),
         (
             "token-bucket 1/s burst=1000000001",
-            "burst 1000000001 is above the most, 1000000000; use a smaller number",
+            "burst 1000000001 is above the maximum, 1000000000; use a smaller number",
         ),
         (
             "token-bucket 1/s burst=5 initial=6",
-            "initial 6 is above the most, 5; a bucket cannot start with more than its burst, use that or less",
+            "initial 6 is above the maximum, 5; a bucket cannot start with more than its burst, use that or less",
         ),
         (
             "leaky-bucket 1/s capacity=0",
-            "capacity 0 is below the least, 1; that would deny every call, use at least 1",
+            "capacity 0 is below the minimum, 1; that would deny every call, use at least 1",
         ),
         (
             "pacer 1/s queue=1000000001",
-            "queue 1000000001 is above the most, 1000000000; use a smaller number",
+            "queue 1000000001 is above the maximum, 1000000000; use a smaller number",
         ),
-        ("sliding-log 5/0s", "period 0s is below the least, 1us; use at least 1us"),
-        ("sliding-log 5/3651d", "period 3651d is above the most, 3650d; use at most 3650d"),
+        ("sliding-log 5/0s", "period 0s is below the minimum, 1us; use at least 1us"),
+        ("sliding-log 5/3651d", "period 3651d is above the maximum, 3650d; use at most 3650d"),
         (
             "sliding-log 5/999999999999999d",
-            "period 999999999999999d is above the most, 3650d; use at most 3650d",
+            "period 999999999999999d is above the maximum, 3650d; use at most 3650d",
         ),
         (
             "sliding-log 5/99999999999999999999us",
-            "period 99999999999999999999us is above the most, 3650d; use at most 3650d",
+            "period 99999999999999999999us is above the maximum, 3650d; use at most 3650d",
         ),
         (
             "token-bucket 1/3650d burst=1000000000",
-            "time to fill 3650000000000d is above the most, 36500d; use a smaller burst, or a faster rate",
+            "time to fill 3650000000000d is above the maximum, 36500d; use a smaller burst, or a faster rate",
         ),
-        ("min-interval 3651d", "interval 3651d is above the most, 3650d; use at most 3650d"),
-        ("min-interval 0ms", "interval 0s is below the least, 1us; use at least 1us"),
+        ("min-interval 3651d", "interval 3651d is above the maximum, 3650d; use at most 3650d"),
+        ("min-interval 0ms", "interval 0s is below the minimum, 1us; use at least 1us"),
         (
             "token-bucket 1/d burst=36501",
-            "time to fill 36501d is above the most, 36500d; use a smaller burst, or a faster rate",
+            "time to fill 36501d is above the maximum, 36500d; use a smaller burst, or a faster rate",
         ),
         (
             "leaky-bucket 1/d capacity=36501",
-            "time to drain 36501d is above the most, 36500d; use a smaller capacity, or a faster rate",
+            "time to drain 36501d is above the maximum, 36500d; use a smaller capacity, or a faster rate",
         ),
         (
             "pacer 1/d queue=36500",
-            "time to drain the queue 36501d is above the most, 36500d; use a smaller queue, or a faster rate",
+            "time to drain the queue 36501d is above the maximum, 36500d; use a smaller queue, or a faster rate",
         ),
         (
             "sliding-log 1000001/60s",
-            "count 1000001 is above the most, 1000000; a log records every call, use sliding-window for a count this large",
+            "count 1000001 is above the maximum, 1000000; a log records every call, use sliding-window for a count this large",
         ),
     ] {
         assert_eq!(said(text), format!("{text}: {expected}"));
@@ -419,7 +430,7 @@ fn errors_escape_and_truncate_their_input() {
     assert_eq!(
         long,
         format!(
-            "{}…: a limit of 300 bytes is above the most, 256; write a shorter one, such as sliding-log 5/60s",
+            "{}…: a limit of 300 bytes is above the maximum, 256; write a shorter one, such as sliding-log 5/60s",
             "x".repeat(80)
         )
     );

@@ -58,29 +58,29 @@ fn each_error_names_the_word() {
         ("breaker 0/10s", r#"failure rate "0" has no %; write 50%"#.to_owned()),
         ("breaker half/10s", r#"failure rate "half" has no %; write 50%"#.to_owned()),
         ("breaker 5.5%/10s", r#"failure rate "5.5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
-        ("breaker 0%/10s", "failure rate 0 is below the least, 1; 0% would open it at once, use 1% to 100%".to_owned()),
-        ("breaker 101%/10s", "failure rate 101 is above the most, 100; use 1% to 100%".to_owned()),
+        ("breaker 0%/10s", "failure rate 0 is below the minimum, 1; 0% would open it at once, use 1% to 100%".to_owned()),
+        ("breaker 101%/10s", "failure rate 101 is above the maximum, 100; use 1% to 100%".to_owned()),
         ("breaker 50%/", "the window after / is missing; write a time such as 10s, or calls such as 100calls, up to 100000".to_owned()),
         ("breaker 50%/100", r#"window "100" has no unit; write a time such as 10s, or calls such as 100calls, up to 100000"#.to_owned()),
         ("breaker 50%/10x", format!(r#"unknown unit "x"; use {UNITS}"#)),
         ("breaker 50%/month", r#""month" is a calendar unit of fixed-window; use 30d, or fixed-window"#.to_owned()),
         ("breaker 50%/calls", r#"window of calls "" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
-        ("breaker 50%/0calls", "window of calls 0 is below the least, 1; use at least 1 call".to_owned()),
-        ("breaker 50%/100001calls", "window of calls 100001 is above the most, 100000; use a window of time, such as 10s".to_owned()),
-        ("breaker 50%/99999999999calls", "window of calls 4294967295 is above the most, 100000; use a window of time, such as 10s".to_owned()),
-        ("breaker 50%/999us", "window 999us is below the least, 1ms; use at least 1ms".to_owned()),
-        ("breaker 50%/86400000001us", "window 86400000001us is above the most, 1d; use at most 1d".to_owned()),
-        ("breaker 50%/10s min=0", "min 0 is below the least, 1; use at least 1, to open at the first failure".to_owned()),
-        ("breaker 50%/10s min=1000000001", "min 1000000001 is above the most, 1000000000; use a smaller number".to_owned()),
-        ("breaker 50%/10calls min=11", "min 11 is above the most, 10; the window holds no more calls, use fewer".to_owned()),
-        ("breaker 50%/10s open=0s", "open 0s is below the least, 1us; use at least 1us".to_owned()),
-        ("breaker 50%/10s open=2d", "open 2d is above the most, 1d; use at most 1d".to_owned()),
+        ("breaker 50%/0calls", "window of calls 0 is below the minimum, 1; use at least 1 call".to_owned()),
+        ("breaker 50%/100001calls", "window of calls 100001 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),
+        ("breaker 50%/99999999999calls", "window of calls 4294967295 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),
+        ("breaker 50%/999us", "window 999us is below the minimum, 1ms; use at least 1ms".to_owned()),
+        ("breaker 50%/86400000001us", "window 86400000001us is above the maximum, 1d; use at most 1d".to_owned()),
+        ("breaker 50%/10s min=0", "min 0 is below the minimum, 1; use at least 1, to open at the first failure".to_owned()),
+        ("breaker 50%/10s min=1000000001", "min 1000000001 is above the maximum, 1000000000; use a smaller number".to_owned()),
+        ("breaker 50%/10calls min=11", "min 11 is above the maximum, 10; the window holds no more calls, use fewer".to_owned()),
+        ("breaker 50%/10s open=0s", "open 0s is below the minimum, 1us; use at least 1us".to_owned()),
+        ("breaker 50%/10s open=2d", "open 2d is above the maximum, 1d; use at most 1d".to_owned()),
         ("breaker 50%/10s open=5", format!(r#""5" has no unit; add one of {UNITS}"#)),
-        ("breaker 50%/10s probes=0", "probes 0 is below the least, 1; without a probe it would stay open forever, use at least 1".to_owned()),
-        ("breaker 50%/10s probes=1001", "probes 1001 is above the most, 1000; use fewer".to_owned()),
-        ("breaker 50%/10s probe-ttl=0s", "probe-ttl 0s is below the least, 1us; use at least 1us".to_owned()),
-        ("breaker 50%/10s slow=0s", "slow 0s is below the least, 1us; use at least 1us".to_owned()),
-        ("breaker 50%/10s slow=1s slow-rate=0%", "slow-rate 0 is below the least, 1; 0% would open it at once, use 1% to 100%".to_owned()),
+        ("breaker 50%/10s probes=0", "probes 0 is below the minimum, 1; without a probe it would stay open forever, use at least 1".to_owned()),
+        ("breaker 50%/10s probes=1001", "probes 1001 is above the maximum, 1000; use fewer".to_owned()),
+        ("breaker 50%/10s probe-ttl=0s", "probe-ttl 0s is below the minimum, 1us; use at least 1us".to_owned()),
+        ("breaker 50%/10s slow=0s", "slow 0s is below the minimum, 1us; use at least 1us".to_owned()),
+        ("breaker 50%/10s slow=1s slow-rate=0%", "slow-rate 0 is below the minimum, 1; 0% would open it at once, use 1% to 100%".to_owned()),
         ("breaker 50%/10s slow=1s slow-rate=80", r#"slow-rate "80" has no %; write 80%"#.to_owned()),
         ("breaker 50%/10s slow-rate=80%", "slow-rate= has no effect without slow=; add slow=, such as slow=2s, or omit slow-rate=".to_owned()),
         ("breaker 50%/10s mode=off", r#"unknown mode="off"; use mode=metrics-only, or omit it"#.to_owned()),
@@ -94,8 +94,9 @@ fn each_error_names_the_word() {
     }
     assert_eq!(said(""), "the breaker is empty; write one, such as breaker 50%/10s");
     assert!(
-        said(&"x".repeat(257))
-            .ends_with("a breaker of 257 bytes is above the most, 256; write one, such as breaker 50%/10s")
+        said(&"x".repeat(257)).ends_with(
+            "a breaker of 257 bytes is above the maximum, 256; write one, such as breaker 50%/10s"
+        )
     );
     assert!(!said("breaker\n50%/10\u{202e}s").contains(['\n', '\u{202e}']));
 }

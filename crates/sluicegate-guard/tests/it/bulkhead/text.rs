@@ -37,11 +37,11 @@ fn an_error_names_the_word_and_what_to_write() {
         ),
         (
             "bulkhead 0",
-            "bulkhead 0: count 0 is below the least, 1; that would deny every call, use at least 1",
+            "bulkhead 0: count 0 is below the minimum, 1; that would deny every call, use at least 1",
         ),
         (
             "bulkhead 1000000001",
-            "bulkhead 1000000001: count 1000000001 is above the most, 1000000000; use a smaller number",
+            "bulkhead 1000000001: count 1000000001 is above the maximum, 1000000000; use a smaller number",
         ),
         (
             "bulkhead 10 size=5",
@@ -49,7 +49,7 @@ fn an_error_names_the_word_and_what_to_write() {
         ),
         (
             "bulkhead 10 queue=1000001",
-            "bulkhead 10 queue=1000001: queue=1000001 is above the most, 1000000; use a smaller queue",
+            "bulkhead 10 queue=1000001: queue=1000001 is above the maximum, 1000000; use a smaller queue",
         ),
         (
             "bulkhead 10 queue=5 wait=0s",
@@ -63,5 +63,5 @@ fn an_error_names_the_word_and_what_to_write() {
         assert_eq!(Bulkhead::new(text).unwrap_err().to_string(), says);
     }
     let long = format!("bulkhead 10 {}", "x".repeat(300));
-    assert!(Bulkhead::new(&long).unwrap_err().to_string().contains("312 bytes is above the most, 256"));
+    assert!(Bulkhead::new(&long).unwrap_err().to_string().contains("312 bytes is above the maximum, 256"));
 }

@@ -40,12 +40,12 @@ fn an_error_names_the_word_and_what_to_write() {
         ("", "the retry is empty; write one, such as retry 2 budget=10%"),
         ("retri 2", r#"retri 2: unknown word "retri"; did you mean retry?"#),
         ("retry", "retry: retry needs the number of retries right after it; write retry 2"),
-        ("retry 0", "retry 0: count 0 is below the least, 1; omit retry to make one attempt"),
-        ("retry 101", "retry 101: count 101 is above the most, 100; use a smaller number"),
+        ("retry 0", "retry 0: count 0 is below the minimum, 1; omit retry to make one attempt"),
+        ("retry 101", "retry 101: count 101 is above the maximum, 100; use a smaller number"),
         ("retry 2 budget=10", r#"retry 2 budget=10: budget "10" has no %; write 10%"#),
         (
             "retry 2 budget=1001%",
-            "retry 2 budget=1001%: budget 1001 is above the most, 1000; use a smaller number",
+            "retry 2 budget=1001%: budget 1001 is above the maximum, 1000; use a smaller number",
         ),
         (
             "retry 2 backoff=2s",
