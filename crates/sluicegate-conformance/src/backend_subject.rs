@@ -123,12 +123,13 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.supported(self.backend.reserve(&KEY, cost.into(), max_wait, Some(now)));
+        let reserved = self.supported(self.backend.reserve(&KEY, cost.into(), max_wait.into(), Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
-        let checked = self.supported(self.backend.check_within(&KEY, cost.into(), max_wait, Some(now)));
+        let checked =
+            self.supported(self.backend.check_within(&KEY, cost.into(), max_wait.into(), Some(now)));
         checked.map(|answer| answer.decision())
     }
 

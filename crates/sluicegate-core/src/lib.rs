@@ -95,7 +95,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod account;
@@ -135,5 +135,5 @@ pub use bounds::Rate;
 pub use cell::Cell;
 pub use cell_limit::CellLimit;
 pub use concurrency::Concurrency;
-pub use decision::{Decision, RetryAfter};
+pub use decision::{Decision, Denied, RetryAfter};
 pub use time::{Span, Time};

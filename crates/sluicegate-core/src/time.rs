@@ -153,8 +153,30 @@ impl From<Span> for core::time::Duration {
 impl From<core::time::Duration> for Span {
     /// Rounds up to a whole microsecond, and saturates at [`Span::MAX`].
     fn from(duration: core::time::Duration) -> Self {
-        let micros = duration.as_nanos().div_ceil(1_000);
-        Span(u64::try_from(micros).unwrap_or(u64::MAX))
+        let part = u64::from(duration.subsec_nanos().div_ceil(1_000));
+        Span(duration.as_secs().saturating_mul(SECOND).saturating_add(part))
+    }
+}
+
+/// Here and not in a crate with a clock, because only the crate of a type may implement `From` for it.
+#[cfg(feature = "std")]
+mod system {
+    use super::Time;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    impl From<SystemTime> for Time {
+        /// Rounded down to a whole microsecond; [`Time::EPOCH`] if it is before the Unix epoch, and at
+        /// most [`Time::MAX`].
+        fn from(time: SystemTime) -> Time {
+            let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Time::saturating_from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+        }
+    }
+
+    impl From<Time> for SystemTime {
+        fn from(time: Time) -> SystemTime {
+            UNIX_EPOCH + time.since_epoch()
+        }
     }
 }
 
@@ -258,5 +280,20 @@ mod tests {
     fn a_duration_is_rounded_up_to_whole_microseconds() {
         assert_eq!(Span::from(core::time::Duration::from_nanos(1)), Span::from_micros(1));
         assert_eq!(Span::from(core::time::Duration::MAX), Span::MAX);
+        assert_eq!(Span::from(core::time::Duration::from_nanos(1_999_999_001)), Span::from_micros(2_000_000));
+        let longest = core::time::Duration::from_micros(u64::MAX);
+        let nano = core::time::Duration::from_nanos(1);
+        assert_eq!(Span::from(longest - nano), Span::MAX);
+        assert_eq!(Span::from(longest - 1_000 * nano), Span::from_micros(u64::MAX - 1));
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_system_time_is_rounded_down_and_bounded() {
+        use std::time::{Duration, SystemTime, UNIX_EPOCH};
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_nanos(1_999)), Time(1));
+        assert_eq!(Time::from(UNIX_EPOCH - Duration::from_secs(1)), Time::EPOCH);
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_secs(300_000_000_000)), Time::MAX);
+        assert_eq!(Time::from(SystemTime::from(Time::MAX)), Time::MAX);
     }
 }

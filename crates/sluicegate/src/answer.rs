@@ -1,6 +1,6 @@
 //! A decision and its source.
 
-use sluicegate_core::{Decision, RetryAfter, Span};
+use sluicegate_core::{Decision, Denied, RetryAfter, Span};
 
 /// A decision and its source: the answer of every [`Backend`](crate::backend::Backend).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +70,14 @@ impl Answer {
     #[inline]
     pub const fn allowed(&self) -> bool {
         self.decision.allowed()
+    }
+
+    /// Returns the answer if the call is allowed, or else a [`Denied`], for use with `?`.
+    ///
+    /// # Errors
+    /// If the call is denied.
+    pub fn into_result(self) -> Result<Answer, Denied> {
+        self.decision.into_result().map(|_| self)
     }
 
     /// The most that an idle key could take at once.

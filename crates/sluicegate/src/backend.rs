@@ -30,7 +30,7 @@ use crate::limiter::ReserveError;
 use crate::semaphore::{Grant, Lease};
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
         &self,
         key: &dyn Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: Duration,
         at: Option<Time>,
     ) -> Pending<Result<Answer, BackendError>>;
 
@@ -72,7 +72,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
         &self,
         key: &dyn Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: Duration,
         at: Option<Time>,
     ) -> Pending<Result<Reserved, BackendError>>;
 
@@ -109,7 +109,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ) -> Pending<Result<Acquired, BackendError>>;
 
     /// Waits for the delay of a call that was allowed for later.
-    fn delay(&self, delay: Span) -> Pending<()>;
+    fn delay(&self, delay: Duration) -> Pending<()>;
 
     /// The limits.
     fn limits(&self) -> Arc<[Limit]>;

@@ -68,7 +68,7 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::verbs::Unsupported;
-pub use sluicegate_core::{Decision, RetryAfter, Span, Time};
+pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
 pub use store::OnFull;
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.

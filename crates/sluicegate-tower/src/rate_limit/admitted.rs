@@ -16,6 +16,7 @@ use sluicegate::{Decision, Receipt, Span};
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// An admitted request, until its response. What is to be done then is in a box, as it would make
 /// the future of every request larger, and axum moves those about.
@@ -68,7 +69,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
                 self.when_due(acquired, false, move |acquired| uncharged(acquired.answer()))
             }
             (mode, Some(_)) => {
-                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait.into() } else { Span::ZERO };
+                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait } else { Duration::ZERO };
                 let reserved = limiter.reserve(key, cost, max_wait, None);
                 self.when_due(reserved, mode != Mode::Shadow, |reserved| reserved)
             }
@@ -149,7 +150,7 @@ fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Re
     }
 
     let Reserved { answer, receipt } = reserved;
-    let delay = limiter.delay(answer.delay()).into_future();
+    let delay = limiter.delay(answer.delay().into()).into_future();
     let mut waiting = Waiting(limiter, receipt);
     Box::pin(async move {
         delay.await;

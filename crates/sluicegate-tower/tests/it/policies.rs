@@ -2,12 +2,12 @@
 
 use crate::support::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
+use sluicegate::Time;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::StoreFailure;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
 use sluicegate::wait::Acquired;
 use sluicegate::{Decision, Key, Limit, Limiter, Receipt};
-use sluicegate::{Span, Time};
 use sluicegate_tower::{Completion, EventKind, RateLimitLayer};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Backend for Slow {
         self.later(Backend::check(&self.limiter, key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check_within(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -60,7 +60,7 @@ impl Backend for Slow {
         self.later(Backend::refund(&self.limiter, key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
         self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -99,7 +99,7 @@ impl Backend for Slow {
         self.later(Backend::acquire(&self.limiter, key, cost, max_wait))
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Backend::delay(&self.limiter, delay)
     }
 

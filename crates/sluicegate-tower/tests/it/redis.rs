@@ -165,8 +165,9 @@ async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
     Backend::reset(&limiter, &PEER).await.unwrap();
     assert_eq!(ask(&layer, get()).await.status(), 200);
     let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
-    let owed =
-        async || Backend::reserve(&limiter, &PEER, 0, Span::ZERO, None).await.unwrap().answer.reset_after();
+    let owed = async || {
+        Backend::reserve(&limiter, &PEER, 0, Duration::ZERO, None).await.unwrap().answer.reset_after()
+    };
     while owed().await <= Span::from_micros(500_000) && !gives_up.is_finished() {}
     gives_up.abort();
     while owed().await > Span::from_micros(500_000) {}

@@ -10,7 +10,7 @@ use crate::limiter::Limiter;
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Backend for Limiter {
         Pending::Ready(Ok(self.check_at(key, cost, self.time(at)).into()))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Ready<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Answer> {
         ready(self.check_within_at(key, cost, max_wait, self.time(at)).map(Answer::from))
     }
 
@@ -50,7 +50,7 @@ impl Backend for Limiter {
         ready(self.refund_at(key, cost, self.time(at)).map(Answer::from))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Ready<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Reserved> {
         let reservation = self.reserve_at(key, cost, max_wait, self.time(at));
         ready(reservation.map(|reservation| Reserved {
             answer: reservation.decision().into(),
@@ -109,7 +109,7 @@ impl Backend for Limiter {
         })
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Pending::later(Limiter::delay(self, delay))
     }
 

@@ -99,8 +99,7 @@ impl Clock for SystemClock {
 fn set_anchor(mut ticks: u64) -> Time {
     let counter = &*COUNTER;
     for _ in 0..ANCHOR_TRIES {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = Time::saturating_from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX));
+        let now = Time::from(SystemTime::now());
         ANCHOR.set(Anchor { micros: now.as_micros(), ticks });
         let after = counter.ticks.raw();
         if after.wrapping_sub(ticks) < counter.anchor_life / READING_GAP_SHARE {
