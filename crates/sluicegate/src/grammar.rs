@@ -60,22 +60,40 @@ pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static s
     if let Some(known) = known.iter().find(|known| **known == word) {
         return Ok(known);
     }
-    let meant = known.iter().find(|known| distance(known, &spelled) <= 2);
+    let meant = nearest(&spelled, known.iter().copied());
     let advice =
         meant.map_or_else(|| format!("use {}", known.join(" ")), |meant| format!("did you mean {meant}?"));
     Err(SyntaxError::new(format!("unknown {what} {}", quoted(word)), advice))
 }
 
-/// How many letters have to be changed, added or dropped to turn one word into the other.
+/// The known name nearest to a misspelt one; the first on a tie. It must be at most two edits away,
+/// and one edit per three of its letters: a short name suggests itself only for an obvious slip.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.into_iter().filter_map(|known| {
+        let edits_max = (known.len() / 3).min(2);
+        // Checked first, as it is cheap and the word may be long.
+        let edits = (known.len().abs_diff(word.len()) <= edits_max).then(|| distance(known, word))?;
+        (edits <= edits_max).then_some((edits, known))
+    });
+    near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
+}
+
+/// The number of edits that turn one word into the other: a letter changed, added or dropped, or two
+/// neighbours swapped.
 fn distance(one: &str, other: &str) -> usize {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut before = vec![0; other.len() + 1];
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, b) in other.bytes().enumerate() {
-            let cheapest = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], cheapest);
+    for i in 1..=one.len() {
+        let mut next = vec![i; other.len() + 1];
+        for j in 1..=other.len() {
+            let changed = row[j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            next[j] = changed.min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                next[j] = next[j].min(before[j - 2] + 1);
+            }
         }
+        (before, row) = (row, next);
     }
     row[other.len()]
 }
@@ -310,4 +328,27 @@ pub(crate) fn shown(text: &str) -> String {
         shown.push_str(&escaped);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn only_a_near_name_is_suggested() {
+        let known = ["server", "store", "memory", "log", "rule", "api.key"];
+        for (word, meant) in [
+            ("sever", Some("server")),
+            ("sotre", Some("store")),
+            ("lgo", Some("log")),
+            ("api.kye", Some("api.key")),
+            ("api", None),
+            ("foo", None),
+            ("logs", Some("log")),
+            ("memoires", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
 }

@@ -66,7 +66,7 @@ fn keys_keep_what_they_have_used_when_the_file_is_read_again() {
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
     folder.write("sluice.toml", &format!("{}{}", rule("sliding-log 5/1h"), "[log]\nlevel = \"debug\"\n"));
     server.signal("-HUP");
-    server.wait_for("configuration taken up: 1 rule");
+    server.wait_for("configuration reloaded: 1 rule");
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remain"));
 }
 
@@ -79,7 +79,7 @@ fn keys_keep_what_they_have_used_when_the_numbers_of_a_rule_change() {
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
     folder.write("sluice.toml", &rule("sliding-log 10/1h"));
     server.signal("-HUP");
-    server.wait_for("configuration taken up: 1 rule");
+    server.wait_for("configuration reloaded: 1 rule");
     let said = check(&address, "reply", "Harry");
     assert!(said.starts_with("allowed: 8 of 10 remain"), "{said}");
 }
@@ -92,7 +92,7 @@ fn a_bad_file_is_refused_and_the_old_goes_on() {
     let address = server.resp();
     folder.write("sluice.toml", &rule("sliding-lok 9/1h"));
     server.signal("-HUP");
-    let line = server.wait_for("configuration refused, the old one goes on: ");
+    let line = server.wait_for("configuration rejected, keeping the previous one: ");
     assert!(line.contains(&format!("{file}:3:9: rule reply: sliding-lok 9/1h: ")), "{line}");
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
     // What needs a restart is named; the rest is taken up all the same.
@@ -121,10 +121,10 @@ fn certificates_are_read_again_too() {
     // A key that does not fit is refused, whatever else the file says.
     folder.write("key.pem", &old_key);
     server.signal("-HUP");
-    server.wait_for("configuration refused, the old one goes on: ");
+    server.wait_for("configuration rejected, keeping the previous one: ");
     folder.write("key.pem", &new_key);
     server.signal("-HUP");
-    server.wait_for("configuration taken up");
+    server.wait_for("configuration reloaded");
     assert_eq!(asked(), Some(0));
 }
 

@@ -4,7 +4,7 @@ use crate::running::{Seen, at_once, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate::{RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, HeldView, KeySpec, Leased, LeasesView, Reason, RequestError, RuleCache, RuleSpec, Settings,
+    Engine, HeldLeases, KeySpec, LeaseStats, Leased, Reason, RequestError, RuleCache, RuleSpec, Settings,
     Target,
 };
 use std::pin::pin;
@@ -305,7 +305,7 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
         no_room(at_once(engine.acquire(on(limit, key), 1, wait, engine.now())).unwrap().decided().into());
         assert!(acquire(&engine, limit, key, 0).0.allowed, "nothing needs no room");
     }
-    assert_eq!(engine.inline_leases().here, Some(HeldView { held: 6, lapsed: 0 }));
+    assert_eq!(engine.inline_leases().in_memory, Some(HeldLeases { held: 6, expired: 0 }));
     let of_rule = lease(&engine, "exports", "acme");
     lease(&engine, "exports", "other");
     assert_eq!(acquire(&engine, "exports", "third", 1).0.reason, Some(Reason::NoRoom), "all of it is used");
@@ -346,11 +346,14 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     clock.advance(TTL);
     assert_eq!(remaining(&engine, "exports", "acme"), 3);
     let of = |name: &str| engine.rules().find(name).unwrap().leases();
-    let here = Some(HeldView { held: 0, lapsed: 2 });
-    assert_eq!(of("exports"), Some(LeasesView { acquired: 3, renewed: 1, released: 1, waiting: 0, here }));
+    let in_memory = Some(HeldLeases { held: 0, expired: 2 });
+    assert_eq!(
+        of("exports"),
+        Some(LeaseStats { acquired: 3, renewed: 1, released: 1, waiting: 0, in_memory })
+    );
     assert_eq!(of("reply"), None);
-    let here = Some(HeldView { held: 1, lapsed: 0 });
-    let inline = LeasesView { acquired: 1, renewed: 0, released: 0, waiting: 0, here };
+    let in_memory = Some(HeldLeases { held: 1, expired: 0 });
+    let inline = LeaseStats { acquired: 1, renewed: 0, released: 0, waiting: 0, in_memory };
     assert_eq!(engine.inline_leases(), inline);
     let tally = engine.rules().find("exports").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied), (3, 1));

@@ -4,7 +4,7 @@ use crate::http_client::{Raw, Serving, posted};
 use crate::leasing::{self, LONG_MS};
 use crate::running::{config, rule};
 use serde_json::{Value, json};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::server::Config;
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn mistakes_say_what_to_write() {
         error("/v1/acquire", long),
         "a wait of 60001 ms for a lease is too long; use at most 60000 (lease_wait_max), and ask again"
     );
-    let off = ClientLimits { lease_wait_max: None, ..ClientLimits::default() };
+    let off = ConnectionLimits { lease_wait_max: None, ..ConnectionLimits::default() };
     let rules = vec![rule("exports", &["concurrency 1 ttl=30s"])];
     let serving = Serving::start(Config { limits: off, rules, ..config() });
     let waits = json!({"rule": "exports", "key": "acme", "max_wait_ms": 1}).to_string();

@@ -2,14 +2,14 @@
 
 use crate::http_client::{Serving, posted};
 use crate::running::{self, PATIENCE};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::engine::Settings;
 use sluicegate_server::server::Config;
 use std::time::{Duration, Instant};
 
 const HARRY: &str = r#"{"rule":"reply","key":"Harry"}"#;
 
-fn with_limits(limits: ClientLimits) -> Serving {
+fn with_limits(limits: ConnectionLimits) -> Serving {
     let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
     Serving::start(Config { limits, rules, ..running::config() })
 }
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_head_that_is_too_long_is_431() {
-    let serving = with_limits(ClientLimits { request_head_max: 1_000, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { request_head_max: 1_000, ..ConnectionLimits::default() });
     let head = |filling| {
         format!(
             "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
@@ -37,7 +37,7 @@ fn a_head_that_is_too_long_is_431() {
 
 #[test]
 fn a_body_that_is_too_long_is_413() {
-    let serving = with_limits(ClientLimits { request_body_max: 1_000, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { request_body_max: 1_000, ..ConnectionLimits::default() });
     let body = |length: usize| format!("{HARRY}{}", " ".repeat(length - HARRY.len()));
     assert_eq!(serving.post("/v1/check", &body(1_000)).status, 200);
     // Announced: it is not even waited for.
@@ -58,7 +58,7 @@ fn a_body_that_is_too_long_is_413() {
 
 #[test]
 fn more_checks_than_64_are_a_mistake() {
-    let serving = with_limits(ClientLimits::default());
+    let serving = with_limits(ConnectionLimits::default());
     let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![HARRY; count].join(","));
     let reply = serving.post("/v1/check", &checks(65));
     assert_eq!(reply.status, 400);
@@ -81,7 +81,7 @@ fn keys_and_costs_have_bounds() {
 
 #[test]
 fn deep_json_is_a_mistake() {
-    let serving = with_limits(ClientLimits::default());
+    let serving = with_limits(ConnectionLimits::default());
     // Checks have no checks of their own, so that 64 are 64.
     for depth in [2, 5_000] {
         let deep = format!("{}{}", r#"{"checks":["#.repeat(depth), "]}".repeat(depth));
@@ -118,7 +118,7 @@ fn dribble(serving: &Serving, bytes: &str) -> (String, Duration) {
 
 #[test]
 fn a_head_that_comes_too_slowly_is_not_waited_for() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let (answer, took) = dribble(&serving, &"GET /healthz HTTP/1.1\r\nX: ".repeat(40));
     assert_eq!(answer, "");
     assert!(took >= SOON && took < SOON * 50, "all of it would have taken SOON * 100: {took:?}");
@@ -127,7 +127,7 @@ fn a_head_that_comes_too_slowly_is_not_waited_for() {
 
 #[test]
 fn a_body_that_comes_too_slowly_is_408() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
     let request = posted("/v1/check", HARRY);
     let began = Instant::now();
@@ -141,7 +141,8 @@ fn a_body_that_comes_too_slowly_is_408() {
 
 #[test]
 fn the_time_for_a_request_runs_though_it_came_with_the_one_before() {
-    let limits = ClientLimits { request_timeout: SOON, idle_timeout: None, ..ClientLimits::default() };
+    let limits =
+        ConnectionLimits { request_timeout: SOON, idle_timeout: None, ..ConnectionLimits::default() };
     let serving = with_limits(limits);
     let mut raw = serving.connect();
     let request = posted("/v1/check", HARRY);
@@ -153,7 +154,7 @@ fn the_time_for_a_request_runs_though_it_came_with_the_one_before() {
 
 #[test]
 fn an_idle_connection_is_closed_after_its_own_time() {
-    let limits = ClientLimits { idle_timeout: Some(SOON), ..ClientLimits::default() };
+    let limits = ConnectionLimits { idle_timeout: Some(SOON), ..ConnectionLimits::default() };
     let serving = with_limits(limits);
     let began = Instant::now();
     assert_eq!(serving.connect().until_closed(), "");
@@ -170,7 +171,7 @@ fn an_idle_connection_is_closed_after_its_own_time() {
 
 #[test]
 fn an_idle_connection_may_wait_for_longer_than_a_request_may_take() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
     for _ in 0..2 {
         std::thread::sleep(SOON * 2);
@@ -181,7 +182,7 @@ fn an_idle_connection_may_wait_for_longer_than_a_request_may_take() {
 
 #[test]
 fn a_client_that_does_not_read_is_closed() {
-    let serving = with_limits(ClientLimits { unread_timeout: SOON, ..ClientLimits::default() });
+    let serving = with_limits(ConnectionLimits { unread_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
     let many = posted("/v1/check", HARRY).repeat(100);
     // Until the buffers of both sides are full, and the server has given up.
@@ -194,7 +195,7 @@ fn a_client_that_does_not_read_is_closed() {
 
 #[test]
 fn what_is_not_http_is_refused() {
-    let serving = with_limits(ClientLimits::default());
+    let serving = with_limits(ConnectionLimits::default());
     let nonsense = [
         "*1\r\n$4\r\nPING\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

@@ -3,7 +3,7 @@
 use crate::running::{PATIENCE, config, start};
 use redis_testkit::until;
 use sluicegate::clock::SystemClock;
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::future::poll_fn;
@@ -34,7 +34,7 @@ fn read_to_end(mut stream: TcpStream) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
-    let limits = ClientLimits { connections_max: 2, ..ClientLimits::default() };
+    let limits = ConnectionLimits { connections_max: 2, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let in_threads = tokio::task::spawn_blocking(move || {
@@ -57,7 +57,7 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_protocol_counts_its_own_clients() {
-    let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
+    let limits = ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
     let in_threads = tokio::task::spawn_blocking(move || {

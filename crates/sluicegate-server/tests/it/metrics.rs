@@ -210,13 +210,13 @@ fn clients_are_counted_by_protocol() {
         metrics.connected(Protocol::Resp);
     }
     metrics.disconnected(Protocol::Resp);
-    metrics.refused(Protocol::Resp);
+    metrics.rejected(Protocol::Resp);
     metrics.protocol_error(Protocol::Http);
     let page = Page::read(&metrics.render(&engine(Vec::new())));
     for (name, resp, http) in [
         ("sluice_connections", 2, 0),
         ("sluice_connections_accepted_total", 3, 0),
-        ("sluice_connections_refused_total", 1, 0),
+        ("sluice_connections_rejected_total", 1, 0),
         ("sluice_protocol_errors_total", 0, 1),
     ] {
         assert_eq!(page.count(&format!("{name}{{protocol=\"resp\"}}")), resp, "{name}");
@@ -231,16 +231,16 @@ fn a_batch_counts_for_each_of_its_questions() {
     metrics.answered(Protocol::Resp, 1, Duration::from_micros(3));
     let page = Page::read(&metrics.render(&engine(Vec::new())));
     let at_most = |le: &str| {
-        page.count(&format!("sluice_answer_duration_seconds_bucket{{le=\"{le}\",protocol=\"resp\"}}"))
+        page.count(&format!("sluice_request_duration_seconds_bucket{{le=\"{le}\",protocol=\"resp\"}}"))
     };
     assert_eq!(at_most("0.0000025"), 0);
     assert_eq!(at_most("0.000005"), 1);
     assert_eq!(at_most("0.00005"), 101);
     assert_eq!(at_most("+Inf"), 101);
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"resp\"}"), 101);
-    let sum = page.value("sluice_answer_duration_seconds_sum{protocol=\"resp\"}");
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"resp\"}"), 101);
+    let sum = page.value("sluice_request_duration_seconds_sum{protocol=\"resp\"}");
     assert!((sum - 0.003_003).abs() < 1e-9, "{sum}");
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"http\"}"), 0);
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"http\"}"), 0);
 }
 
 #[test]
@@ -249,19 +249,19 @@ fn a_configuration_that_was_refused_shows_until_one_is_taken_up() {
     let engine = engine(Vec::new());
     let page = || Page::read(&metrics.render(&engine));
     let (successful, at) =
-        ("sluice_config_last_reload_successful", "sluice_config_last_success_timestamp_seconds");
+        ("sluice_config_last_reload_successful", "sluice_config_last_reload_success_timestamp_seconds");
     let started = page().value(at);
     assert_eq!(page().count(successful), 1, "what the server started with was taken up");
 
     metrics.reloaded(false);
     assert_eq!(page().count(successful), 0);
     assert!(page().value(at) <= started, "what is in use is as old as before");
-    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"failed\"}"), 1);
+    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"failure\"}"), 1);
 
     metrics.reloaded(true);
     assert_eq!(page().count(successful), 1);
     assert!(page().value(at) > started);
-    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"ok\"}"), 1);
+    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"success\"}"), 1);
 }
 
 #[test]
@@ -301,7 +301,7 @@ async fn a_client_on_a_socket_is_counted_while_it_is_there() {
     client.write_all(b"PING\r\nPING\r\n").await.unwrap();
     let mut pongs = [0; 14];
     client.read_exact(&mut pongs).await.unwrap();
-    until(&server, "sluice_answer_duration_seconds_count{protocol=\"resp\"}", 2).await;
+    until(&server, "sluice_request_duration_seconds_count{protocol=\"resp\"}", 2).await;
 
     client.write_all(b"*1\r\n!nonsense\r\n").await.unwrap();
     until(&server, "sluice_protocol_errors_total{protocol=\"resp\"}", 1).await;
@@ -335,13 +335,16 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     let event =
         |rule, event| page.count(&format!("sluice_lease_events_total{{rule=\"{rule}\",event=\"{event}\"}}"));
     assert_eq!(
-        ["acquired", "renewed", "released", "lapsed"].map(|name| event("exports", name)),
+        ["acquired", "renewed", "released", "expired"].map(|name| event("exports", name)),
         [3, 1, 1, 2]
     );
-    assert_eq!(["acquired", "renewed", "released", "lapsed"].map(|name| event("inline", name)), [1, 0, 0, 0]);
+    assert_eq!(
+        ["acquired", "renewed", "released", "expired"].map(|name| event("inline", name)),
+        [1, 0, 0, 0]
+    );
     assert_eq!(page.count("sluice_leases{rule=\"exports\"}"), 0);
     assert_eq!(page.count("sluice_leases{rule=\"inline\"}"), 1);
-    assert_eq!(page.count("sluice_lease_waiting{rule=\"exports\"}"), 0);
+    assert_eq!(page.count("sluice_lease_waiters{rule=\"exports\"}"), 0);
     assert_eq!(page.count("sluice_leases_max"), 100_000);
     assert_eq!(page.count("sluice_decisions_total{rule=\"exports\",outcome=\"denied\"}"), 1);
     assert!(!page.series.keys().any(|series| series.contains("lease") && series.contains("reply")));
@@ -365,8 +368,8 @@ fn every_question_that_was_read_is_timed_and_mistakes_are_counted() {
     serving.counts_protocol_errors(1);
     let service = serving.server().service();
     let page = Page::read(&service.metrics.render(&service.engine));
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"http\"}"), 5);
-    assert_eq!(page.count("sluice_mistakes_total{protocol=\"http\"}"), 2, "400 and 404");
-    assert_eq!(page.count("sluice_mistakes_total{protocol=\"resp\"}"), 0);
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"http\"}"), 5);
+    assert_eq!(page.count("sluice_client_errors_total{protocol=\"http\"}"), 2, "400 and 404");
+    assert_eq!(page.count("sluice_client_errors_total{protocol=\"resp\"}"), 0);
     assert_eq!(page.count("sluice_protocol_errors_total{protocol=\"http\"}"), 1, "413");
 }

@@ -1,8 +1,8 @@
 //! What operators are given beside the program is true: it names only metrics, files, flags and settings that there are.
 
 use crate::metrics::page_of_new_servers;
-use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::config::SETTINGS;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -100,8 +100,8 @@ fn the_dashboard_can_be_imported_and_its_panels_do_not_overlap() {
 #[test]
 fn the_manual_lists_every_bound_on_clients_with_its_default() {
     let manual = text("docs/operating.md");
-    let shown = format!("{:?}", ClientLimits::default());
-    let fields = shown.trim_start_matches("ClientLimits {").trim_end_matches('}');
+    let shown = format!("{:?}", ConnectionLimits::default());
+    let fields = shown.trim_start_matches("ConnectionLimits {").trim_end_matches('}');
     for field in fields.split(", ") {
         let (name, _) = field.trim().split_once(": ").unwrap();
         let setting = SETTINGS.iter().find(|setting| setting.name == name);

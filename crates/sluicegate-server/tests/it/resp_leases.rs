@@ -6,7 +6,7 @@ use crate::resp_clients::run;
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::engine::RuleSpec;
 use sluicegate_server::server::Config;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ fn mistakes_say_what_to_write() {
 #[test]
 fn nobody_waits_for_longer_than_lease_wait_max_or_at_all_if_it_is_off() {
     let within = |lease_wait_max| {
-        let limits = ClientLimits { lease_wait_max, ..ClientLimits::default() };
+        let limits = ConnectionLimits { lease_wait_max, ..ConnectionLimits::default() };
         Place::start(Config { limits, rules: rules(), ..config() })
     };
     let place = within(Some(Duration::from_millis(30)));

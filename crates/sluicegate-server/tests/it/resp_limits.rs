@@ -3,7 +3,7 @@
 use crate::resp_client::{Client, Place, array, shown};
 use crate::running::{PATIENCE, config, rule};
 use sluicegate_server::auth::{PASSWORD_LEN_MAX, Password};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::server::Config;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ const LONG: Duration = Duration::from_secs(60);
 /// Longer than a busy machine lets a client wait, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(700);
 
-fn with(limits: ClientLimits) -> Place {
+fn with(limits: ConnectionLimits) -> Place {
     Place::start(Config { limits, rules: vec![rule("reply", &["sliding-log 5/60s"])], ..config() })
 }
 
-fn patient() -> ClientLimits {
-    ClientLimits {
+fn patient() -> ConnectionLimits {
+    ConnectionLimits {
         idle_timeout: None,
         request_timeout: LONG,
         unread_timeout: LONG,
-        ..ClientLimits::default()
+        ..ConnectionLimits::default()
     }
 }
 
@@ -39,7 +39,7 @@ fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
 
 #[test]
 fn arguments_max() {
-    let place = with(ClientLimits { arguments_max: 4, ..patient() });
+    let place = with(ConnectionLimits { arguments_max: 4, ..patient() });
     let error = "invalid multibulk length; a command has at most 4 arguments";
     crossed(&place, &array(&[&b"PING"[..]; 4]), b"*5\r\n", error);
     crossed(&place, b"a b c d\r\n", b"a b c d e\r\n", error);
@@ -47,7 +47,7 @@ fn arguments_max() {
 
 #[test]
 fn bulk_len_max() {
-    let place = with(ClientLimits { bulk_len_max: 10, ..patient() });
+    let place = with(ConnectionLimits { bulk_len_max: 10, ..patient() });
     let error = "invalid bulk length; an argument has at most 10 bytes";
     crossed(&place, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
     crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
@@ -57,7 +57,7 @@ fn bulk_len_max() {
 
 #[test]
 fn command_len_max() {
-    let place = with(ClientLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
+    let place = with(ConnectionLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
     // *2 $4 PING $LL: 4 + 10 + 5 bytes before the message, 2 after it.
     let message = [b'x'; 30];
     let three = array(&[b"PING", &message, &message]);
@@ -81,7 +81,7 @@ fn nothing_is_nested() {
 
 #[test]
 fn idle_timeout() {
-    let place = with(ClientLimits { idle_timeout: Some(SHORT), ..patient() });
+    let place = with(ConnectionLimits { idle_timeout: Some(SHORT), ..patient() });
     let began = Instant::now();
     let (mut silent, mut polite) = (place.client(), place.client());
     assert_eq!(polite.ask("PING"), "+PONG|");
@@ -92,7 +92,7 @@ fn idle_timeout() {
 
 #[test]
 fn who_speaks_in_time_is_not_idle() {
-    let place = with(ClientLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
+    let place = with(ConnectionLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
@@ -102,7 +102,7 @@ fn who_speaks_in_time_is_not_idle() {
 
 #[test]
 fn request_timeout() {
-    let place = with(ClientLimits { request_timeout: SHORT, ..patient() });
+    let place = with(ConnectionLimits { request_timeout: SHORT, ..patient() });
     let mut client = place.client();
     client.send("PING\r\n*1\r\n$100\r\n");
     assert_eq!(client.shown(), "+PONG|");
@@ -126,7 +126,7 @@ fn request_timeout() {
 
 #[test]
 fn a_command_in_time_after_a_late_one_begins_anew() {
-    let place = with(ClientLimits { request_timeout: Duration::from_secs(2), ..patient() });
+    let place = with(ConnectionLimits { request_timeout: Duration::from_secs(2), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
     // Always in the middle of a command, but never for long in the same one.
@@ -137,13 +137,13 @@ fn a_command_in_time_after_a_late_one_begins_anew() {
     }
 }
 
-fn guarded(limits: ClientLimits) -> Place {
+fn guarded(limits: ConnectionLimits) -> Place {
     Place::start(Config { limits, password: Some(Password::new(b"sesame").unwrap()), ..config() })
 }
 
 #[test]
 fn handshake_timeout() {
-    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     let mut known = place.client();
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
     let error = "-ERR Protocol error: the password did not come in time|";
@@ -168,7 +168,7 @@ fn handshake_timeout() {
 
 #[test]
 fn who_never_stops_talking_has_no_longer_for_the_password() {
-    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
         let began = Instant::now();
         let mut client = place.client();
@@ -243,7 +243,7 @@ fn bounds_are_tight_before_the_password() {
 #[test]
 fn no_setting_keeps_the_longest_password_from_being_said() {
     let password = [b'x'; PASSWORD_LEN_MAX];
-    let limits = ClientLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
+    let limits = ConnectionLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
     let config = Config { limits, password: Some(Password::new(&password).unwrap()), ..config() };
     let place = Place::start(config);
     let mut client = place.client();
@@ -273,7 +273,7 @@ fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std
 #[test]
 fn unread_replies_max() {
     const TOTAL: usize = 1_000;
-    let place = with(ClientLimits { unread_replies_max: 1_000, ..patient() });
+    let place = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
     let mut client = place.client();
     let (sent, writer) = send_without_reading(&client, TOTAL);
     // Until nothing moves any more: the system's buffers are full, and the server has stopped reading.
@@ -293,7 +293,7 @@ fn unread_replies_max() {
 
 #[test]
 fn unread_timeout() {
-    let place = with(ClientLimits { unread_timeout: SHORT, ..patient() });
+    let place = with(ConnectionLimits { unread_timeout: SHORT, ..patient() });
     let client = place.client();
     let (_, writer) = send_without_reading(&client, 100_000);
     assert!(!writer.join().unwrap(), "a client that never reads was served for ever");
@@ -331,7 +331,7 @@ fn many_commands_at_once_are_answered_in_order() {
 #[test]
 fn a_check_after_the_password_is_answered_in_the_batch_that_said_it() {
     for filler in [10, 65_520] {
-        let place = guarded(ClientLimits::default());
+        let place = guarded(ConnectionLimits::default());
         let mut client = place.client();
         assert_eq!(client.ask("AUTH sesame"), "+OK|");
         let filler = "x".repeat(filler);

@@ -275,11 +275,13 @@ fn http_says_when_the_store_is_away_and_never_calls_that_a_used_up_limit() {
         "sluice_store_answers_total{source=\"store\"} 1",
         "sluice_store_answers_total{source=\"denied\"} 2",
         "sluice_store_answers_total{source=\"local\"} 1",
-        "sluice_store_answer_duration_seconds_count 1",
+        "sluice_store_request_duration_seconds_count 1",
     ] {
         assert!(page.lines().any(|have| have == line), "{line}:\n{page}");
     }
-    assert!(page.contains("sluice_store_failures_total{kind=\"lost\"} ") && !page.contains("sluice_keys"));
+    assert!(
+        page.contains("sluice_store_failures_total{kind=\"disconnected\"} ") && !page.contains("sluice_keys")
+    );
     assert_eq!(serving.get("/healthz").status, 200);
     assert_eq!(serving.get("/readyz").status, 503);
     let engine = &serving.server().service().engine;

@@ -43,7 +43,10 @@ fn a_lease_of_one_server_counts_and_is_good_on_the_other() {
     assert!(one.ask("RL.RELEASE exports acme nonsense").starts_with("-ERR "));
     assert!(one.ask("RL.CHECK exports acme").contains("use RL.ACQUIRE"));
     let view = places[0].engine.rules().find("exports").unwrap().leases().unwrap();
-    assert_eq!((view.acquired, view.renewed, view.released, view.waiting, view.here), (1, 0, 0, 0, None));
+    assert_eq!(
+        (view.acquired, view.renewed, view.released, view.waiting, view.in_memory),
+        (1, 0, 0, 0, None)
+    );
 }
 
 #[test]

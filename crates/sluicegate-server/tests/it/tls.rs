@@ -2,7 +2,7 @@
 
 use crate::config::Folder;
 use crate::running::{PATIENCE, config, start};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::net::tls::{CertFiles, Tls};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::Config;
@@ -104,7 +104,7 @@ async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
     let server = start(with(&tls)).await;
     let address = server.address(Protocol::Resp).unwrap();
     let mut before = connect(address, &old.trusted).await.unwrap();
-    tls.renew(new.files.read().unwrap());
+    tls.replace(new.files.read().unwrap());
     assert_eq!(ping(address, &new.trusted).await.unwrap(), "+PONG\r\n");
     assert!(ping(address, &old.trusted).await.is_err(), "the old certificate is still shown");
     before.write_all(b"PING\r\n").await.unwrap();
@@ -141,7 +141,8 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
 async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() {
     let folder = Folder::new("tls-slow");
     let made = made(&folder, "one");
-    let limits = ClientLimits { handshake_timeout: Duration::from_secs(2), ..ClientLimits::default() };
+    let limits =
+        ConnectionLimits { handshake_timeout: Duration::from_secs(2), ..ConnectionLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let mut silent = TcpStream::connect(address).await.unwrap();
@@ -157,7 +158,8 @@ async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() 
 async fn a_stop_does_not_wait_for_a_handshake() {
     let folder = Folder::new("tls-stop");
     let made = made(&folder, "one");
-    let limits = ClientLimits { handshake_timeout: Duration::from_secs(3600), ..ClientLimits::default() };
+    let limits =
+        ConnectionLimits { handshake_timeout: Duration::from_secs(3600), ..ConnectionLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let _silent = TcpStream::connect(address).await.unwrap();

@@ -4,7 +4,7 @@ use super::buffer::{READ_LEN_MAX, READ_LEN_MIN};
 use super::lease_wait::READ_AHEAD_MAX;
 use super::*;
 use crate::auth::Password;
-use crate::client_limits::ClientLimits;
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::Target;
 use crate::service::testing::{leases, service, with_exports};
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,11 +34,13 @@ async fn taken_slowly(service: &Service, question: &[u8], first: impl FnOnce()) 
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_a_byte_now_and_then_holds_no_place() {
-    let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+    let short =
+        ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, of_short) = service(short, None);
     let taken = taken_slowly(&of_short, b"COMMAND\r\n", || {}).await;
     assert!(taken < 100, "{taken} bytes in 6 times 100 ms");
-    let short = ClientLimits { handshake_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+    let short =
+        ConnectionLimits { handshake_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, guarded) = service(short, Password::new(b"sesame").ok());
     let taken = taken_slowly(&guarded, b"HELLO 3\r\n", || {}).await;
     assert!(taken < 50, "{taken} bytes in 100 ms for the password");
@@ -46,7 +48,8 @@ async fn who_takes_a_byte_now_and_then_holds_no_place() {
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_a_byte_now_and_then_does_not_keep_the_server_from_stopping() {
-    let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+    let short =
+        ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (stop, service) = service(short, None);
     let taken = taken_slowly(&service, b"COMMAND\r\n", || stop.send(true).unwrap()).await;
     assert!(taken < 50, "{taken} bytes in 100 ms after the stop");
@@ -54,7 +57,7 @@ async fn who_takes_a_byte_now_and_then_does_not_keep_the_server_from_stopping() 
 
 #[tokio::test]
 async fn when_the_server_stops_nothing_that_is_sent_meanwhile_takes_back_the_last_replies() {
-    let (stop, service) = service(ClientLimits::default(), None);
+    let (stop, service) = service(ConnectionLimits::default(), None);
     let (server, mut client) = tokio::io::duplex(1024);
     let speak = async {
         client.write_all(b"PING\r\n").await.unwrap();
@@ -73,7 +76,8 @@ async fn when_the_server_stops_nothing_that_is_sent_meanwhile_takes_back_the_las
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
-    let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+    let short =
+        ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, service) = service(short, None);
     with_exports(&service);
     // The reply does not fit into what the system would hold for the client.
@@ -101,7 +105,8 @@ async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_reply_was_sent_is_its_clients_though_others_behind_it_could_not_be() {
-    let short = ClientLimits { unread_timeout: Duration::from_millis(100), ..ClientLimits::default() };
+    let short =
+        ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, service) = service(short, None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(256);
@@ -121,7 +126,7 @@ async fn a_lease_whose_reply_was_sent_is_its_clients_though_others_behind_it_cou
 
 #[tokio::test]
 async fn however_much_came_with_a_command_that_waits_it_is_noticed_that_its_client_leaves() {
-    let (_stop, service) = service(ClientLimits::default(), None);
+    let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
     let mut connection = Connection::new(server, NOBODY, &service);
@@ -135,15 +140,15 @@ async fn however_much_came_with_a_command_that_waits_it_is_noticed_that_its_clie
         drop(client);
     };
     let began = Instant::now();
-    let ((), goes) = tokio::join!(leave, connection.answer_and_flush());
-    assert_eq!((goes, leases(&service).3), (Goes::Gone, 0));
+    let ((), next) = tokio::join!(leave, connection.answer_and_flush());
+    assert_eq!((next, leases(&service).3), (Next::Gone, 0));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_client_that_sends_on_while_it_waits_again_and_again_is_not_held_from_its_first_byte_on() {
     const WAITS: &[u8] = b"RL.ACQUIRE exports acme MAXWAIT 60000\r\n";
-    let (_stop, service) = service(ClientLimits::default(), None);
+    let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
     let mut connection = Connection::new(server, NOBODY, &service);
@@ -161,14 +166,14 @@ async fn a_client_that_sends_on_while_it_waits_again_and_again_is_not_held_from_
             assert!(client.read(&mut [0; 1024]).await.unwrap() > 0, "it has its lease");
         }
     };
-    let ((), goes) = tokio::join!(sends_on, connection.answer_and_flush());
-    assert_eq!(goes, Goes::On);
+    let ((), next) = tokio::join!(sends_on, connection.answer_and_flush());
+    assert_eq!(next, Next::Continue);
     assert!(connection.buffer.len() <= 2 * WAITS.len(), "{} bytes are held", connection.buffer.len());
 }
 
 #[tokio::test]
 async fn while_a_client_waits_in_line_it_is_read_ahead_and_not_without_end() {
-    let (_stop, service) = service(ClientLimits::default(), None);
+    let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
     let mut connection = Connection::new(server, NOBODY, &service);
@@ -196,17 +201,17 @@ async fn while_a_client_waits_in_line_it_is_read_ahead_and_not_without_end() {
     let answer = async {
         connection.make_room();
         connection.stream.read_buf(&mut connection.buffer).await.unwrap();
-        let goes = connection.answer_and_flush().await;
-        (goes, connection.buffer.len())
+        let next = connection.answer_and_flush().await;
+        (next, connection.buffer.len())
     };
-    let (sent, (goes, held)) = tokio::join!(flood, answer);
-    assert_eq!(goes, Goes::On);
+    let (sent, (next, held)) = tokio::join!(flood, answer);
+    assert_eq!(next, Next::Continue);
     assert!(sent >= READ_AHEAD_MAX / 2 && held <= READ_AHEAD_MAX, "{sent} sent, {held} held");
 }
 
 #[tokio::test]
 async fn a_client_that_falls_silent_after_a_burst_holds_little() {
-    let (_stop, service) = service(ClientLimits::default(), None);
+    let (_stop, service) = service(ConnectionLimits::default(), None);
     let (server, mut client) = tokio::io::duplex(1 << 20);
     let mut connection = Connection::new(server, NOBODY, &service);
     client.write_all(&b"PING\r\n".repeat(20_000)).await.unwrap();
@@ -214,15 +219,15 @@ async fn a_client_that_falls_silent_after_a_burst_holds_little() {
     while taken < 120_000 {
         connection.make_room();
         taken += connection.stream.read_buf(&mut connection.buffer).await.unwrap();
-        assert_eq!(connection.answer_and_flush().await, Goes::On);
+        assert_eq!(connection.answer_and_flush().await, Next::Continue);
         most = most.max(connection.buffer.capacity());
     }
     assert!(most > 8 * READ_LEN_MIN, "a busy client is read in large pieces, not of {most}");
-    assert_eq!(connection.deadline(), (connection.active + QUIET, Late::Quiet));
+    assert_eq!(connection.deadline(), (connection.active + QUIET, Timeout::Quiet));
     connection.shrink();
     assert!(!connection.holds_much());
     assert!(
         connection.buffer.capacity() + connection.replies.held() + connection.parser.held() <= READ_LEN_MIN
     );
-    assert_eq!(connection.deadline(), (connection.active + Duration::from_secs(300), Late::Idle));
+    assert_eq!(connection.deadline(), (connection.active + Duration::from_secs(300), Timeout::Idle));
 }
