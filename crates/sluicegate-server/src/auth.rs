@@ -3,7 +3,8 @@
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// The longest password, in bytes. Every protocol can carry it, whatever its other limits are set to.
+/// The longest password, in bytes. Every protocol can carry it, whatever its other limits are set
+/// to.
 pub const PASSWORD_LEN_MAX: usize = 512;
 
 /// The password that clients must send.
@@ -63,8 +64,8 @@ impl Password {
         }
     }
 
-    /// Returns `true` if this is the password. The comparison takes constant time for a given length; it
-    /// may reveal the length.
+    /// Returns `true` if this is the password. The comparison takes constant time for a given
+    /// length; it may reveal the length.
     pub fn is(&self, candidate: &[u8]) -> bool {
         self.0.ct_eq(candidate).into()
     }

@@ -4,10 +4,10 @@
 //! defaults  <  sluice.toml  <  SLUICE_... variables  <  flags
 //! ```
 //!
-//! `settings.rs` is the list of all settings, each with its name, section, variable, bounds and field
-//! in [`Configuration`]; the other files iterate over it. `file.rs` reads the TOML file, `rules.rs` its
-//! rules, `value.rs` one value of any layer, `error.rs` locates errors. All errors of a file are
-//! reported at once.
+//! `settings.rs` is the list of all settings, each with its name, section, variable, bounds and
+//! field in [`Configuration`]; the other files iterate over it. `file.rs` reads the TOML file,
+//! `rules.rs` its rules, `value.rs` one value of any layer, `error.rs` locates errors. All errors
+//! of a file are reported at once.
 
 mod error;
 mod file;
@@ -35,8 +35,8 @@ const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "SLUICE_CONFIG";
-/// The variable that holds the password itself. There is no flag for it, as flags are visible to all
-/// users of a machine.
+/// The variable that holds the password itself. There is no flag for it, as flags are visible to
+/// all users of a machine.
 const PASSWORD_VARIABLE: &str = "SLUICE_PASSWORD";
 /// The variable that names the password file.
 const PASSWORD_FILE_VARIABLE: &str = "SLUICE_PASSWORD_FILE";
@@ -153,8 +153,9 @@ pub struct Layers {
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// The most distinct limits, or lists of limits, of all rules and exceptions. The memory store holds
-/// 65,535 at once; inline limits leave a quarter of them, and a reload needs the old and the new ones.
+/// The most distinct limits, or lists of limits, of all rules and exceptions. The memory store
+/// holds 65,535 at once; inline limits leave a quarter of them, and a reload needs the old and the
+/// new ones.
 pub const RULE_LIMITS_MAX: usize = 8_000;
 
 fn distinct_limits(rules: &[RuleSpec]) -> usize {
@@ -203,8 +204,8 @@ impl Layers {
                 errors.push(ConfigError::of(name, error));
             }
         }
-        // An empty password is most likely a secret that was not filled in. Starting without a password
-        // would be the worst response.
+        // An empty password is most likely a secret that was not filled in. Starting without a
+        // password would be the worst response.
         if self.variables.iter().any(|(name, value)| name == PASSWORD_VARIABLE && value.is_empty()) {
             errors.push(ConfigError::of(
                 PASSWORD_VARIABLE,

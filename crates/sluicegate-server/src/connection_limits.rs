@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// A client that has fallen behind must read all pending replies within this many times
 /// [`unread_timeout`](ConnectionLimits::unread_timeout). With the defaults that is 64 KiB
-/// ([`unread_replies_max`](ConnectionLimits::unread_replies_max)) and one reply per minute, about 1 KiB
-/// per second. Over HTTP it applies to each response.
+/// ([`unread_replies_max`](ConnectionLimits::unread_replies_max)) and one reply per minute, about 1
+/// KiB per second. Over HTTP it applies to each response.
 pub const UNREAD_TIMEOUTS_MAX: u32 = 6;
 
 /// Limits on client connections, of every protocol.
@@ -30,12 +30,13 @@ pub struct ConnectionLimits {
     pub bulk_len_max: usize,
     /// The longest RESP command, in bytes; also the longest inline command.
     pub command_len_max: usize,
-    /// The most bytes of replies that may be pending for a RESP client that does not read. Beyond it,
-    /// nothing more is read from the client.
+    /// The most bytes of replies that may be pending for a RESP client that does not read. Beyond
+    /// it, nothing more is read from the client.
     pub unread_replies_max: usize,
-    /// A client that reads nothing of its replies for this long is disconnected, and so is one that has
-    /// not read all of them in [`UNREAD_TIMEOUTS_MAX`] times as long: reading a byte now and then does
-    /// not keep a connection. When the server stops, clients have this long to read their last replies.
+    /// A client that reads nothing of its replies for this long is disconnected, and so is one that
+    /// has not read all of them in [`UNREAD_TIMEOUTS_MAX`] times as long: reading a byte now and
+    /// then does not keep a connection. When the server stops, clients have this long to read their
+    /// last replies.
     pub unread_timeout: Duration,
     /// The longest `max_wait` for a lease. `None`: calls never wait.
     pub lease_wait_max: Option<Duration>,

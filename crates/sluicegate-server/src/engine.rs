@@ -260,8 +260,8 @@ impl Engine {
         Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
     }
 
-    /// Makes a check, for [`decide`]. With a `max_wait`, the call is charged now and may happen after
-    /// a delay of at most that long.
+    /// Makes a check, for [`decide`]. With a `max_wait`, the call is charged now and may happen
+    /// after a delay of at most that long.
     ///
     /// # Errors
     /// Those of [`Engine::call`], and if the rule grants leases.
@@ -308,8 +308,9 @@ impl Engine {
     /// Decides several calls, all or nothing. Returns the overall answer, and one for each call.
     ///
     /// # Errors
-    /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all` or `concurrency`,
-    /// the shared store does not answer, or, on a cluster, the keys are in different hash slots.
+    /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all` or
+    /// `concurrency`, the shared store does not answer, or, on a cluster, the keys are in different
+    /// hash slots.
     pub async fn check_all<'c>(
         &self,
         calls: &'c [Call<'_>],
@@ -327,8 +328,8 @@ impl Engine {
         Ok(decided)
     }
 
-    /// Cancels a reservation: returns the part of its cost that still counts. Returns `false` if there
-    /// was nothing to return.
+    /// Cancels a reservation: returns the part of its cost that still counts. Returns `false` if
+    /// there was nothing to return.
     ///
     /// # Errors
     /// If the text is not a receipt, or the shared store does not answer.
@@ -336,8 +337,8 @@ impl Engine {
         self.close(receipt, None, now).await
     }
 
-    /// Settles a reservation: changes its charge to the cost that was actually used. Returns `false`
-    /// if the receipt is used or unknown.
+    /// Settles a reservation: changes its charge to the cost that was actually used. Returns
+    /// `false` if the receipt is used or unknown.
     ///
     /// # Errors
     /// Those of [`Engine::cancel`].

@@ -5,8 +5,8 @@
 //! bytes ◀─ connection ◀──────────── codec ◀─ Decided ◀────┘
 //! ```
 //!
-//! `connection` runs hyper's HTTP/1 on one socket; `handler` routes and authorizes requests; `codec`
-//! translates JSON and header fields, and knows no meaning.
+//! `connection` runs hyper's HTTP/1 on one socket; `handler` routes and authorizes requests;
+//! `codec` translates JSON and header fields, and knows no meaning.
 
 mod codec;
 mod connection;

@@ -6,21 +6,22 @@
 //!          http/                                                      http/
 //! ```
 //!
-//! Protocols translate bytes and decide nothing. Every call goes through [`engine::Engine`], so the same
-//! call has the same answer over every protocol.
+//! Protocols translate bytes and decide nothing. Every call goes through [`engine::Engine`], so the
+//! same call has the same answer over every protocol.
 //!
 //! # Invariants
 //!
-//! - Nothing that a client announces is trusted. Memory is allocated for bytes that have arrived, and
-//!   every bound has a name. Bounds that are settings are in `connection_limits.rs` and in
-//!   [`engine::Settings`]; the others are constants beside the code that enforces them. A test exceeds
-//!   each bound that a client can observe.
+//! - Nothing that a client announces is trusted. Memory is allocated for bytes that have arrived,
+//!   and every bound has a name. Bounds that are settings are in `connection_limits.rs` and in
+//!   [`engine::Settings`]; the others are constants beside the code that enforces them. A test
+//!   exceeds each bound that a client can observe.
 //! - A client that is slow, silent or gone delays no other client.
-//! - A lease belongs to its client once the system has taken all of the reply. Until then the lease is
-//!   released if the client disconnects.
+//! - A lease belongs to its client once the system has taken all of the reply. Until then the lease
+//!   is released if the client disconnects.
 //! - No metric label comes from a client. Passwords and keys appear in no log line and no metric.
 //! - The clock is read once per batch of commands.
-//! - On any address but loopback the server starts only with a password and TLS, or with `--insecure`.
+//! - On any address but loopback the server starts only with a password and TLS, or with
+//!   `--insecure`.
 //! - A stop answers what has arrived. A reload applies a whole configuration, or nothing of it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot continue fails"))]

@@ -1,8 +1,8 @@
 //! The log: lines on standard error, as text for people or as JSON for programs.
 //!
 //! The level applies to Sluicegate's own lines; libraries log warnings and errors only, except at
-//! `trace`. Lines that a client can cause pass a [`LogThrottle`], at most one per second, or are logged
-//! at `debug`: no client can fill a disk. Text from a client is logged as a field with `?`
+//! `trace`. Lines that a client can cause pass a [`LogThrottle`], at most one per second, or are
+//! logged at `debug`: no client can fill a disk. Text from a client is logged as a field with `?`
 //! (`key = ?key`), which escapes it.
 
 mod log_throttle;

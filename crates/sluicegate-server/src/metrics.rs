@@ -2,8 +2,8 @@
 //!
 //! Counters are relaxed atomics: they order nothing, and are read independently of each other.
 //! `latency.rs` is a lock-free histogram, `process.rs` reads what the system knows of this process,
-//! `exposition.rs` names all metrics, and `page.rs` writes them in the `OpenMetrics` text format, which
-//! Prometheus reads.
+//! `exposition.rs` names all metrics, and `page.rs` writes them in the `OpenMetrics` text format,
+//! which Prometheus reads.
 
 mod exposition;
 mod latency;
@@ -30,8 +30,8 @@ pub struct Metrics {
     started: SystemTime,
 }
 
-/// The counters of one protocol, on cache lines of their own: threads of one protocol do not slow those of
-/// another.
+/// The counters of one protocol, on cache lines of their own: threads of one protocol do not slow
+/// those of another.
 #[derive(Default, Debug)]
 #[repr(align(128))]
 struct Counts {
@@ -88,7 +88,8 @@ impl Metrics {
         add_one(&self.clients[protocol].errors);
     }
 
-    /// Counts requests of a batch, each of which took this long from being read to having its reply ready.
+    /// Counts requests of a batch, each of which took this long from being read to having its reply
+    /// ready.
     pub fn answered(&self, protocol: Protocol, requests: u64, took: Duration) {
         self.clients[protocol].latency.add(requests, took);
     }

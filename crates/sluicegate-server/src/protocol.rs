@@ -2,7 +2,8 @@
 //!
 //! A protocol is a folder such as `resp/` or `http/` that exports one type implementing
 //! `ConnectionHandler`, and a line in the table at the end of this file. Listeners, configuration,
-//! flags, metrics and the log get what they need from [`Protocol`], and name no protocol themselves.
+//! flags, metrics and the log get what they need from [`Protocol`], and name no protocol
+//! themselves.
 
 use crate::net::{Listener, Stream};
 use crate::service::Service;
@@ -23,7 +24,8 @@ pub struct Description {
     pub flag: &'static str,
     /// Where to listen by default. `None`: nowhere.
     pub default_address: Option<&'static str>,
-    /// Its ALPN names in a TLS handshake. Empty: ALPN is not negotiated, and every client is accepted.
+    /// Its ALPN names in a TLS handshake. Empty: ALPN is not negotiated, and every client is
+    /// accepted.
     pub alpn: &'static [&'static [u8]],
     /// The bytes sent to a client that is rejected because of `connections_max`. Not sent over TLS,
     /// where a handshake would occupy a connection.
@@ -93,8 +95,8 @@ macro_rules! protocols {
                 }
             }
 
-            /// Accepts clients in a task, which ends when the server has stopped and all clients are
-            /// gone.
+            /// Accepts clients in a task, which ends when the server has stopped and all clients
+            /// are gone.
             pub(crate) fn accept(self, listener: Listener, service: Service, tasks: &mut JoinSet<()>) {
                 match self {
                     $(Protocol::$protocol => tasks.spawn(listener.run::<$handler>(service)),)*

@@ -24,8 +24,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Files that a server opens besides its connections.
 const FILES_RESERVED: u64 = 64;
 
-/// Runs a server until a signal stops it. `insecure` allows an address other than loopback without a
-/// password and TLS.
+/// Runs a server until a signal stops it. `insecure` allows an address other than loopback without
+/// a password and TLS.
 ///
 /// # Errors
 /// If it cannot start: one line per reason.
@@ -93,8 +93,8 @@ fn resolve(address: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// The password from the environment or, if there is none, from the file. One in the environment and
-/// one in a flag is an error, as neither is the obvious choice.
+/// The password from the environment or, if there is none, from the file. One in the environment
+/// and one in a flag is an error, as neither is the obvious choice.
 fn password(configuration: &Configuration, layers: &Layers) -> Result<Option<Password>, String> {
     if let Some(password) = layers.password() {
         if layers.flags.iter().any(|(name, _)| *name == "--password-file") {
@@ -120,8 +120,9 @@ fn certs(configuration: &Configuration) -> Result<Option<Certs>, String> {
 }
 
 /// Raises the soft limit on open files as far as the system allows. Returns the connections per
-/// listener that fit: at most `connections_max`, less if the hard limit is too low. Beyond the limit
-/// every accept would fail, for all listeners; with a lower `connections_max` clients get an error.
+/// listener that fit: at most `connections_max`, less if the hard limit is too low. Beyond the
+/// limit every accept would fail, for all listeners; with a lower `connections_max` clients get an
+/// error.
 fn fit_open_files(connections_max: usize, listeners: usize) -> usize {
     let allowed = match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(allowed) => allowed,

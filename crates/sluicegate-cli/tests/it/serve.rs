@@ -21,8 +21,14 @@ fn rule(limit: &str) -> String {
 #[test]
 fn it_does_not_start_where_others_could_reach_it() {
     for (arguments, missing) in [
-        (&["--resp", "0.0.0.0:0", "--http", "off"][..], "RESP on 0.0.0.0:0 could be reached by others"),
-        (&["--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"], "HTTP on 0.0.0.0:0 could be reached by others"),
+        (
+            &["--resp", "0.0.0.0:0", "--http", "off"][..],
+            "RESP on 0.0.0.0:0 would be reachable from other machines",
+        ),
+        (
+            &["--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"],
+            "HTTP on 0.0.0.0:0 would be reachable from other machines",
+        ),
         (
             &["--resp", "off", "--http", "off"],
             "every protocol is off, and no client could connect; turn one on: resp",

@@ -4,8 +4,8 @@ use crate::auth::{PASSWORD_LEN_MAX, Password, UnfitPassword};
 use std::io::Read as _;
 use std::path::Path;
 
-/// Reads the password in a file, without the line end. Also returns a warning if every user can read
-/// the file.
+/// Reads the password in a file, without the line end. Also returns a warning if every user can
+/// read the file.
 ///
 /// # Errors
 /// If the file is unreadable, or clients could not send the password.

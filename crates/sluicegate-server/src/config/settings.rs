@@ -1,5 +1,5 @@
-//! All settings except the rules: the one list behind the file, variables, flags, the example and the
-//! documentation.
+//! All settings except the rules: the one list behind the file, variables, flags, the example and
+//! the documentation.
 
 use super::value::Given;
 use super::{Configuration, LogFormat, LogLevel, StoreUrl};
@@ -322,8 +322,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Returns `true` if two configurations differ in this setting, even if [`Setting::shown`] hides the
-    /// difference.
+    /// Returns `true` if two configurations differ in this setting, even if [`Setting::shown`]
+    /// hides the difference.
     pub fn differs(&self, one: &Configuration, other: &Configuration) -> bool {
         match &self.kind {
             Kind::StoreUrl(field) => *field(&mut one.clone()) != *field(&mut other.clone()),
@@ -331,8 +331,8 @@ impl Setting {
         }
     }
 
-    /// The value as a file writes it; empty if there is none. The URL of a store is shown without its
-    /// password.
+    /// The value as a file writes it; empty if there is none. The URL of a store is shown without
+    /// its password.
     pub fn shown(&self, configuration: &Configuration) -> String {
         let mut configuration = configuration.clone();
         let configuration = &mut configuration;
@@ -400,8 +400,8 @@ fn file(text: &str) -> Result<PathBuf, SyntaxError> {
     }
 }
 
-/// Reads a host name in the form that is compared with the `Host` header: lower case, without a port.
-/// IP addresses are always served and need not be named.
+/// Reads a host name in the form that is compared with the `Host` header: lower case, without a
+/// port. IP addresses are always served and need not be named.
 fn host(text: &str) -> Result<String, SyntaxError> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     if text.is_empty() || !text.chars().all(good) {

@@ -4,8 +4,8 @@ use sluicegate::internal::grammar::{SyntaxError, quoted};
 use sluicegate_redis::without_password;
 use std::fmt;
 
-/// The prefixes of schemes: `redis://`, `rediss://`, `redis+cluster://` and others. The store checks the
-/// rest.
+/// The prefixes of schemes: `redis://`, `rediss://`, `redis+cluster://` and others. The store
+/// checks the rest.
 const SCHEME_PREFIXES: [&str; 3] = ["redis", "valkey", "unix"];
 
 /// A URL such as `redis://user:password@host:6379/0`.

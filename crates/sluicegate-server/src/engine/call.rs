@@ -2,8 +2,8 @@
 //!
 //! Each verb follows the same three steps. The key's policy answers at once if the key is unlimited
 //! or blocked. Otherwise the backend of the key's limits decides. The answer then becomes a
-//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial, and counts
-//! it.
+//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial, and
+//! counts it.
 
 use super::RequestError;
 use super::decided::Decided;
@@ -74,8 +74,8 @@ impl<'a> Call<'a> {
         self.rule.policy(self.policy)
     }
 
-    /// Prefetches the key's state into the processor's cache. Of a batch, make all calls, then touch
-    /// all of them, then decide: the cache misses then overlap instead of adding up.
+    /// Prefetches the key's state into the processor's cache. Of a batch, make all calls, then
+    /// touch all of them, then decide: the cache misses then overlap instead of adding up.
     #[inline]
     pub fn touch(&self) {
         if let (Some(hashed), Policy::Limits(limits)) = (self.hashed, self.policy())
@@ -126,8 +126,8 @@ impl<'a> Call<'a> {
         Ok(self.decided_in_batch(answer?, now))
     }
 
-    /// The limiter and clock of a check in a shared store, which can share a round trip with others;
-    /// `None` for any other call.
+    /// The limiter and clock of a check in a shared store, which can share a round trip with
+    /// others; `None` for any other call.
     pub(super) fn check_in_store(
         &self,
     ) -> Option<(&sluicegate_redis::RedisLimiter, super::storage::StoreTime)> {
@@ -146,8 +146,8 @@ impl<'a> Call<'a> {
         Decided::new(answer, self.policy(), now, self.rule.spec().shadow)
     }
 
-    /// Puts the answer to a call of a batch under its rule. Counts it in the connection's cache if the
-    /// verb charges.
+    /// Puts the answer to a call of a batch under its rule. Counts it in the connection's cache if
+    /// the verb charges.
     #[inline]
     pub(super) fn decided_in_batch(&self, answer: Answer, now: Time) -> Decided<'_> {
         if let Verb::Check | Verb::CheckWithin(_) = self.verb {
@@ -216,12 +216,12 @@ impl<'a> Call<'a> {
     }
 
     /// Charges the call now; the caller acts after the decision's delay. Returns a receipt, unless
-    /// nothing was charged: the limits denied the call (a shadow rule may allow it all the same), or
-    /// the key is unlimited or blocked.
+    /// nothing was charged: the limits denied the call (a shadow rule may allow it all the same),
+    /// or the key is unlimited or blocked.
     ///
     /// # Errors
-    /// If the limit does not support reservations, `max_receipts` are open, or the shared store does
-    /// not answer.
+    /// If the limit does not support reservations, `max_receipts` are open, or the shared store
+    /// does not answer.
     pub async fn reserve(
         &self,
         max_wait: Span,
@@ -251,8 +251,8 @@ impl<'a> Call<'a> {
         Ok(backend.next_window(&self.key, at).await?)
     }
 
-    /// Deletes the key's state, including what an unlimited or blocked key had used before it became
-    /// an exception.
+    /// Deletes the key's state, including what an unlimited or blocked key had used before it
+    /// became an exception.
     ///
     /// # Errors
     /// If the shared store does not answer.

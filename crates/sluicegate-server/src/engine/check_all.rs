@@ -1,7 +1,8 @@
 //! Several calls, charged all or nothing.
 //!
 //! - An unlimited key does not participate; a blocked key denies the request.
-//! - A shadow rule never denies: if it would, its call is left out and the others are decided again.
+//! - A shadow rule never denies: if it would, its call is left out and the others are decided
+//!   again.
 //! - While the shared store is unavailable, one rule that fails closed denies the request. It is
 //!   allowed only if all rules fail open; otherwise the request fails. Shadow rules and unlimited
 //!   keys do not matter for this. `local` does not apply: a local charge could not be rolled back
@@ -20,8 +21,8 @@ use sluicegate_redis::OnStoreFailure;
 /// Decides calls all or nothing. Returns the overall answer and one per call: its state after the
 /// charge or, if the request was denied, whether the call alone would have been allowed.
 ///
-/// An allowed request is counted by every rule; a denied one by the rules that denied it or, if none
-/// of them did (no room, no store), by every rule.
+/// An allowed request is counted by every rule; a denied one by the rules that denied it or, if
+/// none of them did (no room, no store), by every rule.
 pub(super) async fn check_all<'c>(
     calls: &'c [Call<'_>],
     now: Time,
@@ -116,8 +117,8 @@ async fn charge(
     }
 }
 
-/// The overall answer: if allowed, that of all limits together; if denied, that of the call with the
-/// longest retry time, the first on a tie.
+/// The overall answer: if allowed, that of all limits together; if denied, that of the call with
+/// the longest retry time, the first on a tie.
 fn overall<'c>(
     calls: &'c [Call<'_>],
     participants: &[usize],

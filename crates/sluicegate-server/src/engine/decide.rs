@@ -32,8 +32,8 @@ pub async fn decide<'c, 'k: 'c>(
     }
 }
 
-/// Decides the checks at the front in one round trip or, if the first call is not a check, that call
-/// alone. Returns the remaining calls.
+/// Decides the checks at the front in one round trip or, if the first call is not a check, that
+/// call alone. Returns the remaining calls.
 async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     mut calls: I,
     now: Time,
@@ -49,7 +49,8 @@ async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + 
     }
     let mut answers = check_each(&checks).await.into_iter();
     for call in calls.by_ref().take(checks.len()) {
-        // `check_each` returns one answer per check. If it did not, the client must still get a reply.
+        // `check_each` returns one answer per check. If it did not, the client must still get a
+        // reply.
         let answer = answers.next().map_or_else(
             || Err(RequestError::unavailable("the store did not answer")),
             |answer| answer.map_err(RequestError::from),

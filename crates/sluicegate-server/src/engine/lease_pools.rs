@@ -1,8 +1,10 @@
-//! The pool of leases in memory, shared by rules and inline limits so that `max_leases` bounds both.
+//! The pool of leases in memory, shared by rules and inline limits so that `max_leases` bounds
+//! both.
 //!
 //! A lease belongs to a scope and a key, not to the limit it was granted under: a rule that changes
-//! keeps the leases that are held. Inline limits may use three quarters of the pool. The last quarter
-//! is for rules alone, so that clients that make up limits cannot keep rules from granting leases.
+//! keeps the leases that are held. Inline limits may use three quarters of the pool. The last
+//! quarter is for rules alone, so that clients that make up limits cannot keep rules from granting
+//! leases.
 
 use super::RequestError;
 use super::Settings;
@@ -20,7 +22,8 @@ use std::time::Duration;
 
 /// One part in this many of the pool is for rules alone, as in the table of limits.
 const RULES_ONLY_PART: usize = 4;
-/// The retry hint when the inline pool is full: nobody knows when one of its leases will be released.
+/// The retry hint when the inline pool is full: nobody knows when one of its leases will be
+/// released.
 const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
 /// The leases of an engine.
@@ -85,8 +88,8 @@ impl LeasePools {
 }
 
 impl InlinePool {
-    /// Returns `true` if leases and waiters are within the bound, if need be after expired leases are
-    /// cleared.
+    /// Returns `true` if leases and waiters are within the bound, if need be after expired leases
+    /// are cleared.
     fn has_room(&self, now: Time) -> bool {
         self.seems_to_have_room() || {
             self.all.clear_lapsed(now);

@@ -19,8 +19,8 @@ pub struct Leased<'a> {
     call: Call<'a>,
     answer: Answer,
     at: Time,
-    /// The lease. `None` if the limit denied the call (a shadow rule may allow it all the same), the
-    /// key is unlimited or blocked, or the cost is 0.
+    /// The lease. `None` if the limit denied the call (a shadow rule may allow it all the same),
+    /// the key is unlimited or blocked, or the cost is 0.
     pub lease: Option<UndeliveredLease>,
 }
 
@@ -137,11 +137,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Engine {
-    /// Acquires a lease, and waits in the key's queue for at most `max_wait` if the limit is reached.
-    /// A call that is dropped while it waits leaves the queue. A shadow rule never makes a call wait.
+    /// Acquires a lease, and waits in the key's queue for at most `max_wait` if the limit is
+    /// reached. A call that is dropped while it waits leaves the queue. A shadow rule never makes a
+    /// call wait.
     ///
     /// # Errors
-    /// Those of [`Engine::call`], and if the rule decides checks or the shared store does not answer.
+    /// Those of [`Engine::call`], and if the rule decides checks or the shared store does not
+    /// answer.
     pub async fn acquire<'a>(
         &self,
         target: Target<'a>,
@@ -180,9 +182,9 @@ impl Engine {
         Ok(Leased { call, answer, at: now, lease })
     }
 
-    /// Waits for a lease and applies each reload to the queue meanwhile: a queue in memory follows the
-    /// limit of the latest call on its key, and only the engine knows the newest rule. Returns the call
-    /// under that rule, if a reload changed it and it still has limits for the key.
+    /// Waits for a lease and applies each reload to the queue meanwhile: a queue in memory follows
+    /// the limit of the latest call on its key, and only the engine knows the newest rule. Returns
+    /// the call under that rule, if a reload changed it and it still has limits for the key.
     async fn follow_loads<'a, T>(
         &self,
         target: Target<'a>,

@@ -284,8 +284,8 @@ impl Rule {
         &self.leases
     }
 
-    /// Returns an error if the rule grants leases. That holds for its unlimited and blocked keys too:
-    /// clients need not know which keys are exceptions.
+    /// Returns an error if the rule grants leases. That holds for its unlimited and blocked keys
+    /// too: clients need not know which keys are exceptions.
     pub(super) fn decides_checks(&self) -> Result<(), RequestError> {
         if self.grants_leases() { Err(use_acquire()) } else { Ok(()) }
     }
@@ -315,8 +315,8 @@ impl Rule {
         }
     }
 
-    /// The limits that hold the state of a policy's keys. For unlimited and blocked keys these are the
-    /// rule's own: state belongs to the rule, whichever limits charged it.
+    /// The limits that hold the state of a policy's keys. For unlimited and blocked keys these are
+    /// the rule's own: state belongs to the rule, whichever limits charged it.
     pub(super) fn limits_of(&self, id: PolicyId) -> &Limits {
         match id {
             PolicyId::Limits(index) => &self.limits[index],
@@ -369,8 +369,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Builds the rules of a new configuration. An unchanged rule is reused; a changed one keeps its
-    /// tally and start.
+    /// Builds the rules of a new configuration. An unchanged rule is reused; a changed one keeps
+    /// its tally and start.
     pub(super) fn new(
         storage: &Storage,
         specs: Vec<RuleSpec>,

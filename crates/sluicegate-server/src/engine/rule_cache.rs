@@ -1,7 +1,7 @@
 //! The rules that one connection has used recently.
 //!
-//! Most connections name the same rule in every call. The cache finds it without a lock, a hash or a
-//! cache line that other connections write to. Decisions are counted here first, and added to the
+//! Most connections name the same rule in every call. The cache finds it without a lock, a hash or
+//! a cache line that other connections write to. Decisions are counted here first, and added to the
 //! rule's tally once per batch.
 
 use super::rule::{Rule, Tally};

@@ -86,8 +86,8 @@ pub(super) enum Storage {
     Redis(SharedKeys),
 }
 
-/// What decides under a list of limits. An enum rather than `dyn Backend`, so that a check in memory
-/// is neither a virtual call nor a future.
+/// What decides under a list of limits. An enum rather than `dyn Backend`, so that a check in
+/// memory is neither a virtual call nor a future.
 pub(super) enum AnyBackend {
     Memory(Limiter),
     Redis { limiter: RedisLimiter, time: StoreTime },

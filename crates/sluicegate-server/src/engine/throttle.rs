@@ -26,7 +26,8 @@ pub struct Throttled {
     pub limit: u32,
     /// The cost that would still be allowed.
     pub remaining: u32,
-    /// Seconds until the same call would be allowed, rounded up; -1 if it is allowed or never will be.
+    /// Seconds until the same call would be allowed, rounded up; -1 if it is allowed or never will
+    /// be.
     pub retry_after_s: i64,
     /// Seconds until the key is fully recovered, rounded up.
     pub reset_after_s: i64,

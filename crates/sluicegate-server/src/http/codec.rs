@@ -1,5 +1,5 @@
-//! Translates JSON bodies to requests, and decisions to JSON bodies and header fields. `docs/http.md`
-//! defines the shapes; nothing here knows what a request does.
+//! Translates JSON bodies to requests, and decisions to JSON bodies and header fields.
+//! `docs/http.md` defines the shapes; nothing here knows what a request does.
 //!
 //! `request.rs` reads bodies, `response.rs` writes them, `headers.rs` writes the header fields of a
 //! decision.

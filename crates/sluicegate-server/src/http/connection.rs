@@ -54,10 +54,12 @@ pub(super) async fn serve(stream: impl Stream, service: Service) {
     }
 }
 
-/// Drives a connection until the input that has arrived is read. Returns its result if it ends first.
+/// Drives a connection until the input that has arrived is read. Returns its result if it ends
+/// first.
 async fn read_what_has_arrived<C: Future>(connection: Pin<&mut C>) -> Option<C::Output> {
     tokio::select! {
-        // The runtime polls the system when all tasks have yielded. Then the connection comes first.
+        // The runtime polls the system when all tasks have yielded. Then the connection comes
+        // first.
         biased;
         ended = connection => Some(ended),
         () = yield_now() => None,
@@ -67,17 +69,17 @@ async fn read_what_has_arrived<C: Future>(connection: Pin<&mut C>) -> Option<C::
 fn builder(limits: &ConnectionLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.max_header_size(limits.request_head_max).max_buf_size(limits.request_head_max.max(BUFFER_MIN));
-    // `TimedStream` enforces the timeouts, as it can tell an idle client from one that sends slowly;
-    // hyper has one timeout for both. It is set so that hyper polls the socket of an idle client, and
-    // long enough that it never comes first. (Without a timer it has no effect.)
+    // `TimedStream` enforces the timeouts, as it can tell an idle client from one that sends
+    // slowly; hyper has one timeout for both. It is set so that hyper polls the socket of an idle
+    // client, and long enough that it never comes first. (Without a timer it has no effect.)
     let backstop =
         limits.idle_timeout.map(|idle| idle.saturating_add(limits.request_timeout).min(BACKSTOP_MAX));
     builder.timer(TokioTimer::new()).header_read_timeout(backstop);
     builder
 }
 
-/// Returns `true` if the client sent invalid HTTP, too much, or too slowly. Closing the connection is
-/// no error.
+/// Returns `true` if the client sent invalid HTTP, too much, or too slowly. Closing the connection
+/// is no error.
 fn is_client_error(error: &hyper::Error) -> bool {
     error.is_parse() || error.is_timeout() || is_timeout(error)
 }

@@ -1,7 +1,7 @@
 //! Routes requests, and serves the pages that are only read.
 //!
-//! `guard.rs` admits requests, `body.rs` reads bodies, `verbs.rs` calls the engine, `problem.rs` writes
-//! errors and enforced denials, `openapi.rs` describes all of it for machines.
+//! `guard.rs` admits requests, `body.rs` reads bodies, `verbs.rs` calls the engine, `problem.rs`
+//! writes errors and enforced denials, `openapi.rs` describes all of it for machines.
 
 mod body;
 mod guard;
@@ -129,8 +129,8 @@ async fn call(verb: Verb, Extension(context): Extension<Arc<Context>>, request: 
     })
 }
 
-/// Returns `true` for the status of an invalid request. A denial is a decision, and exceeding a limit on
-/// connections is counted separately.
+/// Returns `true` for the status of an invalid request. A denial is a decision, and exceeding a
+/// limit on connections is counted separately.
 fn is_bad_request(status: StatusCode) -> bool {
     let is_other = status == StatusCode::TOO_MANY_REQUESTS || problem::is_protocol_error(status);
     status.is_client_error() && !is_other

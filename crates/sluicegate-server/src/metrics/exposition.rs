@@ -1,8 +1,8 @@
 //! The counters of one moment in the `OpenMetrics` text format.
 //!
-//! Each family has one sentence of help; `docs/operating.md` says what to do about it. Only the types
-//! that the older Prometheus text format also has are used (counter, gauge, histogram), so that readers
-//! of either format understand it.
+//! Each family has one sentence of help; `docs/operating.md` says what to do about it. Only the
+//! types that the older Prometheus text format also has are used (counter, gauge, histogram), so
+//! that readers of either format understand it.
 
 use super::latency::LatencyView;
 use super::page::Page;

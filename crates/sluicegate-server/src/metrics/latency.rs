@@ -1,14 +1,14 @@
 //! A lock-free latency histogram.
 //!
-//! The requests of a batch are answered together and share one latency, so a batch is one addition to a
-//! bucket and one to the sum, whatever its size. (The histogram of `prometheus-client` has a lock and
-//! takes one value at a time.)
+//! The requests of a batch are answered together and share one latency, so a batch is one addition
+//! to a bucket and one to the sum, whatever its size. (The histogram of `prometheus-client` has a
+//! lock and takes one value at a time.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The inclusive upper bounds of the buckets in nanoseconds: 1 µs to 1 s, in steps of about two. One more
-/// bucket holds what took longer.
+/// The inclusive upper bounds of the buckets in nanoseconds: 1 µs to 1 s, in steps of about two.
+/// One more bucket holds what took longer.
 const UPPER_NS: [u64; 19] = [
     1_000,
     2_500,
@@ -54,7 +54,8 @@ impl Latency {
     pub(crate) fn add(&self, requests: u64, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let index = UPPER_NS.partition_point(|upper| *upper < took_ns);
-        // In bounds: `partition_point` is at most the number of bounds, and there is one bucket more.
+        // In bounds: `partition_point` is at most the number of bounds, and there is one bucket
+        // more.
         self.buckets[index].fetch_add(requests, Ordering::Relaxed);
         self.sum_ns.fetch_add(took_ns.saturating_mul(requests), Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Writes metric families, each with its help and type. Units and `_total` are appended to their names.
+//! Writes metric families, each with its help and type. Units and `_total` are appended to their
+//! names.
 
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet,

@@ -31,8 +31,8 @@ fn resident_bytes(status: &str) -> Option<u64> {
 }
 
 fn open_fds() -> Option<u64> {
-    // Since Linux 6.2 the size of the directory is its number of entries. Before, it is 0 and they must
-    // be counted, which takes milliseconds with thousands of clients.
+    // Since Linux 6.2 the size of the directory is its number of entries. Before, it is 0 and they
+    // must be counted, which takes milliseconds with thousands of clients.
     let size = fs::metadata("/proc/self/fd").ok()?.len();
     if size > 0 {
         return Some(size);
@@ -40,8 +40,8 @@ fn open_fds() -> Option<u64> {
     u64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
 }
 
-/// From the line `Max open files    1024    524288    files` of `/proc/self/limits`: the first number, the
-/// soft limit.
+/// From the line `Max open files    1024    524288    files` of `/proc/self/limits`: the first
+/// number, the soft limit.
 fn max_fds(limits: &str) -> Option<u64> {
     let value = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match value.split_whitespace().next()? {
@@ -50,10 +50,11 @@ fn max_fds(limits: &str) -> Option<u64> {
     }
 }
 
-/// From `/proc/self/stat`: fields 14 and 15 are user and system time, in units of 1/100 s (`USER_HZ`, which
-/// is 100 on every supported platform).
+/// From `/proc/self/stat`: fields 14 and 15 are user and system time, in units of 1/100 s
+/// (`USER_HZ`, which is 100 on every supported platform).
 fn cpu_s(stat: &str) -> Option<f64> {
-    // Field 2 is the program's name in parentheses, which may itself hold any character: start after it.
+    // Field 2 is the program's name in parentheses, which may itself hold any character: start
+    // after it.
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11).map(str::parse::<u32>);
     let (user, kernel) = (fields.next()?.ok()?, fields.next()?.ok()?);

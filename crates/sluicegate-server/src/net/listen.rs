@@ -1,7 +1,7 @@
 //! Accepts clients until the server stops.
 //!
-//! The loop only accepts. The TLS handshake and everything after it runs in a task of its own, so that
-//! a slow client delays no other. No system error ends the loop, as it may be transient.
+//! The loop only accepts. The TLS handshake and everything after it runs in a task of its own, so
+//! that a slow client delays no other. No system error ends the loop, as it may be transient.
 
 use super::tls::Tls;
 use crate::log::LogThrottle;

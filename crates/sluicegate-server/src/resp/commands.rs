@@ -1,7 +1,7 @@
 //! The table of commands: name, number of arguments, usage and summary.
 //!
-//! Every command is looked up here, `COMMAND` returns it, and a test compares `docs/protocol.md` with
-//! it.
+//! Every command is looked up here, `COMMAND` returns it, and a test compares `docs/protocol.md`
+//! with it.
 
 /// Identifies a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,8 @@ pub(super) struct Spec {
     /// The fewest and the most arguments, including the name.
     pub(super) least: usize,
     pub(super) most: usize,
-    /// The positions of keys: first, last (-1: the last argument) and step; zeros if there are none.
+    /// The positions of keys: first, last (-1: the last argument) and step; zeros if there are
+    /// none.
     pub(super) keys: [i8; 3],
     /// The syntax.
     pub(super) usage: &'static str,

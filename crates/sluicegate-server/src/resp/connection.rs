@@ -3,8 +3,8 @@
 //! `buffer.rs` is its memory, `write.rs` its sending side, `lease_wait.rs` what happens while the
 //! client waits for a lease.
 //!
-//! Everything is bounded. Input is bounded by the longest command, as nothing more is read before the
-//! buffer has been answered; replies by `unread_replies_max` plus one reply, as nothing more is
+//! Everything is bounded. Input is bounded by the longest command, as nothing more is read before
+//! the buffer has been answered; replies by `unread_replies_max` plus one reply, as nothing more is
 //! answered before they are sent. Memory that a burst needed is freed when the client falls silent.
 
 mod buffer;
@@ -30,20 +30,20 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tracing::debug;
 
-/// Commands that are prepared before the first is decided: enough to hide cache misses, few enough to
-/// stay in the processor's cache.
+/// Commands that are prepared before the first is decided: enough to hide cache misses, few enough
+/// to stay in the processor's cache.
 const BATCH_MAX: usize = 128;
 /// A client that has been silent for this long has its buffers shrunk.
 const QUIET: Duration = Duration::from_secs(1);
-/// What a client may send before it is authenticated: a password and a name. No setting narrows these
-/// bounds, so that every valid password can be sent.
+/// What a client may send before it is authenticated: a password and a name. No setting narrows
+/// these bounds, so that every valid password can be sent.
 const UNAUTHENTICATED_BOUNDS: Bounds =
     Bounds { arguments: 10, bulk_len: PASSWORD_LEN_MAX, command_len: 2 * 1024 };
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
 /// After this many wrong passwords the client is guessing, and its connection is closed.
 const WRONG_PASSWORDS_MAX: u8 = 5;
-/// How long the client may read the last reply. Closing a socket with unread input resets it, and the
-/// client could lose that reply.
+/// How long the client may read the last reply. Closing a socket with unread input resets it, and
+/// the client could lose that reply.
 const LINGER: Duration = Duration::from_secs(1);
 /// When the server stops, input that has arrived but was not read shows up within this time.
 const ARRIVED: Duration = Duration::from_millis(20);
@@ -174,16 +174,16 @@ impl<'s, S: Stream> Connection<'s, S> {
         mut timer: Pin<&mut Sleep>,
     ) -> Woken {
         self.make_room();
-        // The timer is moved only if it would fire too late. If it fires too early, it is moved then:
-        // a busy connection does not reset it for each command.
+        // The timer is moved only if it would fire too late. If it fires too early, it is moved
+        // then: a busy connection does not reset it for each command.
         let (deadline, _) = self.deadline();
         if deadline < timer.deadline() {
             timer.as_mut().reset(deadline);
             self.wakers_registered = false;
         }
         loop {
-            // A timer that fired while we were busy will not wake us again. (The caller has checked the
-            // stop signal.)
+            // A timer that fired while we were busy will not wake us again. (The caller has checked
+            // the stop signal.)
             let mut skip_others = self.wakers_registered && !timer.is_elapsed();
             let wakers_registered = &mut self.wakers_registered;
             let mut read = pin!(self.stream.read_buf(&mut self.buffer));
@@ -195,8 +195,8 @@ impl<'s, S: Stream> Connection<'s, S> {
                         Woken::Gone
                     }));
                 }
-                // A busy client wakes us all the time, and the other wakers are already registered. They
-                // are polled only when we are woken and there was nothing to read.
+                // A busy client wakes us all the time, and the other wakers are already registered.
+                // They are polled only when we are woken and there was nothing to read.
                 if mem::take(&mut skip_others) {
                     return Poll::Pending;
                 }
@@ -287,7 +287,8 @@ impl<'s, S: Stream> Connection<'s, S> {
             }
             self.parser.clear_complete();
             if more_arrived {
-                // Otherwise the buffer of a client that keeps sending while it waits would only grow.
+                // Otherwise the buffer of a client that keeps sending while it waits would only
+                // grow.
                 self.drop_answered();
             }
             self.unauthenticated_since =
@@ -318,7 +319,8 @@ impl<'s, S: Stream> Connection<'s, S> {
     }
 
     /// The bounds on input, the most commands per batch, and the most bytes of pending replies. A
-    /// client that is not authenticated is answered command by command, as each may change the bounds.
+    /// client that is not authenticated is answered command by command, as each may change the
+    /// bounds.
     fn bounds(&self) -> (Bounds, usize, usize) {
         let limits = &self.service.limits;
         if !self.session.authenticated {
@@ -332,7 +334,8 @@ impl<'s, S: Stream> Connection<'s, S> {
         (bounds, BATCH_MAX, limits.unread_replies_max)
     }
 
-    /// Reports a protocol error. The connection is closed: where the next command starts is unknown.
+    /// Reports a protocol error. The connection is closed: where the next command starts is
+    /// unknown.
     async fn protocol_error(&mut self, error: impl fmt::Display) -> Next {
         self.service.metrics.protocol_error(Protocol::Resp);
         if let Some(suppressed) = PROTOCOL_ERROR.allow() {

@@ -1,10 +1,10 @@
 //! Commands to replies.
 //!
-//! Commands that arrive together form a batch. The calls of all its checks are made before the first
-//! is decided, so that their cache misses overlap. Commands are then answered in order and at one
-//! reading of the clock; each sees the charges of those before it. Consecutive checks are decided
-//! together: in a shared store they share a round trip. A command that arrives alone is a batch of
-//! one.
+//! Commands that arrive together form a batch. The calls of all its checks are made before the
+//! first is decided, so that their cache misses overlap. Commands are then answered in order and at
+//! one reading of the clock; each sees the charges of those before it. Consecutive checks are
+//! decided together: in a shared store they share a round trip. A command that arrives alone is a
+//! batch of one.
 
 mod arguments;
 mod client;
@@ -53,8 +53,8 @@ pub(super) struct Answered {
     pub(super) next_waits: bool,
 }
 
-/// Answers the commands from an index on, until the client quits, a command may wait for a lease, or
-/// `unread_max` bytes of replies are pending.
+/// Answers the commands from an index on, until the client quits, a command may wait for a lease,
+/// or `unread_max` bytes of replies are pending.
 pub(super) async fn answer(
     (parser, bytes, from): (&Parser, &[u8], usize),
     unread_max: usize,
@@ -118,7 +118,8 @@ pub(super) async fn answer(
     Answered { commands: steps.len() - rest.len(), next_waits }
 }
 
-/// Answers a command that may wait for a lease. If the future is dropped, the call leaves the queue.
+/// Answers a command that may wait for a lease. If the future is dropped, the call leaves the
+/// queue.
 pub(super) async fn wait_for_lease(
     command: Command<'_>,
     session: &mut Session,

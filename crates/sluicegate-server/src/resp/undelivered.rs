@@ -1,8 +1,8 @@
 //! Undelivered leases: those whose replies are not fully sent.
 //!
 //! Once the system has taken all of a reply, the client may have read it and started its work: the
-//! lease is the client's. Until then the client cannot know the lease, and if the connection closes,
-//! the lease is released.
+//! lease is the client's. Until then the client cannot know the lease, and if the connection
+//! closes, the lease is released.
 
 use crate::engine::UndeliveredLease;
 

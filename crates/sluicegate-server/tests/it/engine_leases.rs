@@ -1,4 +1,5 @@
-//! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and what is a mistake.
+//! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and
+//! what is a mistake.
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::clock::ManualClock;
@@ -70,7 +71,7 @@ fn limits(text: &str) -> KeySpec {
 }
 
 #[test]
-fn a_lease_is_taken_renewed_returned_and_lapses() {
+fn a_lease_is_acquired_renewed_released_and_expires() {
     let (engine, clock) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let [first, second] = [lease(&engine, "exports", "acme"), lease(&engine, "exports", "acme")];
     assert_ne!(first, second);
@@ -84,7 +85,7 @@ fn a_lease_is_taken_renewed_returned_and_lapses() {
     clock.advance(TTL / 2);
     assert!(renew(&engine, "exports", "acme", &first));
     clock.advance(TTL / 2);
-    assert!(!renew(&engine, "exports", "acme", &second), "it has lapsed");
+    assert!(!renew(&engine, "exports", "acme", &second), "it has expired");
     assert!(!release(&engine, "exports", "acme", &second));
     assert!(!release(&engine, "exports", "other", &first), "it is acme's");
     assert!(release(&engine, "exports", "acme", &first) && !release(&engine, "exports", "acme", &first));
@@ -92,7 +93,7 @@ fn a_lease_is_taken_renewed_returned_and_lapses() {
 }
 
 #[test]
-fn a_lease_that_nobody_was_told_of_is_given_back() {
+fn an_undelivered_lease_is_released() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let leased = at_once(engine.acquire(on("exports", "acme"), 1, Span::ZERO, engine.now())).unwrap();
     assert_eq!(remaining(&engine, "exports", "acme"), 0);
@@ -103,10 +104,11 @@ fn a_lease_that_nobody_was_told_of_is_given_back() {
 }
 
 #[test]
-fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use() {
+fn charging_verbs_are_rejected_under_concurrency() {
     let (engine, _) = engine(vec![exports("concurrency 2 ttl=30s", &[("free", KeySpec::Unlimited)])]);
     let now = engine.now();
-    let says = "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire";
+    let says =
+        "a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire";
     for target in [on("exports", "acme"), on("exports", "free"), on("concurrency 2 ttl=1s", "acme")] {
         let call = || engine.call(target, 1).unwrap();
         for said in [
@@ -125,7 +127,7 @@ fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use(
 }
 
 #[test]
-fn a_lease_is_a_mistake_under_any_other_limit_and_says_what_to_use() {
+fn leases_are_rejected_under_other_limits() {
     let reply = RuleSpec {
         keys: vec![(b"free".to_vec(), KeySpec::Unlimited)],
         ..rule("reply", &["sliding-log 5/60s"])
@@ -133,21 +135,22 @@ fn a_lease_is_a_mistake_under_any_other_limit_and_says_what_to_use() {
     let (engine, _) = engine(vec![reply, rule("exports", &["concurrency 1 ttl=30s"])]);
     let text = lease(&engine, "exports", "acme");
     let now = engine.now();
-    for target in [on("reply", "Harry"), on("reply", "free"), on("pacer 1/s", "Harry")] {
+    for target in [on("reply", "user:42"), on("reply", "free"), on("pacer 1/s", "user:42")] {
         for said in [
             mistake(at_once(engine.acquire(target, 1, Span::ZERO, now))),
             mistake(at_once(engine.renew(target, &text, now))),
             mistake(at_once(engine.release(target, &text, now))),
         ] {
-            assert_eq!(said, "only a concurrency limit gives leases; use RL.CHECK or POST /v1/check");
+            assert_eq!(said, "only a concurrency limit grants leases; use RL.CHECK or POST /v1/check");
         }
     }
 }
 
 #[test]
-fn ttl_must_be_written_and_the_limit_stands_alone() {
+fn concurrency_needs_a_ttl_and_stands_alone() {
     let (engine, _) = engine(vec![]);
-    let forever = "a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"";
+    let forever =
+        "a client that crashes would hold its lease forever; add a ttl, as in \"concurrency 3 ttl=30s\"";
     assert_eq!(
         mistake(engine.load(vec![rule("exports", &["concurrency 3"])])),
         format!("rule exports: concurrency 3: {forever}")
@@ -158,11 +161,11 @@ fn ttl_must_be_written_and_the_limit_stands_alone() {
     );
     assert_eq!(
         mistake(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
-        "rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+        "rule exports: concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own"
     );
     assert_eq!(
         mistake(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
-        "rule exports: sliding-log 5/m is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\""
+        "rule exports: exception sliding-log 5/m does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\""
     );
     assert_eq!(
         mistake(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
@@ -171,7 +174,7 @@ fn ttl_must_be_written_and_the_limit_stands_alone() {
 }
 
 #[test]
-fn exceptions_by_key_are_another_limit_unlimited_or_blocked() {
+fn exceptions_are_leases_unlimited_or_blocked() {
     let keys =
         [("big", limits("concurrency 3 ttl=10s")), ("free", KeySpec::Unlimited), ("bad", KeySpec::Blocked)];
     let (engine, _) = engine(vec![exports("concurrency 1 ttl=30s", &keys)]);
@@ -193,7 +196,7 @@ fn exceptions_by_key_are_another_limit_unlimited_or_blocked() {
 }
 
 #[test]
-fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait() {
+fn a_shadow_rule_never_makes_a_call_wait() {
     let shadow = RuleSpec { shadow: true, ..rule("exports", &["concurrency 1 ttl=30s"]) };
     let (engine, _) = engine(vec![shadow]);
     assert!(acquire(&engine, "exports", "acme", 1).1.is_some());
@@ -205,7 +208,7 @@ fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait()
 }
 
 #[test]
-fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
+fn inline_leases_belong_to_the_canonical_text() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let text = lease(&engine, "concurrency 2 ttl=60s", "acme");
     assert_eq!(remaining(&engine, "concurrency 2 ttl=1m", "acme"), 1, "the same limit in other words");
@@ -224,7 +227,7 @@ fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
 }
 
 #[test]
-fn however_many_limits_callers_bring_their_leases_stay() {
+fn leases_survive_many_inline_limits() {
     let (engine, _) = engine(vec![]);
     let held = lease(&engine, "concurrency 2 ttl=1h", "acme");
     for ttl in 1..=10_000 {
@@ -237,12 +240,12 @@ fn however_many_limits_callers_bring_their_leases_stay() {
 }
 
 #[test]
-fn a_changed_rule_keeps_the_leases_that_are_out() {
+fn a_changed_rule_keeps_held_leases() {
     let (engine, clock) = engine(vec![exports("concurrency 3 ttl=30s", &[])]);
     let held: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
     engine.load(vec![exports("concurrency 1 ttl=10s", &[])]).unwrap();
     let (denied, _) = acquire(&engine, "exports", "acme", 1);
-    assert_eq!((denied.allowed, denied.limit, denied.remaining), (false, 1, 0), "nobody is thrown out");
+    assert_eq!((denied.allowed, denied.limit, denied.remaining), (false, 1, 0), "held leases stay");
     assert!(renew(&engine, "exports", "acme", &held[0]), "for ten seconds from now on");
     assert!(release(&engine, "exports", "acme", &held[1]) && release(&engine, "exports", "acme", &held[2]));
     assert_eq!(remaining(&engine, "exports", "acme"), 0);
@@ -262,7 +265,7 @@ fn a_changed_rule_keeps_the_leases_that_are_out() {
 }
 
 #[test]
-fn reset_forgets_the_leases_of_a_key() {
+fn reset_deletes_the_leases_of_a_key() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let [acme, other] = ["acme", "other"].map(|key| lease(&engine, "exports", key));
     at_once(engine.call(on("exports", "acme"), 0).unwrap().reset()).unwrap();
@@ -271,7 +274,7 @@ fn reset_forgets_the_leases_of_a_key() {
 }
 
 #[test]
-fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
+fn max_leases_bounds_all_leases() {
     let settings = Settings { max_leases: 3, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let first = lease(&engine, "exports", "acme");
@@ -284,11 +287,11 @@ fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
     assert!(release(&engine, "exports", "acme", &first));
     assert!(acquire(&engine, "exports", "third", 1).0.allowed);
     clock.advance(TTL);
-    assert!(acquire(&engine, "concurrency 9 ttl=10s", "fourth", 1).0.allowed, "what has lapsed makes room");
+    assert!(acquire(&engine, "concurrency 9 ttl=10s", "fourth", 1).0.allowed, "expired leases make room");
 }
 
 #[test]
-fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
+fn inline_limits_leave_a_quarter_of_leases_to_rules() {
     const INLINE: &str = "concurrency 1000000000 ttl=3650d";
     let settings = Settings { max_leases: 8, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
@@ -324,7 +327,7 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
 }
 
 #[test]
-fn what_has_lapsed_makes_room_for_callers_that_bring_limits() {
+fn expired_leases_make_room_for_inline_limits() {
     let settings = Settings { max_leases: 8, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![]);
     for key in ["a", "b", "c", "d", "e", "f"] {
@@ -336,7 +339,7 @@ fn what_has_lapsed_makes_room_for_callers_that_bring_limits() {
 }
 
 #[test]
-fn what_becomes_of_leases_is_counted_by_rule() {
+fn lease_events_are_counted_by_rule() {
     let (engine, clock) =
         engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["pacer 1/s"])]);
     let leases: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
@@ -360,7 +363,7 @@ fn what_becomes_of_leases_is_counted_by_rule() {
 }
 
 #[test]
-fn what_is_no_lease_is_a_mistake_and_an_unknown_one_is_not_found() {
+fn an_invalid_lease_is_rejected_an_unknown_one_not_found() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let now = engine.now();
     let text = lease(&engine, "exports", "acme");
@@ -376,7 +379,7 @@ fn what_is_no_lease_is_a_mistake_and_an_unknown_one_is_not_found() {
 }
 
 #[tokio::test]
-async fn who_waits_has_the_place_when_it_is_returned_and_who_leaves_leaves_the_line() {
+async fn a_release_wakes_a_waiter_and_a_drop_leaves_the_queue() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let minute = Span::from_micros(60_000_000);
     let held = lease(&engine, "exports", "acme");

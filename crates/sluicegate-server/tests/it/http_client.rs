@@ -1,5 +1,5 @@
-//! A server that speaks HTTP in the background of a test, and what asks it: `ureq` for what clients do, plain bytes for what
-//! they should not do.
+//! A server that speaks HTTP in the background of a test, and what asks it: `ureq` for what clients
+//! do, plain bytes for what they should not do.
 
 use crate::running::{self, PATIENCE};
 use redis_testkit::until;
@@ -105,8 +105,8 @@ impl Serving {
         raw.until_closed()
     }
 
-    /// Waits until so many clients were counted that broke the protocol: a connection is counted when it has ended, which
-    /// may be a little after its client saw it close.
+    /// Waits until so many clients were counted that broke the protocol: a connection is counted
+    /// when it has ended, which may be a little after its client saw it close.
     pub(crate) fn counts_protocol_errors(&self, expected: u64) {
         until("they are counted", || self.protocol_errors() >= expected);
         assert_eq!(self.protocol_errors(), expected);

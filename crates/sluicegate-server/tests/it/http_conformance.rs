@@ -12,7 +12,8 @@ use sluicegate_server::engine::RuleSpec;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Random decisions for each algorithm: enough to see that nothing is lost in translation; the library is asked more.
+/// Random decisions for each algorithm: enough to see that nothing is lost in translation; the
+/// library is asked more.
 const DECISIONS: u64 = 500;
 const MILLISECOND: u64 = 1_000;
 
@@ -59,12 +60,12 @@ fn read(body: &Value) -> Answer {
 }
 
 #[test]
-fn http_gives_the_answers_of_the_model() {
+fn http_matches_the_model() {
     gives_the_answers_of_the_model(&Serving::with_rules(&[]), |subject| subject);
 }
 
 #[test]
-fn http_gives_the_answers_of_the_model_with_keys_in_redis() {
+fn http_in_redis_matches_the_model() {
     let redis = Redis::start();
     gives_the_answers_of_the_model(&redis.serving(running::config()), InRedis);
 }

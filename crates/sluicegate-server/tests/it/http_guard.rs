@@ -5,7 +5,7 @@ use crate::running;
 use sluicegate_server::auth::Password;
 use sluicegate_server::server::Config;
 
-const HARRY: &str = r#"{"limit":"sliding-log 5/60s","key":"Harry"}"#;
+const HARRY: &str = r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#;
 
 /// The status of a request to be closed after, with these header lines.
 fn status(serving: &Serving, request_line: &str, headers: &str) -> u16 {
@@ -14,7 +14,7 @@ fn status(serving: &Serving, request_line: &str, headers: &str) -> u16 {
 }
 
 #[test]
-fn a_host_that_we_do_not_serve_is_refused() {
+fn a_host_that_is_not_served_is_rejected() {
     let config = Config { hosts: vec!["limits.example".into()], ..running::config() };
     let serving = Serving::start(config);
     for host in ["localhost", "localhost:1", "127.0.0.1:8380", "[::1]:8380", "192.0.2.1", "limits.example:80"]
@@ -33,7 +33,7 @@ fn a_host_that_we_do_not_serve_is_refused() {
 }
 
 #[test]
-fn a_web_page_elsewhere_may_not_ask() {
+fn a_page_of_another_origin_is_rejected() {
     let serving = Serving::with_rules(&[]);
     let with_origin =
         |origin| status(&serving, "GET /v1/rules", &format!("Host: localhost:8380\r\nOrigin: {origin}\r\n"));
@@ -47,7 +47,7 @@ fn a_web_page_elsewhere_may_not_ask() {
 }
 
 #[test]
-fn a_body_has_to_be_json() {
+fn a_body_must_be_json() {
     let serving = Serving::with_rules(&[]);
     for kind in ["Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n", ""] {
         let head = format!("Host: localhost\r\n{kind}Content-Length: {}\r\n", HARRY.len());
@@ -62,7 +62,7 @@ fn a_body_has_to_be_json() {
 }
 
 #[test]
-fn a_password_has_to_be_said() {
+fn the_password_is_required() {
     let config = Config { password: Some(Password::new(b"open sesame").unwrap()), ..running::config() };
     let serving = Serving::start(config);
     for path in ["/v1/rules", "/metrics", "/openapi.json", "/nothing"] {

@@ -36,7 +36,8 @@ struct Told {
 const RULE: Concurrency = Concurrency { count: 5, ttl: Some(10_000_000) };
 
 impl Told {
-    /// What is told of an answer of the model. Rounded up: who came a moment too early would be denied.
+    /// What is told of an answer of the model. Rounded up: who came a moment too early would be
+    /// denied.
     fn of(answer: &Answer) -> Told {
         let ms_up = |us: u64| us.div_ceil(1_000);
         Told {
@@ -137,7 +138,8 @@ impl OverResp {
             reset_after_ms: whole(4),
         };
         assert_eq!(number(5), 0, "there is no delay: {reply}");
-        // Who denied it is nil, or a length and a text; so is the lease, which a peek does not have.
+        // Who denied it is nil, or a length and a text; so is the lease, which a peek does not
+        // have.
         let place = if fields[6] == "$-1" { 7 } else { 8 };
         let has_lease = fields.get(place).is_some_and(|length| !["", "$-1"].contains(length));
         let lease = has_lease.then(|| fields[place + 1].to_owned());
@@ -221,27 +223,27 @@ impl Wire for OverHttp {
 }
 
 #[test]
-fn leases_over_resp_are_those_of_the_model() {
+fn leases_over_resp_match_the_model() {
     let clock = ManualClock::default();
     let place = Place::start_at(Config { rules: rules(), ..config() }, &clock);
     agrees_with_the_model(&clock, &mut OverResp(place.client()), 20_000);
 }
 
 #[test]
-fn leases_over_http_are_those_of_the_model() {
+fn leases_over_http_match_the_model() {
     let serving = Serving::start(Config { rules: rules(), ..config() });
     agrees_with_the_model(&serving.clock, &mut OverHttp(serving.connect()), 5_000);
 }
 
 #[test]
-fn leases_over_resp_are_those_of_the_model_in_redis() {
+fn leases_over_resp_in_redis_match_the_model() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let place = redis.place_at(Config { rules: rules(), ..config() }, &clock);
     agrees_with_the_model(&clock, &mut OverResp(place.client()), 5_000);
 }
 
 #[test]
-fn leases_over_http_are_those_of_the_model_in_redis() {
+fn leases_over_http_in_redis_match_the_model() {
     let redis = Redis::start();
     let serving = redis.serving(Config { rules: rules(), ..config() });
     agrees_with_the_model(&serving.clock, &mut OverHttp(serving.connect()), 2_000);

@@ -8,7 +8,7 @@ use sluicegate_server::engine::Engine;
 pub(crate) const LONG_MS: u64 = 60_000;
 
 /// Waits until so many stand in line.
-pub(crate) fn wait_for_line(engine: &Engine, len: usize) {
+pub(crate) fn wait_for_waiters(engine: &Engine, len: usize) {
     let waiting = || engine.rules().find("exports").unwrap().leases().unwrap().waiting;
     until(&format!("{len} are in line"), || waiting() == len);
 }

@@ -33,7 +33,7 @@ fn read_to_end(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
+async fn beyond_connections_max_clients_are_rejected() {
     let limits = ConnectionLimits { connections_max: 2, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let address = server.address(Protocol::Resp).unwrap();
@@ -56,7 +56,7 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_protocol_counts_its_own_clients() {
+async fn connections_max_is_per_protocol() {
     let limits = ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
@@ -70,9 +70,10 @@ async fn each_protocol_counts_its_own_clients() {
     server.stop().await;
 }
 
-/// On one thread nobody accepts between the client's words and the stop: the system has taken them in for us.
+/// On one thread nobody accepts between the client's words and the stop: the system has taken them
+/// in for us.
 #[tokio::test]
-async fn who_has_arrived_when_the_server_stops_is_answered() {
+async fn the_backlog_is_answered_when_the_server_stops() {
     let (mut clients, mut stops) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let server = start(config()).await;
@@ -93,8 +94,9 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
 }
 
 #[tokio::test]
-async fn after_a_stop_nobody_listens_and_another_can() {
-    // A port that was given up may be another process's before it is asked for again; not each time.
+async fn after_a_stop_the_port_is_free() {
+    // A port that was given up may be another process's before it is asked for again; not each
+    // time.
     for _ in 0..10 {
         let server = start(config()).await;
         let [resp, http] = Protocol::ALL.map(|protocol| server.address(protocol).unwrap());
@@ -111,7 +113,7 @@ async fn after_a_stop_nobody_listens_and_another_can() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
+async fn an_address_in_use_is_reported_with_its_flag() {
     let server = start(config()).await;
     let taken = server.address(Protocol::Http).unwrap();
     let config = Config { listen: vec![(Protocol::Http, taken)], ..config() };

@@ -106,7 +106,8 @@ fn check(engine: &Engine, rule: &str, key: &str) {
     Seen::of(&engine.check(&mut RuleCache::default(), target, 1, None).unwrap(), NOON).unwrap();
 }
 
-/// The pages of two servers that have just started, with keys in memory and in Redis: all series that there are.
+/// The pages of two servers that have just started, with keys in memory and in Redis: all series
+/// that there are.
 pub(crate) fn page_of_new_servers() -> Page {
     let in_memory = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("api", &["token-bucket 10/s"])]);
     let mut page = Page::read(&Metrics::default().render(&in_memory));
@@ -125,13 +126,13 @@ fn a_decision_is_counted_by_rule_and_outcome() {
     let picky = RuleSpec { keys, ..rule("picky", &["sliding-log 1/60s"]) };
     let engine = engine(vec![strict, trial, picky]);
     for _ in 0..5 {
-        check(&engine, "reply", "Harry");
-        check(&engine, "trial", "Harry");
+        check(&engine, "reply", "user:42");
+        check(&engine, "trial", "user:42");
         check(&engine, "picky", "bad");
         check(&engine, "picky", "good");
     }
-    let harry = engine.call(Target { rule: "reply", key: b"Harry" }, 1).unwrap();
-    at_once(harry.peek(NOON)).unwrap();
+    let user = engine.call(Target { rule: "reply", key: b"user:42" }, 1).unwrap();
+    at_once(user.peek(NOON)).unwrap();
 
     let page = Page::read(&Metrics::default().render(&engine));
     for (rule, allowed, denied, shadow_denied) in
@@ -146,14 +147,14 @@ fn a_decision_is_counted_by_rule_and_outcome() {
 }
 
 #[test]
-fn limits_that_callers_bring_share_one_label() {
+fn inline_limits_share_one_label() {
     let engine = engine(Vec::new());
-    check(&engine, "sliding-log 1/60s", "Harry");
-    check(&engine, "sliding-log 1/60s", "Harry");
-    check(&engine, "fixed-window 7/h", "Harry");
+    check(&engine, "sliding-log 1/60s", "user:42");
+    check(&engine, "sliding-log 1/60s", "user:42");
+    check(&engine, "fixed-window 7/h", "user:42");
     let throttle = Throttle { max_burst: 0, count: 1, period_s: 60, quantity: 1 };
     for _ in 0..2 {
-        let call = engine.throttle(&mut RuleCache::default(), b"Harry", &throttle).unwrap();
+        let call = engine.throttle(&mut RuleCache::default(), b"user:42", &throttle).unwrap();
         Seen::of(&call, NOON).unwrap();
     }
     let page = Page::read(&Metrics::default().render(&engine));
@@ -162,7 +163,7 @@ fn limits_that_callers_bring_share_one_label() {
 }
 
 #[test]
-fn no_rule_may_have_the_label_of_limits_that_callers_bring() {
+fn no_rule_may_be_named_inline() {
     let engine = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
     let mistake = engine.load(vec![rule("inline", &["sliding-log 5/60s"])]).unwrap_err();
     assert!(mistake.to_string().starts_with("a rule may not be called \"inline\""), "{mistake}");
@@ -170,7 +171,7 @@ fn no_rule_may_have_the_label_of_limits_that_callers_bring() {
 }
 
 #[test]
-fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
+fn no_series_grows_with_keys_or_inline_limits() {
     let engine = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
     let metrics = Metrics::default();
     let before = Page::read(&metrics.render(&engine));
@@ -178,7 +179,7 @@ fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
         check(&engine, "reply", &format!("user-{number}"));
     }
     for count in 1..=1_000 {
-        check(&engine, &format!("fixed-window {count}/h"), "Harry");
+        check(&engine, &format!("fixed-window {count}/h"), "user:42");
     }
     for _ in 0..1_000 {
         metrics.connected(Protocol::Resp);
@@ -193,9 +194,9 @@ fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
 }
 
 #[test]
-fn a_rule_that_goes_takes_its_series_with_it() {
+fn a_removed_rule_loses_its_series() {
     let engine = engine(vec![rule("old", &["sliding-log 5/60s"]), rule("kept", &["sliding-log 5/60s"])]);
-    check(&engine, "kept", "Harry");
+    check(&engine, "kept", "user:42");
     engine.load(vec![rule("kept", &["sliding-log 9/60s"])]).unwrap();
     let page = Page::read(&Metrics::default().render(&engine));
     assert!(!page.series.keys().any(|series| series.contains("rule=\"old\"")));
@@ -204,7 +205,7 @@ fn a_rule_that_goes_takes_its_series_with_it() {
 }
 
 #[test]
-fn clients_are_counted_by_protocol() {
+fn connections_are_counted_by_protocol() {
     let metrics = Metrics::default();
     for _ in 0..3 {
         metrics.connected(Protocol::Resp);
@@ -225,7 +226,7 @@ fn clients_are_counted_by_protocol() {
 }
 
 #[test]
-fn a_batch_counts_for_each_of_its_questions() {
+fn a_batch_counts_each_request() {
     let metrics = Metrics::default();
     metrics.answered(Protocol::Resp, 100, Duration::from_micros(30));
     metrics.answered(Protocol::Resp, 1, Duration::from_micros(3));
@@ -244,7 +245,7 @@ fn a_batch_counts_for_each_of_its_questions() {
 }
 
 #[test]
-fn a_configuration_that_was_refused_shows_until_one_is_taken_up() {
+fn a_failed_reload_shows_until_one_succeeds() {
     let metrics = Metrics::default();
     let engine = engine(Vec::new());
     let page = || Page::read(&metrics.render(&engine));
@@ -293,7 +294,7 @@ async fn until(server: &Server, series: &str, wanted: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_on_a_socket_is_counted_while_it_is_there() {
+async fn an_open_connection_is_counted() {
     let server = start(config()).await;
     let mut client = TcpStream::connect(server.address(Protocol::Resp).unwrap()).await.unwrap();
     until(&server, "sluice_connections{protocol=\"resp\"}", 1).await;
@@ -312,7 +313,7 @@ async fn a_client_on_a_socket_is_counted_while_it_is_there() {
 }
 
 #[test]
-fn what_becomes_of_leases_is_counted_by_rule() {
+fn lease_events_are_counted_by_rule() {
     let engine =
         engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["sliding-log 5/60s"])]);
     let acquire = |rule: &str| {
@@ -351,12 +352,12 @@ fn what_becomes_of_leases_is_counted_by_rule() {
 }
 
 #[test]
-fn every_question_that_was_read_is_timed_and_mistakes_are_counted() {
+fn every_request_is_timed_and_errors_are_counted() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 1/60s")]);
-    let harry = r#"{"rule":"reply","key":"Harry"}"#;
+    let user = r#"{"rule":"reply","key":"user:42"}"#;
     let asked = [
-        serving.post("/v1/check", harry).status,
-        serving.post("/v1/check?enforce=true", harry).status,
+        serving.post("/v1/check", user).status,
+        serving.post("/v1/check?enforce=true", user).status,
         serving.post("/v1/check", "{}").status,
         serving.get("/healthz").status,
         serving.get("/nothing").status,

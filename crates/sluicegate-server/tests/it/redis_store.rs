@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Longer than any answer takes, also on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A subject whose keys are in Redis, which reckons in 53 bits: it is not asked about later centuries.
+/// A subject whose keys are in Redis, which reckons in 53 bits: it is not asked about later
+/// centuries.
 pub(crate) struct InRedis<S>(pub(crate) S);
 
 impl<S: Subject> Subject for InRedis<S> {

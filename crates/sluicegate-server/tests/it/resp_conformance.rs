@@ -1,4 +1,5 @@
-//! The server behind RESP as a subject: all vectors, and random traces for each algorithm and for lists.
+//! The server behind RESP as a subject: all vectors, and random traces for each algorithm and for
+//! lists.
 
 use crate::redis_store::{InRedis, Redis};
 use crate::resp_client::{Client, Place, array};

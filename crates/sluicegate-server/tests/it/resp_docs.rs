@@ -10,7 +10,7 @@ use sluicegate_server::server::Config;
 const PAGE: &str = include_str!("../../../../docs/protocol.md");
 
 #[test]
-fn every_command_is_on_the_page() {
+fn every_command_is_documented() {
     // In a table a bar is written with a backslash.
     let page = PAGE.replace("\\|", "|");
     for usage in usages() {
@@ -33,7 +33,7 @@ fn examples() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_example_on_the_page_is_what_redis_cli_shows() {
+fn every_example_matches_redis_cli() {
     let rules = vec![
         rule("reply", &["sliding-log 5/60s"]),
         rule("api", &["token-bucket 10/s burst=50", "fixed-window 1000/day"]),

@@ -91,7 +91,7 @@ fn idle_timeout() {
 }
 
 #[test]
-fn who_speaks_in_time_is_not_idle() {
+fn a_client_that_sends_in_time_is_not_idle() {
     let place = with(ConnectionLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
@@ -125,7 +125,7 @@ fn request_timeout() {
 }
 
 #[test]
-fn a_command_in_time_after_a_late_one_begins_anew() {
+fn each_command_has_its_own_request_timeout() {
     let place = with(ConnectionLimits { request_timeout: Duration::from_secs(2), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
@@ -167,7 +167,7 @@ fn handshake_timeout() {
 }
 
 #[test]
-fn who_never_stops_talking_has_no_longer_for_the_password() {
+fn constant_traffic_does_not_extend_the_password_timeout() {
     let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
         let began = Instant::now();
@@ -192,7 +192,7 @@ fn who_never_stops_talking_has_no_longer_for_the_password() {
 }
 
 #[test]
-fn who_guesses_is_closed_after_some_wrong_passwords() {
+fn too_many_wrong_passwords_close_the_connection() {
     let place = guarded(patient());
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.|";
     let mut client = place.client();
@@ -202,7 +202,7 @@ fn who_guesses_is_closed_after_some_wrong_passwords() {
         assert_eq!(client.ask("RESET"), "+RESET|");
     }
     client.send("AUTH e\r\nAUTH sesame\r\n");
-    let last = "-ERR Protocol error: too many wrong passwords; connect anew with the right one|";
+    let last = "-ERR Protocol error: too many wrong passwords; reconnect with the right one|";
     assert_eq!(client.rest(), format!("{wrong}{last}"));
     // The right one begins a new count.
     let mut client = place.client();
@@ -216,7 +216,7 @@ fn who_guesses_is_closed_after_some_wrong_passwords() {
 }
 
 #[test]
-fn bounds_are_tight_before_the_password() {
+fn bounds_are_tight_before_authentication() {
     let place = guarded(patient());
     let long = vec![b'x'; 512];
     let longer = vec![b'x'; 513];
@@ -241,7 +241,7 @@ fn bounds_are_tight_before_the_password() {
 }
 
 #[test]
-fn no_setting_keeps_the_longest_password_from_being_said() {
+fn no_setting_prevents_the_longest_password() {
     let password = [b'x'; PASSWORD_LEN_MAX];
     let limits = ConnectionLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
     let config = Config { limits, password: Some(Password::new(&password).unwrap()), ..config() };
@@ -254,7 +254,8 @@ fn no_setting_keeps_the_longest_password_from_being_said() {
     assert_eq!(client.rest(), "-ERR Protocol error: invalid bulk length; an argument has at most 64 bytes|");
 }
 
-/// A client that sends so many long messages and does not read; how many bytes it could send, and then all of it.
+/// A client that sends so many long messages and does not read; how many bytes it could send, and
+/// then all of it.
 fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std::thread::JoinHandle<bool>) {
     let mut stream = client.stream.try_clone().unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -276,7 +277,8 @@ fn unread_replies_max() {
     let place = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
     let mut client = place.client();
     let (sent, writer) = send_without_reading(&client, TOTAL);
-    // Until nothing moves any more: the system's buffers are full, and the server has stopped reading.
+    // Until nothing moves any more: the system's buffers are full, and the server has stopped
+    // reading.
     let mut before = usize::MAX;
     while before != sent.load(Ordering::Relaxed) {
         before = sent.load(Ordering::Relaxed);
@@ -301,11 +303,11 @@ fn unread_timeout() {
 }
 
 #[test]
-fn bytes_that_come_one_by_one_are_commands_all_the_same() {
+fn bytes_that_arrive_one_by_one_form_commands() {
     let place = with(patient());
     let mut client = place.client();
     let bytes =
-        [array(&[b"RL.CHECK", b"reply", b"Harry"]), b"RL.CHECK 'reply' \"Harry\"\r\n".to_vec()].concat();
+        [array(&[b"RL.CHECK", b"reply", b"user:42"]), b"RL.CHECK 'reply' \"user:42\"\r\n".to_vec()].concat();
     for byte in bytes {
         client.send([byte]);
     }
@@ -329,13 +331,13 @@ fn many_commands_at_once_are_answered_in_order() {
 
 /// In one batch, also where its replies cross the bound on unread ones in the middle.
 #[test]
-fn a_check_after_the_password_is_answered_in_the_batch_that_said_it() {
+fn a_check_behind_auth_in_one_batch_is_answered() {
     for filler in [10, 65_520] {
         let place = guarded(ConnectionLimits::default());
         let mut client = place.client();
         assert_eq!(client.ask("AUTH sesame"), "+OK|");
         let filler = "x".repeat(filler);
-        let check = "RL.CHECK \"sliding-log 5/60s\" harry\r\n";
+        let check = "RL.CHECK \"sliding-log 5/60s\" user\r\n";
         client.send(format!("ECHO {filler}\r\nRESET\r\n{check}AUTH sesame\r\n{check}"));
         assert_eq!(client.reply().len(), filler.len() + format!("${}\r\n\r\n", filler.len()).len());
         assert_eq!(client.shown(), "+RESET|");

@@ -1,4 +1,5 @@
-//! TLS, for both protocols: handshakes that work, that never end and that are none, and certificates that change.
+//! TLS, for both protocols: handshakes that work, that never end and that are none, and
+//! certificates that change.
 
 use crate::config::Folder;
 use crate::running::{PATIENCE, config, start};
@@ -67,7 +68,7 @@ async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Res
 }
 
 #[tokio::test]
-async fn resp_and_http_are_spoken_in_tls() {
+async fn resp_and_http_work_over_tls() {
     let folder = Folder::new("tls-both");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -81,7 +82,7 @@ async fn resp_and_http_are_spoken_in_tls() {
 }
 
 #[tokio::test]
-async fn the_handshake_names_the_protocol_that_is_spoken() {
+async fn alpn_names_the_protocol() {
     let folder = Folder::new("tls-alpn");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -97,7 +98,7 @@ async fn the_handshake_names_the_protocol_that_is_spoken() {
 }
 
 #[tokio::test]
-async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
+async fn a_renewed_certificate_is_for_new_connections() {
     let folder = Folder::new("tls-renew");
     let (old, new) = (made(&folder, "old"), made(&folder, "new"));
     let tls = Arc::new(Tls::new(old.files.read().unwrap()));
@@ -116,7 +117,7 @@ async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
 }
 
 #[tokio::test]
-async fn garbage_instead_of_a_handshake_stops_nobody_else() {
+async fn garbage_instead_of_a_handshake_affects_no_one_else() {
     let folder = Folder::new("tls-garbage");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -138,7 +139,7 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() {
+async fn a_stalled_handshake_times_out_and_blocks_no_one() {
     let folder = Folder::new("tls-slow");
     let made = made(&folder, "one");
     let limits =
@@ -169,7 +170,7 @@ async fn a_stop_does_not_wait_for_a_handshake() {
 }
 
 #[test]
-fn files_that_are_wrong_are_named() {
+fn an_invalid_certificate_file_is_named() {
     let folder = Folder::new("tls-files");
     let (one, other) = (made(&folder, "one").files, made(&folder, "other").files);
     let text = folder.write("text.pem", "no certificate\n");
@@ -178,11 +179,11 @@ fn files_that_are_wrong_are_named() {
     };
     let (text, missing) = (std::path::Path::new(&text), std::path::Path::new("no/such.pem"));
     for (said, begins) in [
-        (read(missing, &one.key), "no/such.pem: the certificate cannot be read: ".to_owned()),
-        (read(&one.cert, missing), "no/such.pem: the key cannot be read: ".to_owned()),
-        (read(text, &one.key), format!("{}: there is no certificate in it; ", text.display())),
-        (read(&one.cert, text), format!("{}: the key cannot be read: ", text.display())),
-        (read(&one.cert, &one.cert), format!("{}: the key cannot be read: ", one.cert.display())),
+        (read(missing, &one.key), "no/such.pem: cannot read the certificate: ".to_owned()),
+        (read(&one.cert, missing), "no/such.pem: cannot read the private key: ".to_owned()),
+        (read(text, &one.key), format!("{}: the file holds no certificate; ", text.display())),
+        (read(&one.cert, text), format!("{}: cannot read the private key: ", text.display())),
+        (read(&one.cert, &one.cert), format!("{}: cannot read the private key: ", one.cert.display())),
         (read(&one.cert, &other.key), format!("{} and {}: ", one.cert.display(), other.key.display())),
     ] {
         assert!(said.starts_with(&begins) && !said.contains('\n'), "{said}");

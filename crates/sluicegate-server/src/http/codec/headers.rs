@@ -1,7 +1,8 @@
 //! The header fields of a decision: `RateLimit-Policy`, `RateLimit` and `Retry-After`.
 //!
-//! `sluicegate::http_fields` formats one limit; here the calls of a request are combined. A rule's only
-//! limit has the rule's name. Of several, each has its number after a `#`, which no rule name contains.
+//! `sluicegate::http_fields` formats one limit; here the calls of a request are combined. A rule's
+//! only limit has the rule's name. Of several, each has its number after a `#`, which no rule name
+//! contains.
 
 use crate::engine::{Call, Decided};
 use axum::http::header::RETRY_AFTER;
@@ -112,8 +113,8 @@ impl Named<'_> {
     }
 }
 
-/// Adds a standing. A name occurs once in the field: of two keys under one policy, the one with less
-/// remaining counts.
+/// Adds a standing. A name occurs once in the field: of two keys under one policy, the one with
+/// less remaining counts.
 fn add(standings: &mut Vec<Standing>, new: Standing) {
     let same = |old: &&mut Standing| (old.named, old.index) == (new.named, new.index);
     match standings.iter_mut().find(same) {

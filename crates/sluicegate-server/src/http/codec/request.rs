@@ -1,8 +1,8 @@
 //! Reads the JSON body of a request.
 //!
 //! A body is read in one pass, without building a tree: unknown fields are skipped, and at most
-//! [`CALLS_MAX`] checks are kept. So a body needs little more memory than its own length. Errors are in
-//! our own words, with the name of the field, its value and what to write instead.
+//! [`CALLS_MAX`] checks are kept. So a body needs little more memory than its own length. Errors
+//! are in our own words, with the name of the field, its value and what to write instead.
 
 use crate::engine::{RequestError, Target};
 use base64::Engine as _;
@@ -290,8 +290,8 @@ impl Object {
     }
 }
 
-/// Where in a body a value is. Lists and objects are read where they belong, and skipped elsewhere: so
-/// values do not nest, whatever a client sends.
+/// Where in a body a value is. Lists and objects are read where they belong, and skipped elsewhere:
+/// so values do not nest, whatever a client sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Body,

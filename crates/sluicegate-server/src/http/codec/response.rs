@@ -5,8 +5,8 @@ use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{RetryAfter, Time};
 
-/// The fields of a decision: always these eight, and `source` if a fallback decided. Milliseconds are
-/// rounded up.
+/// The fields of a decision: always these eight, and `source` if a fallback decided. Milliseconds
+/// are rounded up.
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
     allowed: bool,

@@ -1,11 +1,11 @@
 //! The socket of a connection: its timeouts, its undelivered leases and its close.
 //!
-//! A connection is idle until the first byte of a request, receives it until the last byte, and then
-//! processes it. An idle client has `idle_timeout`. A request has `request_timeout` for head and body
-//! together, however often a byte arrives. A client that reads nothing of its response has
-//! `unread_timeout`, and a slow reader a few times that for the whole response. While a client waits
-//! for a lease its connection is watched: hyper notices a close only if nothing was sent after the
-//! request.
+//! A connection is idle until the first byte of a request, receives it until the last byte, and
+//! then processes it. An idle client has `idle_timeout`. A request has `request_timeout` for head
+//! and body together, however often a byte arrives. A client that reads nothing of its response has
+//! `unread_timeout`, and a slow reader a few times that for the whole response. While a client
+//! waits for a lease its connection is watched: hyper notices a close only if nothing was sent
+//! after the request.
 
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::UndeliveredLease;
@@ -20,8 +20,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long, and how many bytes, a client is read whose request was answered before it was complete.
-/// Closing a socket with unread input resets it, and the client could lose the response.
+/// How long, and how many bytes, a client is read whose request was answered before it was
+/// complete. Closing a socket with unread input resets it, and the client could lose the response.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1024 * 1024;
 
@@ -75,9 +75,9 @@ impl Progress {
         Some(now - since)
     }
 
-    /// Some of a request has arrived. If it was read together with the previous request, the socket did
-    /// not see it arrive: its time starts when that one was answered. (An incomplete head goes unnoticed
-    /// until more arrives, and costs no more than an idle client.)
+    /// Some of a request has arrived. If it was read together with the previous request, the socket
+    /// did not see it arrive: its time starts when that one was answered. (An incomplete head goes
+    /// unnoticed until more arrives, and costs no more than an idle client.)
     pub(in crate::http) fn request_started(&self) {
         let mut phase = self.phase();
         if matches!(*phase, Phase::Idle(_)) {
@@ -89,8 +89,8 @@ impl Progress {
         matches!(*self.phase(), Phase::Receiving(_))
     }
 
-    /// Adds the lease of the next response. hyper writes a response as soon as it is ready, and asks for
-    /// the next one only once that is sent: a flush always covers all leases here.
+    /// Adds the lease of the next response. hyper writes a response as soon as it is ready, and
+    /// asks for the next one only once that is sent: a flush always covers all leases here.
     pub(in crate::http) fn add_undelivered(&self, lease: UndeliveredLease, waited: bool) {
         self.undelivered().push(Undelivered { lease, waited });
     }
@@ -159,17 +159,17 @@ impl<S: PeerClosed> TimedStream<S> {
         }
     }
 
-    /// Fails if a client that waits for a lease has closed the connection. Otherwise the task is woken to
-    /// look again: hyper writes or flushes each time it is woken.
+    /// Fails if a client that waits for a lease has closed the connection. Otherwise the task is
+    /// woken to look again: hyper writes or flushes each time it is woken.
     fn check_waiting_client(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let TimedStream { stream, progress, peer_close, .. } = self;
         let is_closed = progress.is_queued() && peer_close.poll(stream, cx).is_ready();
         if is_closed { Err(peer_closed()) } else { Ok(()) }
     }
 
-    /// Fails before a write if a client that waited for its lease has closed the connection since the
-    /// lease was granted. After the write it is too late: the client may have its lease, and close the
-    /// connection because of that.
+    /// Fails before a write if a client that waited for its lease has closed the connection since
+    /// the lease was granted. After the write it is too late: the client may have its lease, and
+    /// close the connection because of that.
     fn check_before_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.progress.delivers_after_wait() && self.stream.is_peer_closed() {
             return Err(peer_closed());

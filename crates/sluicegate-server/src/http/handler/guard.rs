@@ -1,8 +1,8 @@
 //! Which requests are served at all.
 //!
-//! A web page can make a visitor's browser post to loopback. But it cannot choose the `Host` that the
-//! browser sends, it cannot hide its `Origin`, and it cannot send JSON to another origin without a
-//! preflight request, which is never granted here.
+//! A web page can make a visitor's browser post to loopback. But it cannot choose the `Host` that
+//! the browser sends, it cannot hide its `Origin`, and it cannot send JSON to another origin
+//! without a preflight request, which is never granted here.
 
 use super::problem::Rejection;
 use crate::service::Service;
@@ -49,7 +49,8 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
     Ok(())
 }
 
-/// The requested host: that of the URL if it has one (as requests to proxies do), or that of the header.
+/// The requested host: that of the URL if it has one (as requests to proxies do), or that of the
+/// header.
 fn host<B>(request: &Request<B>) -> Result<Authority, Rejection> {
     let wrong = |message| Rejection::new(StatusCode::BAD_REQUEST, message);
     let header = single(request.headers(), &HOST)?;
@@ -73,8 +74,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     value.to_str().map(Some).map_err(|_| wrong("is not ASCII; remove other characters"))
 }
 
-/// Returns `true` for `localhost`, any IP address, and the names in `hosts`. A web page that points its
-/// own name at this server (DNS rebinding) is none of these.
+/// Returns `true` for `localhost`, any IP address, and the names in `hosts`. A web page that points
+/// its own name at this server (DNS rebinding) is none of these.
 fn is_served(asked: &Authority, hosts: &[String]) -> bool {
     let host = asked.host();
     let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();

@@ -86,7 +86,8 @@ struct Exceeded<'a, T: Serialize> {
 #[derive(Serialize)]
 struct NoExtra {}
 
-/// An enforced denial. It has all fields of the plain response, so that a proxy can pass it on as is.
+/// An enforced denial. It has all fields of the plain response, so that a proxy can pass it on as
+/// is.
 pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[String]) -> Response {
     let detail = match (fields.denied_by, fields.retry_after_ms) {
         (Some(limit), Some(wait)) => format!("denied by {limit}; retry in {wait} ms"),

@@ -24,7 +24,8 @@ pub struct Bounds {
 /// Parses the commands in a buffer that bytes are appended to. Finds several at once, for a batch.
 #[derive(Default, Debug)]
 pub struct Parser {
-    /// The arguments of all complete commands, as ranges of the buffer, then those of the incomplete one.
+    /// The arguments of all complete commands, as ranges of the buffer, then those of the
+    /// incomplete one.
     arguments: Vec<Range<usize>>,
     /// The end of each complete command in `arguments`.
     commands: Vec<usize>,
@@ -137,7 +138,8 @@ impl<'a> Command<'a> {
 }
 
 impl Parser {
-    /// Parses until there are `most` commands or the bytes end. Inline commands are unquoted in place.
+    /// Parses until there are `most` commands or the bytes end. Inline commands are unquoted in
+    /// place.
     ///
     /// # Errors
     /// As soon as the bytes cannot become a command. The commands before them remain available.
@@ -202,8 +204,8 @@ impl Parser {
         }
     }
 
-    /// The bytes at the start of the buffer that are no longer needed once the complete commands are
-    /// dropped.
+    /// The bytes at the start of the buffer that are no longer needed once the complete commands
+    /// are dropped.
     pub fn used(&self) -> usize {
         self.begin
     }
@@ -222,7 +224,8 @@ impl Parser {
         self.begin = 0;
     }
 
-    /// The memory held, in bytes. Grows with the bytes that have arrived, never with announced lengths.
+    /// The memory held, in bytes. Grows with the bytes that have arrived, never with announced
+    /// lengths.
     pub fn held(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>() + self.commands.capacity() * size_of::<usize>()
     }

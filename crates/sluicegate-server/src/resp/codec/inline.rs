@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Returns `true` if a line starts like an HTTP request or header. A web page can make a browser send
-/// such lines to any port of its machine, and hide commands in the lines that follow.
+/// Returns `true` if a line starts like an HTTP request or header. A web page can make a browser
+/// send such lines to any port of its machine, and hide commands in the lines that follow.
 pub(super) fn looks_like_http(line: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] =
         [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PRI"];
@@ -12,8 +12,8 @@ pub(super) fn looks_like_http(line: &[u8]) -> bool {
         || first.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"host:"))
 }
 
-/// Splits a line into arguments, unquoted in place: an argument is never longer than its quoted form.
-/// Unbalanced quotes yield `None`, and the iteration ends.
+/// Splits a line into arguments, unquoted in place: an argument is never longer than its quoted
+/// form. Unbalanced quotes yield `None`, and the iteration ends.
 pub(super) fn split(line: &mut [u8]) -> Arguments<'_> {
     Arguments { line, at: 0 }
 }

@@ -56,8 +56,8 @@ impl Replies {
         self.line_end();
     }
 
-    /// Writes an error, which starts with its code: `ERR ...`. Control characters are escaped and long
-    /// texts truncated: text of a client could otherwise end the line and forge replies.
+    /// Writes an error, which starts with its code: `ERR ...`. Control characters are escaped and
+    /// long texts truncated: text of a client could otherwise end the line and forge replies.
     pub fn error(&mut self, text: &str) {
         const ERROR_LEN_MAX: usize = 512;
         self.bytes.push(b'-');

@@ -11,9 +11,9 @@ use tokio::io::AsyncReadExt as _;
 pub(super) const READ_AHEAD_MAX: usize = 64 * 1024;
 
 impl<S: Stream> Connection<'_, S> {
-    /// Answers a command that may wait for a lease. The commands behind it wait too, as with Redis's
-    /// `BLPOP`. If the server stops, it is answered at once. Returns `true` if more input arrived
-    /// meanwhile, and `None` if the client is gone.
+    /// Answers a command that may wait for a lease. The commands behind it wait too, as with
+    /// Redis's `BLPOP`. If the server stops, it is answered at once. Returns `true` if more input
+    /// arrived meanwhile, and `None` if the client is gone.
     pub(super) async fn wait_for_lease(&mut self, index: usize) -> Option<bool> {
         let Connection { stream, service, session, buffer, parser, replies, .. } = self;
         let mut ahead = Vec::new();
@@ -41,8 +41,8 @@ impl<S: Stream> Connection<'_, S> {
     }
 }
 
-/// Returns when the client has closed the connection. Input before that is kept. Once `most` bytes are
-/// read, the connection is polled for the close alone.
+/// Returns when the client has closed the connection. Input before that is kept. Once `most` bytes
+/// are read, the connection is polled for the close alone.
 async fn closed(stream: &mut impl Stream, ahead: &mut Vec<u8>, most: usize) {
     while ahead.len() < most {
         let room = READ_LEN_MIN.min(most - ahead.len());

@@ -10,11 +10,11 @@ use crate::service::testing::{leases, service, with_exports};
 use std::net::{IpAddr, Ipv4Addr};
 use tokio::io::AsyncWrite as _;
 
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const ACME: Target<'_> = Target { rule: "exports", key: b"acme" };
 
-/// How many bytes a client gets that asks this and takes a byte every 10 ms, until it is closed. `first`: what is done
-/// when it has taken one.
+/// How many bytes a client gets that asks this and takes a byte every 10 ms, until it is closed.
+/// `first`: what is done when it has taken one.
 async fn taken_slowly(service: &Service, question: &[u8], first: impl FnOnce()) -> usize {
     let (server, mut client) = tokio::io::duplex(16);
     let read = async {
@@ -29,11 +29,11 @@ async fn taken_slowly(service: &Service, question: &[u8], first: impl FnOnce()) 
         drop(client);
         taken
     };
-    tokio::join!(read, Connection::new(server, NOBODY, service).run()).0
+    tokio::join!(read, Connection::new(server, PEER, service).run()).0
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_a_byte_now_and_then_holds_no_place() {
+async fn a_byte_now_and_then_does_not_keep_a_connection() {
     let short =
         ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, of_short) = service(short, None);
@@ -47,7 +47,7 @@ async fn who_takes_a_byte_now_and_then_holds_no_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_a_byte_now_and_then_does_not_keep_the_server_from_stopping() {
+async fn a_slow_reader_does_not_delay_the_stop() {
     let short =
         ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (stop, service) = service(short, None);
@@ -56,7 +56,7 @@ async fn who_takes_a_byte_now_and_then_does_not_keep_the_server_from_stopping() 
 }
 
 #[tokio::test]
-async fn when_the_server_stops_nothing_that_is_sent_meanwhile_takes_back_the_last_replies() {
+async fn input_during_a_stop_does_not_lose_replies() {
     let (stop, service) = service(ConnectionLimits::default(), None);
     let (server, mut client) = tokio::io::duplex(1024);
     let speak = async {
@@ -66,16 +66,16 @@ async fn when_the_server_stops_nothing_that_is_sent_meanwhile_takes_back_the_las
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert_eq!(rest, b"PONG\r\n");
-        // What nobody reads, or comes after the close, is answered by the system with a reset, which takes back
-        // replies that are still on their way.
+        // Input that is never read, or arrives after the close, makes the system reset the connection,
+        // which takes back replies that are still on their way.
         client.write_all(b"PING\r\n").await.expect("it is read until the client leaves");
         drop(client);
     };
-    tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+    tokio::join!(speak, Connection::new(server, PEER, &service).run());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
+async fn an_undelivered_lease_is_released() {
     let short =
         ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, service) = service(short, None);
@@ -91,7 +91,7 @@ async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
         }
         drop(client);
     };
-    tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+    tokio::join!(speak, Connection::new(server, PEER, &service).run());
     assert_eq!(leases(&service), (1, 1, 0, 0));
     // And that of one who reads none of it, and stays.
     let (server, mut client) = tokio::io::duplex(32);
@@ -99,12 +99,12 @@ async fn a_lease_that_its_client_could_not_be_sent_is_given_back() {
         client.write_all(b"RL.ACQUIRE exports acme\r\n").await.unwrap();
         client
     };
-    let (_client, ()) = tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+    let (_client, ()) = tokio::join!(speak, Connection::new(server, PEER, &service).run());
     assert_eq!(leases(&service), (2, 2, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_reply_was_sent_is_its_clients_though_others_behind_it_could_not_be() {
+async fn a_delivered_lease_survives_a_later_send_failure() {
     let short =
         ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, service) = service(short, None);
@@ -118,18 +118,18 @@ async fn a_lease_whose_reply_was_sent_is_its_clients_though_others_behind_it_cou
         client.read_exact(&mut first).await.unwrap();
         client
     };
-    let (_client, ()) = tokio::join!(speak, Connection::new(server, NOBODY, &service).run());
+    let (_client, ()) = tokio::join!(speak, Connection::new(server, PEER, &service).run());
     assert_eq!(leases(&service), (2, 1, 1, 0));
     let now = service.engine.now();
     assert!(!service.engine.call(ACME, 1).unwrap().peek(now).await.unwrap().allowed(), "acme is at work");
 }
 
 #[tokio::test]
-async fn however_much_came_with_a_command_that_waits_it_is_noticed_that_its_client_leaves() {
+async fn a_disconnect_behind_much_input_is_detected() {
     let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
-    let mut connection = Connection::new(server, NOBODY, &service);
+    let mut connection = Connection::new(server, PEER, &service);
     connection.buffer = b"PING\r\n".repeat(READ_LEN_MAX / 6);
     connection.buffer.extend(b"RL.ACQUIRE exports acme\r\nRL.ACQUIRE exports acme MAXWAIT 60000\r\n");
     let leave = async {
@@ -146,12 +146,12 @@ async fn however_much_came_with_a_command_that_waits_it_is_noticed_that_its_clie
 }
 
 #[tokio::test]
-async fn a_client_that_sends_on_while_it_waits_again_and_again_is_not_held_from_its_first_byte_on() {
+async fn a_waiter_that_keeps_sending_does_not_grow_the_buffer() {
     const WAITS: &[u8] = b"RL.ACQUIRE exports acme MAXWAIT 60000\r\n";
     let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
-    let mut connection = Connection::new(server, NOBODY, &service);
+    let mut connection = Connection::new(server, PEER, &service);
     connection.buffer = [b"RL.ACQUIRE exports acme\r\n", WAITS].concat();
     let sends_on = async {
         for left in (0..100).rev() {
@@ -172,18 +172,19 @@ async fn a_client_that_sends_on_while_it_waits_again_and_again_is_not_held_from_
 }
 
 #[tokio::test]
-async fn while_a_client_waits_in_line_it_is_read_ahead_and_not_without_end() {
+async fn read_ahead_during_a_wait_is_bounded() {
     let (_stop, service) = service(ConnectionLimits::default(), None);
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(1024);
-    let mut connection = Connection::new(server, NOBODY, &service);
+    let mut connection = Connection::new(server, PEER, &service);
     client.write_all(b"RL.ACQUIRE exports acme\r\nRL.ACQUIRE exports acme MAXWAIT 60000\r\n").await.unwrap();
     let flood = async {
         let mut sent = 0;
         while leases(&service).3 == 0 {
             tokio::task::yield_now().await;
         }
-        // Nothing else runs on this thread: a connection that was polled this often and reads no more has read enough.
+        // Nothing else runs on this thread: a connection that was polled this often and reads no
+        // more has read enough.
         let mut refused = 0;
         while refused < 100 {
             let written =
@@ -210,10 +211,10 @@ async fn while_a_client_waits_in_line_it_is_read_ahead_and_not_without_end() {
 }
 
 #[tokio::test]
-async fn a_client_that_falls_silent_after_a_burst_holds_little() {
+async fn a_silent_client_holds_little_memory() {
     let (_stop, service) = service(ConnectionLimits::default(), None);
     let (server, mut client) = tokio::io::duplex(1 << 20);
-    let mut connection = Connection::new(server, NOBODY, &service);
+    let mut connection = Connection::new(server, PEER, &service);
     client.write_all(&b"PING\r\n".repeat(20_000)).await.unwrap();
     let (mut taken, mut most) = (0, 0);
     while taken < 120_000 {

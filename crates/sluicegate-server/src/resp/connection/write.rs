@@ -34,8 +34,8 @@ impl<S: Stream> Connection<'_, S> {
     }
 
     /// Sends the remaining replies to a slow reader: it must take some of them within
-    /// `unread_timeout`, and all within a few times that. A client that is not authenticated has only
-    /// its `handshake_timeout`. Once the server stops, every client has `unread_timeout` left.
+    /// `unread_timeout`, and all within a few times that. A client that is not authenticated has
+    /// only its `handshake_timeout`. Once the server stops, every client has `unread_timeout` left.
     /// `written` is the number of bytes sent so far.
     async fn flush_slowly(&mut self, written: &mut usize) -> bool {
         let (service, limits) = (self.service, &self.service.limits);

@@ -105,8 +105,8 @@ pub(super) fn quit(context: Context<'_>) {
     context.replies.simple("OK");
 }
 
-/// Puts the connection into its initial state: RESP2, no names, not authenticated. It keeps its id and
-/// its count of wrong passwords.
+/// Puts the connection into its initial state: RESP2, no names, not authenticated. It keeps its id
+/// and its count of wrong passwords.
 pub(super) fn reset(context: Context<'_>) {
     let Context { session, replies, service, .. } = context;
     for name in [&mut session.name, &mut session.library_name, &mut session.library_version] {

@@ -192,8 +192,8 @@ pub(super) fn config(
     Ok(())
 }
 
-/// Returns `true` if a name matches a pattern with `*` and `?`, ignoring case. Takes at most as many
-/// steps as the product of the lengths: a mismatch backtracks to the last star only.
+/// Returns `true` if a name matches a pattern with `*` and `?`, ignoring case. Takes at most as
+/// many steps as the product of the lengths: a mismatch backtracks to the last star only.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
