@@ -159,7 +159,7 @@ pub struct Layers {
 pub const RULE_LIMITS_MAX: usize = 8_000;
 
 fn distinct_limits(rules: &[RuleSpec]) -> usize {
-    let exceptions = rules.iter().flat_map(|rule| &rule.keys).filter_map(|(_, says)| match says {
+    let exceptions = rules.iter().flat_map(|rule| &rule.keys).filter_map(|(_, exception)| match exception {
         KeySpec::Limits(limits) => Some(limits),
         KeySpec::Unlimited | KeySpec::Blocked => None,
     });

@@ -140,21 +140,21 @@ mod tests {
             (LogLevel::Debug, true, true, false),
             (LogLevel::Trace, true, true, true),
         ] {
-            let said = logged(LogFormat::Text, level, speak);
-            let has = ["ours", "wrong", "theirs"].map(|word| said.contains(word));
-            assert_eq!(has, [ours, wrong, theirs], "{level:?}: {said}");
+            let lines = logged(LogFormat::Text, level, speak);
+            let has = ["ours", "wrong", "theirs"].map(|word| lines.contains(word));
+            assert_eq!(has, [ours, wrong, theirs], "{level:?}: {lines}");
         }
     }
 
     #[test]
     fn the_level_can_change_while_the_server_runs() {
-        let said = logged(LogFormat::Text, LogLevel::Warn, |level_handle| {
+        let lines = logged(LogFormat::Text, LogLevel::Warn, |level_handle| {
             tracing::info!("one");
             level_handle.set(LogLevel::Info);
             tracing::info!("two");
             level_handle.set(LogLevel::Error);
             tracing::info!("three");
         });
-        assert!(said.contains("two") && !said.contains("one") && !said.contains("three"), "{said}");
+        assert!(lines.contains("two") && !lines.contains("one") && !lines.contains("three"), "{lines}");
     }
 }

@@ -22,8 +22,7 @@ use std::time::Duration;
 
 /// One part in this many of the pool is for rules alone, as in the table of limits.
 const RULES_ONLY_PART: usize = 4;
-/// The retry hint when the inline pool is full: nobody knows when one of its leases will be
-/// released.
+/// The retry hint when the inline pool is full, as the time of the next release is unknown.
 const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
 /// The leases of an engine.

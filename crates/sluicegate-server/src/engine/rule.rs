@@ -199,8 +199,8 @@ impl Rule {
         };
         let mut limits = vec![make(None, &spec.limits)?];
         let mut exceptions = HashMap::with_capacity(spec.keys.len());
-        for (key, says) in &spec.keys {
-            let policy = match says {
+        for (key, exception) in &spec.keys {
+            let policy = match exception {
                 KeySpec::Limits(own) => {
                     if let Some(error) = exception_mismatch(&spec.limits, own) {
                         return Err(named(error));

@@ -1,4 +1,4 @@
-//! The configuration: what is read, what is refused and how, and which layer wins.
+//! The configuration: what is accepted, which errors are reported, and which layer wins.
 
 use sluicegate_server::config::{Configuration, Layers, LogFormat, LogLevel, SETTINGS};
 use sluicegate_server::engine::{KeySpec, OnStoreFailure};
@@ -277,7 +277,7 @@ fn an_error_has_its_position_and_the_next_step() {
     }
 }
 
-/// The parser's words are its own; that they are one line with the place is ours.
+/// The TOML parser's wording is its own; here each error is one line with its position.
 #[test]
 fn invalid_toml_is_reported_in_one_line_each() {
     for (text, place) in [
@@ -323,7 +323,7 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
             variable("SLUICE_HTTP", "h:2"),
             variable("SLUICE_MAX_KEYS", "2"),
             variable("SLUICE_HOSTS", "a.example, b.example"),
-            // As good as not set.
+            // Counts as not set.
             variable("SLUICE_RESP", ""),
         ],
         flags: vec![("--max-keys", "3".into())],
@@ -387,7 +387,7 @@ fn unknown_variables_are_found_except_kubernetes() {
     assert_eq!(layers.unknown_variables().collect::<Vec<_>>(), ["SLUICE_REPS"]);
 }
 
-/// In the example, `#name = value` is a setting with its default and `# ` begins a sentence.
+/// In the example, `#name = value` is a setting with its default, and `# ` starts a comment.
 #[test]
 fn the_example_shows_every_setting_with_its_default() {
     assert_eq!(parse(EXAMPLE).unwrap(), Configuration::default());
@@ -465,7 +465,7 @@ fn a_password_file_is_read_without_its_line_end() {
     }
 }
 
-/// A folder for the files of one test, gone with it.
+/// A directory for the files of one test, deleted with it.
 pub(crate) struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -475,7 +475,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Writes a file and tells its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();

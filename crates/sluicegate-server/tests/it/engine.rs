@@ -1,4 +1,4 @@
-//! The one way in: rules, exceptions, limits that callers bring, reloads.
+//! The engine: rules, exceptions, inline limits, reloads.
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::OnFull;
@@ -40,7 +40,7 @@ fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u32) -> Call<'a>
     engine.call(on(rule, key), cost).unwrap()
 }
 
-fn mistake<T>(answer: Result<T, RequestError>) -> String {
+fn error<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 
@@ -125,13 +125,13 @@ fn a_reload_keeps_state_and_counts() {
     assert_eq!(check(&engine, "reply", "user:42", 1).remaining, 6);
     assert_eq!(engine.find("reply").unwrap().tally().allowed, 2);
     assert!(engine.find("gone").is_err() && engine.find("new").is_ok());
-    // An exception of its own goes on with what the key has used, too.
+    // A new exception keeps what its key has used.
     let partner = vec![(b"user:42".to_vec(), KeySpec::Limits(vec!["sliding-log 100/60s".parse().unwrap()]))];
     engine.load(vec![RuleSpec { keys: partner, ..rule("reply", &["sliding-log 10/60s"]) }]).unwrap();
     assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 96);
-    // A bad set of rules is refused as a whole.
+    // An invalid set of rules is rejected as a whole.
     let twice = vec![rule("a", &["min-interval 1s"]), rule("a", &["min-interval 2s"])];
-    assert_eq!(mistake(engine.load(twice)), r#"two rules are named "a"; rename one of them"#);
+    assert_eq!(error(engine.load(twice)), r#"two rules are named "a"; rename one of them"#);
     assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 96);
 }
 
@@ -150,7 +150,7 @@ fn throttle_has_one_scope_and_reinterprets_debt() {
         first,
         Throttled { limited: false, limit: 16, remaining: 15, retry_after_s: -1, reset_after_s: 2 }
     );
-    // Eight more units make 18 s of debt; at 60 a minute that is 18 units.
+    // Eight more units make 18 s of debt; at 60 per minute that is 18 units.
     assert_eq!(throttle(&engine, "user123", [15, 30, 60, 8]).remaining, 7);
     assert_eq!(throttle(&engine, "user123", [29, 60, 60, 0]).remaining, 12);
     assert_eq!(throttle(&engine, "user123", [15, 30, 60, -9]).remaining, 16, "a refund stops at full");
@@ -159,7 +159,7 @@ fn throttle_has_one_scope_and_reinterprets_debt() {
     assert!(!throttle(&engine, "user123", [15, 30, 60, 1]).limited);
     assert_eq!(check(&engine, "token-bucket 30/60s burst=16", "user123", 1).remaining, 15, "another scope");
     let wrong = |max_burst, count, period_s| {
-        mistake(engine.throttle(
+        error(engine.throttle(
             &mut RuleCache::default(),
             b"k",
             &Throttle { max_burst, count, period_s, quantity: 1 },
@@ -182,7 +182,7 @@ fn several_calls_are_charged_all_or_nothing() {
     };
     let (verdict, each) = all(&[part("user", "user", 1), part("fixed-window 100/day", "site", 1)]);
     assert!(verdict.allowed && verdict.remaining == 1 && each[1].remaining == 99);
-    // The shadow rule never stands in the way, and is charged while it would allow.
+    // The shadow rule never denies, and is charged while it would allow.
     for (shadow_denied, remaining) in [(false, 0), (true, 0)] {
         let (verdict, each) =
             all(&[part("try", "k", 1), part("api", "anyone", 1), part("api", "health-check", 9)]);
@@ -199,12 +199,12 @@ fn several_calls_are_charged_all_or_nothing() {
         assert_eq!(verdict.reason, Some(Reason::Blocked));
     }
     assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
-    // The same key twice is one key with both costs.
+    // A key given twice is one key with both costs.
     let (verdict, _) = all(&[part("user", "ron", 1), part("user", "ron", 2)]);
     assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
     assert!(all(&[]).0.allowed);
     let many: Vec<_> = (0..65).map(|_| part("user", "x", 0)).collect();
-    assert!(mistake(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
+    assert!(error(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn receipts_carry_their_scope_and_key() {
     assert_eq!(at_once(engine.settle(&inline.unwrap(), 1, engine.now())), Ok(true));
     assert_eq!(check(&engine, "mail", "k", 0).remaining, 10);
     assert_eq!(check(&engine, "token-bucket 1/h burst=10", "k", 0).remaining, 9);
-    assert!(mistake(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
+    assert!(error(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
 }
 
 #[test]
@@ -231,21 +231,20 @@ fn exceeding_a_bound_is_an_error() {
     let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);
     assert!(try_check(&engine, on("reply", "12345678"), 1).is_ok());
     assert_eq!(
-        mistake(try_check(&engine, on("reply", "123456789"), 1)),
+        error(try_check(&engine, on("reply", "123456789"), 1)),
         "the key has 9 bytes; use at most 8, or a hash of it"
     );
-    assert_eq!(mistake(try_check(&engine, on("reply", "k"), 101)), "cost 101 is too large; use at most 100");
+    assert_eq!(error(try_check(&engine, on("reply", "k"), 101)), "cost 101 is too large; use at most 100");
     let inline_off = "inline limits are disabled (allow_inline = false); use the name of a rule";
-    assert_eq!(mistake(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
+    assert_eq!(error(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
     let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
-    assert_eq!(mistake(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
-    assert!(mistake(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#));
+    assert_eq!(error(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
+    assert!(error(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#));
     let long = "x".repeat(10_000);
-    assert!(mistake(try_check(&engine, on(&long, "k"), 1)).len() < 300, "a name is not echoed at any length");
+    assert!(error(try_check(&engine, on(&long, "k"), 1)).len() < 300, "a name is not echoed at any length");
 }
 
-/// Inline limits without end: those that nobody needs any more are forgotten, and nothing that is
-/// in use is lost.
+/// An endless series of inline limits: unused ones are dropped, and no state in use is lost.
 #[test]
 fn inline_limits_may_change_without_end() {
     let (engine, clock) = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
@@ -258,11 +257,10 @@ fn inline_limits_may_change_without_end() {
     assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 2);
 }
 
-/// Limits that stay in use for a year: callers are told that there are too many, and the rules can
-/// still be changed.
+/// Limits that stay in use for a year: further ones are rejected, and the rules can still change.
 #[test]
 fn inline_limits_cannot_block_a_reload() {
-    // Room for more keys than for limits.
+    // Room for more keys than limits.
     let settings = Settings { max_keys: 100_000, ..Settings::default() };
     let engine = Engine::new(settings, Arc::new(ManualClock::default())).unwrap();
     engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
@@ -276,7 +274,7 @@ fn inline_limits_cannot_block_a_reload() {
     assert_eq!(check(&engine, "reply", "user:42", 1).remaining, 6);
 }
 
-/// With no room for a new key, everybody who was asked counts a denial.
+/// With no room for a new key, every rule of the request counts a denial.
 #[test]
 fn check_all_without_room_counts_as_denied() {
     let clock = ManualClock::default();
@@ -322,8 +320,8 @@ fn a_connection_follows_a_reload_and_counts() {
     );
 }
 
-/// A rule is loaded anew while callers wait for its leases: with more places, with fewer, and with
-/// an exception for one key.
+/// A rule is reloaded while calls wait for its leases: with more permits, with fewer, and with an
+/// exception for one key.
 #[test]
 fn a_reload_applies_to_lease_waiters() {
     let exports = |limit: &str| rule("exports", &[limit]);

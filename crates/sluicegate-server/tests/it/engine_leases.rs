@@ -1,5 +1,4 @@
-//! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and
-//! what is a mistake.
+//! Leases in the engine: rules and exceptions, inline limits, reloads, and errors.
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::clock::ManualClock;
@@ -40,7 +39,7 @@ fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Seen, Option<S
     (leased.decided().into(), text)
 }
 
-/// The lease of somebody who has to get one.
+/// Acquires a lease that must be granted.
 fn lease(engine: &Engine, rule: &str, key: &str) -> String {
     acquire(engine, rule, key, 1).1.unwrap()
 }
@@ -57,7 +56,7 @@ fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
     at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 
-fn mistake<T>(answer: Result<T, RequestError>) -> String {
+fn error<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 
@@ -112,13 +111,13 @@ fn charging_verbs_are_rejected_under_concurrency() {
     for target in [on("exports", "acme"), on("exports", "free"), on("concurrency 2 ttl=1s", "acme")] {
         let call = || engine.call(target, 1).unwrap();
         for said in [
-            mistake(engine.check(&mut RuleCache::default(), target, 1, None)),
-            mistake(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
-            mistake(at_once(call().take(now))),
-            mistake(at_once(call().reserve(Span::ZERO, now))),
-            mistake(at_once(call().refund(now))),
-            mistake(at_once(call().next_window(now))),
-            mistake(at_once(engine.check_all(&[call()], now))),
+            error(engine.check(&mut RuleCache::default(), target, 1, None)),
+            error(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
+            error(at_once(call().take(now))),
+            error(at_once(call().reserve(Span::ZERO, now))),
+            error(at_once(call().refund(now))),
+            error(at_once(call().next_window(now))),
+            error(at_once(engine.check_all(&[call()], now))),
         ] {
             assert_eq!(said, says, "{target:?}");
         }
@@ -137,9 +136,9 @@ fn leases_are_rejected_under_other_limits() {
     let now = engine.now();
     for target in [on("reply", "user:42"), on("reply", "free"), on("pacer 1/s", "user:42")] {
         for said in [
-            mistake(at_once(engine.acquire(target, 1, Span::ZERO, now))),
-            mistake(at_once(engine.renew(target, &text, now))),
-            mistake(at_once(engine.release(target, &text, now))),
+            error(at_once(engine.acquire(target, 1, Span::ZERO, now))),
+            error(at_once(engine.renew(target, &text, now))),
+            error(at_once(engine.release(target, &text, now))),
         ] {
             assert_eq!(said, "only a concurrency limit grants leases; use RL.CHECK or POST /v1/check");
         }
@@ -152,23 +151,23 @@ fn concurrency_needs_a_ttl_and_stands_alone() {
     let forever =
         "a client that crashes would hold its lease forever; add a ttl, as in \"concurrency 3 ttl=30s\"";
     assert_eq!(
-        mistake(engine.load(vec![rule("exports", &["concurrency 3"])])),
+        error(engine.load(vec![rule("exports", &["concurrency 3"])])),
         format!("rule exports: concurrency 3: {forever}")
     );
     assert_eq!(
-        mistake(at_once(engine.acquire(on("concurrency 3", "acme"), 1, Span::ZERO, engine.now()))),
+        error(at_once(engine.acquire(on("concurrency 3", "acme"), 1, Span::ZERO, engine.now()))),
         format!("concurrency 3: {forever}")
     );
     assert_eq!(
-        mistake(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
+        error(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
         "rule exports: concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own"
     );
     assert_eq!(
-        mistake(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
+        error(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
         "rule exports: exception sliding-log 5/m does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\""
     );
     assert_eq!(
-        mistake(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
+        error(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
         "rule exports: concurrency 3 ttl=1s is for one key of a rule that decides checks; use a limit that does, \"unlimited\" or \"blocked\""
     );
 }
@@ -222,7 +221,7 @@ fn inline_leases_belong_to_the_canonical_text() {
     let closed = Settings { allow_inline: false, ..Settings::default() };
     let (engine, _) = engine_with(closed, vec![]);
     let said =
-        mistake(at_once(engine.acquire(on("concurrency 2 ttl=30s", "acme"), 1, Span::ZERO, engine.now())));
+        error(at_once(engine.acquire(on("concurrency 2 ttl=30s", "acme"), 1, Span::ZERO, engine.now())));
     assert!(said.contains("allow_inline"), "{said}");
 }
 
@@ -314,7 +313,7 @@ fn inline_limits_leave_a_quarter_of_leases_to_rules() {
     assert_eq!(acquire(&engine, "exports", "third", 1).0.reason, Some(Reason::NoRoom), "all of it is used");
     assert!(release(&engine, "exports", "acme", &of_rule));
 
-    // What is returned may be taken again, and one who waits in line needs room too.
+    // A released lease makes room, and a waiter needs room too.
     assert!(release(&engine, INLINE, "acme", &held[0]) && release(&engine, INLINE, "acme", &held[1]));
     let brief = "concurrency 1 ttl=10s";
     lease(&engine, brief, "acme");
@@ -372,9 +371,9 @@ fn an_invalid_lease_is_rejected_an_unknown_one_not_found() {
     let unknown: String = version.chars().chain(other).collect();
     assert!(!release(&engine, "exports", "acme", &unknown) && !renew(&engine, "exports", "acme", &unknown));
     for wrong in ["", "x", &text[1..], &format!("{text}0"), &text.to_uppercase().replace('0', "Z")] {
-        let said = mistake(at_once(engine.release(on("exports", "acme"), wrong, now)));
+        let said = error(at_once(engine.release(on("exports", "acme"), wrong, now)));
         assert!(said.starts_with("not a lease"), "{said}");
-        assert_eq!(said, mistake(at_once(engine.renew(on("exports", "acme"), wrong, now))));
+        assert_eq!(said, error(at_once(engine.renew(on("exports", "acme"), wrong, now))));
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 const REPLY: (&str, &str) = ("reply", "sliding-log 5/60s");
 const HARRY: &str = r#"{"rule":"reply","key":"user:42"}"#;
 
-/// The answer's body, which has to be 200.
+/// The body of a response that must be 200.
 fn ok(serving: &Serving, path: &str, body: &str) -> Value {
     let reply = serving.post(path, body);
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")), "{reply:?}");
@@ -46,7 +46,7 @@ fn a_denial_has_a_reason_and_a_wait_rounded_up() {
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
             "delay_ms": 0, "denied_by": "sliding-log 5/m", "reason": "limit"
         }),
-        "59999.9 ms are told as 60000"
+        "59999.9 ms are reported as 60000"
     );
     assert_eq!(reply.header("retry-after"), Some("60"));
     assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=0;t=60"#));
@@ -302,7 +302,7 @@ fn policies_of_several_checks_have_names_of_their_own() {
 fn an_unavailable_decision_is_503_with_problem_details() {
     let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=2000")]);
     let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"user:42"}"#);
-    // A key has room for so many receipts only.
+    // The number of receipts per key is bounded.
     let reply = std::iter::repeat_with(reserve).take(2_000).find(|reply| reply.status != 200).unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (503, Some("application/problem+json")));
     let body = reply.json();
@@ -350,7 +350,7 @@ fn health_readiness_and_metrics_are_served() {
     assert!(metrics.text.ends_with("# EOF\n"), "{}", metrics.text);
 }
 
-/// The path, the body, and what its error has to say.
+/// The path, the body, and what the error must contain.
 const MISTAKES: [(&str, &str, &str); 24] = [
     ("/v1/check", "", "EOF while parsing"),
     ("/v1/check", "[]", "the body is a list, not an object"),
@@ -377,7 +377,7 @@ const MISTAKES: [(&str, &str, &str); 24] = [
     ("/v1/check", r#"{"rule":"sliding-log 5/60s","key":"user:42"}"#, "put a limit in \"limit\""),
     ("/v1/check", r#"{"limit":"reply","key":"user:42"}"#, "put the name of a rule in \"rule\""),
     ("/v1/check", r#"{"limit":"sliding-log 5/60x","key":"user:42"}"#, "unknown unit \"x\""),
-    ("/v1/check", r#"{"rule":"nobody","key":"user:42"}"#, "no rule is called \"nobody\""),
+    ("/v1/check", r#"{"rule":"orders","key":"user:42"}"#, "no rule is called \"orders\""),
     ("/v1/check", r#"{"checks":[]}"#, "\"checks\" is empty"),
     ("/v1/check", r#"{"checks":[{"rule":"reply","key":"user:42"}],"cost":2}"#, "does not take \"cost\""),
     (
@@ -501,7 +501,7 @@ fn a_stopping_server_finishes_requests_and_closes() {
     let mut asks_whether_ready = serving.connect();
     begun.send(&request[..request.len() - 1]);
     asks_whether_ready.send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n");
-    // Whoever connected before this one is served, too.
+    // Connections from before this one are served too.
     let mut other = serving.connect();
     other.send(posted("/v1/peek", HARRY));
     assert_eq!(other.answer().0, 200);
@@ -517,7 +517,7 @@ fn a_stopping_server_finishes_requests_and_closes() {
     stopping.wait();
 }
 
-/// By names only: values in a row would be taken for whatever field stands at their place.
+/// Fields by name only: a list of values could be mistaken for fields by position.
 #[test]
 fn a_list_is_not_a_request() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 5/60s")]);

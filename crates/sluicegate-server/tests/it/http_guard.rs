@@ -1,4 +1,4 @@
-//! Who may ask: hosts, origins, kinds of body, passwords.
+//! Which requests are served: hosts, origins, content types, passwords.
 
 use crate::http_client::{Serving, posted};
 use crate::running;
@@ -7,7 +7,7 @@ use sluicegate_server::server::Config;
 
 const HARRY: &str = r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#;
 
-/// The status of a request to be closed after, with these header lines.
+/// The status of a request with these header lines, after which the connection is closed.
 fn status(serving: &Serving, request_line: &str, headers: &str) -> u16 {
     let answer = serving.say(format!("{request_line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"));
     answer.split(' ').nth(1).unwrap_or_else(|| panic!("{answer:?}")).parse().unwrap()

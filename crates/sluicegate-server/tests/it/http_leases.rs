@@ -1,4 +1,4 @@
-//! Leases over HTTP: what is answered, who waits in line, and what becomes of clients that leave.
+//! Leases over HTTP: responses, waiting, and clients that disconnect.
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::leasing::{self, LONG_MS};
@@ -18,7 +18,7 @@ fn ask(serving: &Serving, path: &str, body: &Value) -> Value {
     reply.json()
 }
 
-/// Takes the place of a key, and gives its lease.
+/// Acquires the key's only lease.
 fn hold(serving: &Serving, key: &str) -> String {
     let taken = ask(serving, "/v1/acquire", &json!({"rule": "exports", "key": key}));
     taken["lease"].as_str().unwrap_or_else(|| panic!("{taken}")).to_owned()
@@ -32,7 +32,7 @@ fn wait_for_waiters(serving: &Serving, len: usize) {
     leasing::wait_for_waiters(&serving.server().service().engine, len);
 }
 
-/// Somebody who waits for acme's place.
+/// A client that waits for the lease of acme.
 fn in_line(serving: &Serving) -> Raw {
     let mut raw = serving.connect();
     let body = format!(r#"{{"rule":"exports","key":"acme","max_wait_ms":{LONG_MS}}}"#);
@@ -118,7 +118,7 @@ fn a_waiter_is_answered_when_its_lease_is_granted() {
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((status, &body["allowed"]), (200, &json!(true)));
         lease = body["lease"].as_str().unwrap().to_owned();
-        // The connection goes on.
+        // The connection stays usable.
         raw.send(posted("/v1/peek", r#"{"rule":"exports","key":"acme"}"#));
         assert!(raw.answer().1.contains(r#""allowed":false"#));
     }
@@ -147,7 +147,7 @@ fn a_waiter_gets_an_expired_lease_or_is_denied_in_time() {
 fn a_waiter_that_disconnects_leaves_the_queue() {
     let serving = serving();
     let lease = hold(&serving, "acme");
-    // Also with a byte of the next request behind, or all of it: hyper does not look at the socket
+    // Also with a byte of the next request behind, or all of it: hyper does not poll the socket
     // then.
     let next = posted("/v1/peek", r#"{"rule":"exports","key":"acme"}"#);
     for sent in ["", "P", &next] {
@@ -161,7 +161,7 @@ fn a_waiter_that_disconnects_leaves_the_queue() {
     hold(&serving, "acme");
 }
 
-/// Each has just been given its place when it has left, or is leaving: the place is not lost.
+/// Each client disconnects about when its lease is granted: the lease is not lost.
 #[test]
 fn a_disconnect_behind_another_request_is_detected() {
     let serving = serving();

@@ -1,4 +1,4 @@
-//! Every bound on HTTP clients, crossed.
+//! Exceeds every bound on HTTP clients.
 
 use crate::http_client::{Serving, posted};
 use crate::running::{self, PATIENCE};
@@ -14,7 +14,7 @@ fn with_limits(limits: ConnectionLimits) -> Serving {
     Serving::start(Config { limits, rules, ..running::config() })
 }
 
-/// Short, for those who wait, and longer than a busy machine lets a client wait; the other timeouts
+/// Short enough to wait for, and longer than a busy machine delays a client. The other timeouts
 /// stay long.
 const SOON: Duration = Duration::from_millis(500);
 
@@ -31,7 +31,7 @@ fn a_long_head_is_431() {
     assert!(serving.say(head(999 - fixed)).starts_with("HTTP/1.1 200 "));
     assert!(serving.say(head(1_001 - fixed)).starts_with("HTTP/1.1 431 "));
     assert!(serving.say(head(500_000)).starts_with("HTTP/1.1 431 "));
-    // One that never ends is not waited for either.
+    // Nor is an endless one waited for.
     assert!(serving.say(format!("GET /{}", "x".repeat(100_000))).starts_with("HTTP/1.1 4"));
     serving.counts_protocol_errors(3);
 }
@@ -41,10 +41,10 @@ fn a_long_body_is_413() {
     let serving = with_limits(ConnectionLimits { request_body_max: 1_000, ..ConnectionLimits::default() });
     let body = |length: usize| format!("{HARRY}{}", " ".repeat(length - HARRY.len()));
     assert_eq!(serving.post("/v1/check", &body(1_000)).status, 200);
-    // Announced: it is not even waited for.
+    // Announced: it is not read at all.
     let answer = serving.say(&posted("/v1/check", &body(1_001)).as_bytes()[..200]);
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("more than 1000 bytes"), "{answer}");
-    // Sent all the same, and much of it: the answer still arrives.
+    // Sent all the same, and much of it: the response still arrives.
     assert!(serving.say(posted("/v1/check", &body(500_000))).starts_with("HTTP/1.1 413 "));
     // Not announced.
     let chunked = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -83,7 +83,7 @@ fn keys_and_costs_are_bounded() {
 #[test]
 fn deeply_nested_json_is_rejected() {
     let serving = with_limits(ConnectionLimits::default());
-    // Checks have no checks of their own, so that 64 are 64.
+    // Checks do not nest, so 64 is the total.
     for depth in [2, 5_000] {
         let deep = format!("{}{}", r#"{"checks":["#.repeat(depth), "]}".repeat(depth));
         let reply = serving.post("/v1/check", &deep);
@@ -93,8 +93,8 @@ fn deeply_nested_json_is_rejected() {
     assert_eq!(serving.post("/v1/check", &"[".repeat(100_000)).status, 400);
 }
 
-/// Sends the bytes one by one, slowly, until the server has had enough; what it says, and how long
-/// that took.
+/// Sends the bytes slowly, one by one, until the server closes. Returns what it sent, and how long
+/// it took.
 fn dribble(serving: &Serving, bytes: &str) -> (String, Duration) {
     let mut raw = serving.connect();
     let began = Instant::now();
@@ -167,7 +167,7 @@ fn an_idle_connection_is_closed_after_idle_timeout() {
     assert_eq!(used.answer().0, 200);
     assert_eq!(used.until_closed(), "");
     assert!(began.elapsed() >= SOON, "{:?}", began.elapsed());
-    // To be idle is nothing wrong.
+    // An idle connection is not an error.
     serving.counts_protocol_errors(0);
 }
 

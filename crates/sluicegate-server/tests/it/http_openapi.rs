@@ -1,11 +1,9 @@
-//! The document that describes HTTP to machines, held against what the server really takes and
-//! says.
+//! Compares the OpenAPI document with what the server accepts and returns.
 
 use crate::http_client::Serving;
 use serde_json::{Value, json};
 
-/// The words of JSON schema that the document uses. Another one would not be looked at, so it may
-/// not be there.
+/// The JSON schema keywords that the document uses. The test ignores others, so there may be none.
 const WORDS: [&str; 13] = [
     "$ref",
     "type",
@@ -36,7 +34,7 @@ impl Document {
         self.resolved(found.unwrap_or_else(|| panic!("nothing is at {place}")))
     }
 
-    /// Why a value is not what a schema says, if so.
+    /// Why a value does not match a schema, if it does not.
     fn wrong(&self, schema: &Value, value: &Value) -> Option<String> {
         let schema = self.resolved(schema);
         let kind = match value {
@@ -97,7 +95,7 @@ impl Document {
         }
     }
 
-    /// Every schema in the document, whole and in its parts.
+    /// Every schema in the document, including nested ones.
     fn walk(&self, schema: &Value, seen: &mut usize) {
         *seen += 1;
         for word in schema.as_object().unwrap().keys() {
@@ -115,7 +113,7 @@ impl Document {
         }
     }
 
-    /// Whether the request's body is what the document says, and the answer too.
+    /// Checks the request body and the response against the document.
     fn agrees(&self, serving: &Serving, path: &str, body: &Value) {
         let plain = path.split('?').next().unwrap();
         let operation = &self.0["paths"][plain]["post"];
@@ -247,7 +245,7 @@ fn requests_and_responses_match_the_document() {
     assert_eq!(document.wrong(schema, &rules), None);
 }
 
-/// The same for several checks.
+/// Requests with `checks`.
 #[test]
 fn several_checks_match_the_document() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 5/60s")]);

@@ -1,4 +1,4 @@
-//! Listening: how many may come, and what happens to those who have come when the server stops.
+//! Listening: `connections_max`, and what happens to clients when the server stops.
 
 use crate::running::{PATIENCE, config, start};
 use redis_testkit::until;
@@ -27,7 +27,7 @@ fn ping(stream: &mut TcpStream) -> io::Result<String> {
 
 fn read_to_end(mut stream: TcpStream) -> String {
     let mut said = String::new();
-    // A reset after the words is an end too.
+    // A reset after the reply is an end too.
     let _ = stream.read_to_string(&mut said);
     said
 }
@@ -44,10 +44,10 @@ async fn beyond_connections_max_clients_are_rejected() {
         for _ in 0..3 {
             assert_eq!(read_to_end(connect(address)), "-ERR max number of clients reached\r\n");
         }
-        // Those who were there stay.
+        // Open connections stay.
         assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
         drop(first);
-        // The server sees in its own time that one has left.
+        // The server notices a disconnect a little later.
         until("there is a place again", || ping(&mut connect(address)).is_ok());
         assert_eq!(ping(&mut second).unwrap(), "+PONG\r\n");
     });
@@ -63,15 +63,14 @@ async fn connections_max_is_per_protocol() {
     let in_threads = tokio::task::spawn_blocking(move || {
         let _http = connect(http);
         assert_eq!(ping(&mut connect(resp)).unwrap(), "+PONG\r\n");
-        // A second HTTP client is closed without a word.
+        // A second HTTP client is closed without a response.
         assert_eq!(read_to_end(connect(http)), "");
     });
     in_threads.await.unwrap();
     server.stop().await;
 }
 
-/// On one thread nobody accepts between the client's words and the stop: the system has taken them
-/// in for us.
+/// On one thread nothing accepts between the client's bytes and the stop: they are in the backlog.
 #[tokio::test]
 async fn the_backlog_is_answered_when_the_server_stops() {
     let (mut clients, mut stops) = (Vec::new(), Vec::new());
@@ -82,7 +81,7 @@ async fn the_backlog_is_answered_when_the_server_stops() {
         clients.push(client);
         stops.push(Box::pin(server.stop()));
     }
-    // All are told before any of them goes on.
+    // All are notified before any of them continues.
     poll_fn(|context| {
         stops.retain_mut(|stop| stop.as_mut().poll(context).is_pending());
         if stops.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -95,8 +94,7 @@ async fn the_backlog_is_answered_when_the_server_stops() {
 
 #[tokio::test]
 async fn after_a_stop_the_port_is_free() {
-    // A port that was given up may be another process's before it is asked for again; not each
-    // time.
+    // Another process may take the freed port first, though not every time.
     for _ in 0..10 {
         let server = start(config()).await;
         let [resp, http] = Protocol::ALL.map(|protocol| server.address(protocol).unwrap());
@@ -109,7 +107,7 @@ async fn after_a_stop_the_port_is_free() {
             return again.stop().await;
         }
     }
-    panic!("nobody can listen again");
+    panic!("the port cannot be bound again");
 }
 
 #[tokio::test]

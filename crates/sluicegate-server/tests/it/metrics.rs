@@ -1,4 +1,4 @@
-//! What `/metrics` says.
+//! `/metrics`.
 
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A page of metrics, read as Prometheus would.
+/// A page of metrics, parsed as Prometheus would.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Families by name, with their type.
@@ -25,7 +25,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Reads it, and complains of whatever the format does not allow.
+    /// Parses the page, and panics if it is invalid.
     pub(crate) fn read(text: &str) -> Page {
         let mut page = Page { families: BTreeMap::new(), series: BTreeMap::new() };
         let mut helped = BTreeSet::new();
@@ -54,12 +54,12 @@ impl Page {
         page
     }
 
-    /// The value of a series that counts.
+    /// The value of a counter.
     pub(crate) fn count(&self, series: &str) -> u64 {
         self.text(series).parse().unwrap()
     }
 
-    /// The value of a series that measures.
+    /// The value of a gauge.
     pub(crate) fn value(&self, series: &str) -> f64 {
         self.text(series).parse().unwrap()
     }
@@ -68,7 +68,7 @@ impl Page {
         self.series.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.series.keys()))
     }
 
-    /// The names of all samples, without labels: what an expression may ask for.
+    /// The names of all samples, without labels.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.series.keys().map(|series| name(series)).collect()
     }
@@ -106,8 +106,7 @@ fn check(engine: &Engine, rule: &str, key: &str) {
     Seen::of(&engine.check(&mut RuleCache::default(), target, 1, None).unwrap(), NOON).unwrap();
 }
 
-/// The pages of two servers that have just started, with keys in memory and in Redis: all series
-/// that there are.
+/// The pages of two new servers, with keys in memory and in Redis: all series that exist.
 pub(crate) fn page_of_new_servers() -> Page {
     let in_memory = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("api", &["token-bucket 10/s"])]);
     let mut page = Page::read(&Metrics::default().render(&in_memory));
@@ -165,8 +164,8 @@ fn inline_limits_share_one_label() {
 #[test]
 fn no_rule_may_be_named_inline() {
     let engine = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
-    let mistake = engine.load(vec![rule("inline", &["sliding-log 5/60s"])]).unwrap_err();
-    assert!(mistake.to_string().starts_with("a rule may not be called \"inline\""), "{mistake}");
+    let error = engine.load(vec![rule("inline", &["sliding-log 5/60s"])]).unwrap_err();
+    assert!(error.to_string().starts_with("rule name \"inline\" is reserved"), "{error}");
     assert!(engine.rules().find("reply").is_some(), "the rules before go on");
 }
 
@@ -189,7 +188,7 @@ fn no_series_grows_with_keys_or_inline_limits() {
     assert_eq!(after.count("sluice_decisions_total{rule=\"reply\",outcome=\"allowed\"}"), 10_000);
     assert_eq!(after.count("sluice_decisions_total{rule=\"inline\",outcome=\"allowed\"}"), 1_000);
     assert!(before.series.keys().eq(after.series.keys()), "{before:#?}\n{after:#?}");
-    // Three for each rule, 27 for each protocol and some more, whatever clients do.
+    // Three per rule, 27 per protocol and some more, whatever clients do.
     assert!(after.series.len() < 46 + 27 * Protocol::ALL.len(), "{}", after.series.len());
 }
 
@@ -201,7 +200,7 @@ fn a_removed_rule_loses_its_series() {
     let page = Page::read(&Metrics::default().render(&engine));
     assert!(!page.series.keys().any(|series| series.contains("rule=\"old\"")));
     let kept = page.count("sluice_decisions_total{rule=\"kept\",outcome=\"allowed\"}");
-    assert_eq!(kept, 1, "a changed rule goes on counting");
+    assert_eq!(kept, 1, "a changed rule keeps its counts");
 }
 
 #[test]
@@ -363,7 +362,7 @@ fn every_request_is_timed_and_errors_are_counted() {
         serving.get("/nothing").status,
     ];
     assert_eq!(asked, [200, 429, 400, 200, 404]);
-    // The head came, and the body never will: it was not read, and is not timed.
+    // The head arrived, and the body never will: the request was not read, and is not timed.
     let answer = serving.say(&posted("/v1/check", &" ".repeat(1_000_000)).as_bytes()[..200]);
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     serving.counts_protocol_errors(1);

@@ -1,5 +1,4 @@
-//! What operators are given beside the program is true: it names only metrics, files, flags and
-//! settings that there are.
+//! The files for operators name only metrics, files, flags and settings that exist.
 
 use crate::metrics::page_of_new_servers;
 use sluicegate_server::config::SETTINGS;
@@ -15,7 +14,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All words of a text that look like a metric of ours.
+/// All words of a text that look like our metrics.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
         .filter(|word| word.starts_with("sluice_") || word.starts_with("process_"))
@@ -25,7 +24,7 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
 #[test]
 fn operating_md_explains_every_metric_and_no_other() {
     let (manual, page) = (text("docs/operating.md"), page_of_new_servers());
-    // A histogram is explained by its name; what expressions ask for ends in more.
+    // A histogram is explained by its family name; expressions use its suffixes.
     let mut known: BTreeSet<&str> = page.families.keys().map(String::as_str).collect();
     let said = metrics_in(&manual);
     for (family, kind) in &page.families {
@@ -132,7 +131,7 @@ fn the_files_of_the_image_exist() {
     let mut copied = 0;
     for line in dockerfile.lines().filter(|line| line.starts_with("COPY ")) {
         let words: Vec<_> = line.split_whitespace().skip(1).collect();
-        // From an earlier stage: not a file of ours.
+        // From an earlier stage: not a file of the repository.
         if words.iter().any(|word| word.starts_with("--from")) {
             continue;
         }

@@ -33,7 +33,7 @@ fn rules() -> Config {
     }
 }
 
-/// Asks all in RESP2, as lines, and on a server of its own all in RESP3, as arrays.
+/// Sends all commands in RESP2, as lines, and to another server in RESP3, as arrays.
 fn check(rows: &[Row]) {
     let place = Place::start_at(rules(), &clock());
     let mut client = place.client();
@@ -83,7 +83,7 @@ fn a_check_may_be_delayed() {
             "*7|:1|:1|:0|:-1|:667|:334|$-1|",
             Some("*7|:1|:1|:0|:-1|:667|:334|_|"),
         ),
-        // A pacer's call is told its slot in any case, unless that is too late.
+        // A pacer assigns a time slot in any case, unless it is too late.
         ("RL.CHECK queue x", "*7|:1|:3|:2|:-1|:100|:0|$-1|", Some("*7|:1|:3|:2|:-1|:100|:0|_|")),
         ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
         ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
@@ -144,7 +144,7 @@ fn exceptions_and_shadow_rules() {
             "*7|:1|:50|:0|:-1|:5000|:0|$-1|",
             Some("*7|:1|:50|:0|:-1|:5000|:0|_|"),
         ),
-        // A shadow rule allows, and tells all the same.
+        // A shadow rule allows, and reports the denial.
         ("RL.CHECK api user:42", "*7|:1|:50|:0|:100|:5000|:0|$26|token-bucket 10/s burst=50|", None),
         ("RL.CHECK api bad", "*7|:1|:0|:0|:-2|:0|:0|$7|blocked|", None),
     ]);
@@ -494,7 +494,7 @@ fn info_has_what_clients_parse() {
     assert!(server.contains("redis_version:7.0.0|") && !server.contains("role:"), "{server}");
 }
 
-/// One packet each, as sniffed.
+/// One packet each, as captured.
 #[test]
 fn the_handshakes_of_real_clients_are_answered() {
     let greetings: [&[&[&str]]; 6] = [
@@ -675,7 +675,7 @@ fn a_protocol_error_closes_the_connection() {
     }
     assert!(
         place.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:5|"),
-        "what came after a mistake was done"
+        "a command after the protocol error was executed"
     );
 }
 

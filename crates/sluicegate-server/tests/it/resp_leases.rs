@@ -1,4 +1,4 @@
-//! Leases over RESP: what is answered, who waits in line, and what becomes of clients that leave.
+//! Leases over RESP: replies, waiting, and clients that disconnect.
 
 use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_waiters};
 use crate::resp_client::{Client, Place, array, words};
@@ -84,7 +84,7 @@ fn errors_say_what_to_write() {
         ),
     ] {
         assert_eq!(client.ask_words(command), reply, "{command}");
-        // In a batch too, where checks are prepared.
+        // Also in a batch, where calls are made ahead.
         let words = words(command);
         let bytes = array(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
         client.send([bytes, array(&[b"PING"])].concat());
@@ -151,7 +151,7 @@ fn commands_around_a_wait_keep_their_order() {
     assert_eq!(client.shown(), "+PONG|");
     assert!(client.shown().starts_with("*7|:1|"));
     wait_for_waiters(&place.engine, 1);
-    // The rest comes while it waits, in pieces.
+    // The rest arrives in pieces while the call waits.
     client.send(format!(" exports acme MAXWAIT {LONG_MS}\r\n"));
     client.send("ECHO last\r\n");
     release(&mut holder, "acme", &lease);
@@ -168,7 +168,8 @@ fn a_waiter_that_disconnects_leaves_the_queue() {
     let place = place();
     let mut holder = place.client();
     let lease = hold(&mut holder, "acme");
-    // The last is more than is read of a client that waits, and less than the system holds besides.
+    // The last is more than the read-ahead of a waiting client, and less than the system buffers
+    // besides.
     for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000), &"ECHO x\r\n".repeat(10_000)] {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
@@ -181,8 +182,8 @@ fn a_waiter_that_disconnects_leaves_the_queue() {
     assert!(is_free(&mut holder, "acme"));
 }
 
-/// Many who leave with more sent than is read of them, and each has just been given its place: the
-/// place is not lost.
+/// Many clients disconnect behind more input than is read ahead, about when their lease is granted:
+/// no lease is lost.
 #[test]
 fn a_disconnect_behind_unread_input_is_detected() {
     let place = place();
@@ -281,8 +282,8 @@ fn redis_cli_and_the_redis_crate_acquire_leases() {
     assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Takes a lease"));
 }
 
-/// Many clients wait, take, return and give up at random: never are more at work than there are
-/// places, and in the end none is missing.
+/// Many clients wait, acquire, release and disconnect at random: the limit is never exceeded, and
+/// in the end no permit is missing.
 #[test]
 fn churning_clients_never_exceed_the_limit() {
     const CLIENTS: u64 = 12;
@@ -312,7 +313,7 @@ fn churning_clients_never_exceed_the_limit() {
     assert_eq!(place.client().ask("RL.PEEK exports acme COST 3"), "*7|:1|:3|:3|:-1|:0|:0|$-1|");
 }
 
-/// Half of a line leaves while a place goes from one to the next. Those who stay are all served.
+/// Half of a queue disconnects while a lease is passed on. All others get it.
 #[test]
 fn waiters_that_disconnect_take_no_permit() {
     let place = place();

@@ -1,4 +1,4 @@
-//! Every bound on clients, crossed over a real socket.
+//! Exceeds every bound on clients, over a real socket.
 
 use crate::resp_client::{Client, Place, array, shown};
 use crate::running::{PATIENCE, config, rule};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Longer than a busy machine lets a client wait, and short enough to wait for.
+/// Longer than a busy machine delays a client, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(700);
 
 fn with(limits: ConnectionLimits) -> Place {
@@ -28,7 +28,8 @@ fn patient() -> ConnectionLimits {
     }
 }
 
-/// What is within the bound is answered; what is just beyond it ends the connection with this.
+/// A command within the bound is answered; one just beyond it closes the connection with this
+/// error.
 fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
     let mut client = place.client();
     client.send(within);
@@ -51,7 +52,7 @@ fn bulk_len_max() {
     let error = "invalid bulk length; an argument has at most 10 bytes";
     crossed(&place, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
     crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
-    // However long it says it is.
+    // Whatever length it announces.
     crossed(&place, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
 }
 
@@ -69,7 +70,7 @@ fn command_len_max() {
     );
     let line = |len: usize| [&b"PING"[..], &vec![b' '; len - 5], b"\r\n"].concat();
     crossed(&place, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
-    // Not even the line's end is waited for.
+    // Rejected before the line ends.
     crossed(&place, b"PING\r\n", &[b'x'; 61], "too big inline request; a line has at most 60 bytes");
 }
 
@@ -114,7 +115,7 @@ fn request_timeout() {
     client.stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let mut closed = Vec::new();
     while began.elapsed() < LONG && closed.is_empty() {
-        // Once it is closed this may fail, which the reading tells.
+        // May fail once the connection is closed; the read tells.
         let _ = client.stream.write_all(b"x");
         let mut some = [0; 256];
         if let Ok(read) = client.stream.read(&mut some) {
@@ -148,7 +149,7 @@ fn handshake_timeout() {
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
     let error = "-ERR Protocol error: the password did not come in time|";
     assert_eq!(place.client().rest(), error);
-    // Talking does not help.
+    // Sending commands does not help.
     let mut client = place.client();
     let began = Instant::now();
     let last = loop {
@@ -161,7 +162,7 @@ fn handshake_timeout() {
     };
     assert_eq!(last, error);
     assert_eq!(known.ask("PING"), "+PONG|");
-    // Who gives the password back is as new.
+    // After RESET the timeout starts again.
     assert_eq!(known.ask("RESET"), "+RESET|");
     assert_eq!(known.rest(), error);
 }
@@ -172,7 +173,7 @@ fn constant_traffic_does_not_extend_the_password_timeout() {
     for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
         let began = Instant::now();
         let mut client = place.client();
-        // It waits for no reply, and is read from beside it.
+        // It does not wait for replies; another thread reads them.
         let mut stream = client.stream.try_clone().unwrap();
         let writer = std::thread::spawn(move || {
             while began.elapsed() < PATIENCE {
@@ -198,13 +199,13 @@ fn too_many_wrong_passwords_close_the_connection() {
     let mut client = place.client();
     for guess in ["AUTH a", "AUTH default b", "HELLO 3 AUTH default c", "AUTH d"] {
         assert_eq!(client.ask(guess), wrong);
-        // This makes nothing forgotten.
+        // This does not reset the count.
         assert_eq!(client.ask("RESET"), "+RESET|");
     }
     client.send("AUTH e\r\nAUTH sesame\r\n");
     let last = "-ERR Protocol error: too many wrong passwords; reconnect with the right one|";
     assert_eq!(client.rest(), format!("{wrong}{last}"));
-    // The right one begins a new count.
+    // The right one resets the count.
     let mut client = place.client();
     for _ in 0..2 {
         for _ in 0..4 {
@@ -233,7 +234,7 @@ fn bounds_are_tight_before_authentication() {
     crossed(&place, &array(&four[..4]), &array(&four), error);
     let error = "too big inline request; a line has at most 2048 bytes";
     crossed(&place, b"PING\r\n", &[b' '; 2049], error);
-    // In one packet with the password, more is allowed at once.
+    // Behind the password in one packet, the full bounds apply at once.
     let mut client = place.client();
     client.send([array(&[b"AUTH", b"sesame"]), array(&[b"ECHO", &longer])].concat());
     assert_eq!(client.shown(), "+OK|");
@@ -249,13 +250,13 @@ fn no_setting_prevents_the_longest_password() {
     let mut client = place.client();
     client.send(array(&[b"HELLO", b"3", b"AUTH", b"default", &password, b"SETNAME", &[b'n'; 128]]));
     assert!(client.shown().starts_with("%7|"));
-    // What comes after it has to keep to the settings.
+    // Later commands must keep to the settings.
     client.send(array(&[b"ECHO", &password]));
     assert_eq!(client.rest(), "-ERR Protocol error: invalid bulk length; an argument has at most 64 bytes|");
 }
 
-/// A client that sends so many long messages and does not read; how many bytes it could send, and
-/// then all of it.
+/// A client that sends many long messages and does not read. Returns how many bytes it could send
+/// at first, and then in total.
 fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std::thread::JoinHandle<bool>) {
     let mut stream = client.stream.try_clone().unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -277,8 +278,7 @@ fn unread_replies_max() {
     let place = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
     let mut client = place.client();
     let (sent, writer) = send_without_reading(&client, TOTAL);
-    // Until nothing moves any more: the system's buffers are full, and the server has stopped
-    // reading.
+    // Until nothing moves: the system's buffers are full, and the server has stopped reading.
     let mut before = usize::MAX;
     while before != sent.load(Ordering::Relaxed) {
         before = sent.load(Ordering::Relaxed);
@@ -329,7 +329,7 @@ fn many_commands_at_once_are_answered_in_order() {
     writer.join().unwrap();
 }
 
-/// In one batch, also where its replies cross the bound on unread ones in the middle.
+/// In one batch, also if its replies exceed the bound on unread replies midway.
 #[test]
 fn a_check_behind_auth_in_one_batch_is_answered() {
     for filler in [10, 65_520] {

@@ -1,5 +1,5 @@
-//! Keys in a Redis that several servers share: the same answers as from memory, and what happens
-//! when it is away.
+//! Keys in a Redis that several servers share: the replies equal those from memory, and fallbacks
+//! while it is unavailable.
 
 use crate::redis_store::{DEADLINE, Redis};
 use crate::resp_client::{Client, Place};
@@ -18,12 +18,12 @@ fn with_rules(rules: &[(&str, &str)]) -> Config {
     Config { rules: rules.iter().map(|(name, limit)| rule(name, &[limit])).collect(), ..config() }
 }
 
-/// A rule that says what to answer when the store is away.
+/// A rule with a fallback.
 fn away(name: &str, limit: &str, says: OnStoreFailure) -> RuleSpec {
     RuleSpec { on_store_failure: Some(says), ..rule(name, &[limit]) }
 }
 
-/// The same commands to two servers, in one piece to each. What they answer.
+/// Sends the same commands to two servers, in one piece, and returns the replies.
 fn answers(clients: &mut [Client; 2], commands: &[String]) -> [Vec<String>; 2] {
     for client in clients.iter_mut() {
         client.send(commands.concat());
@@ -31,7 +31,7 @@ fn answers(clients: &mut [Client; 2], commands: &[String]) -> [Vec<String>; 2] {
     clients.each_mut().map(|client| commands.iter().map(|_| client.shown()).collect())
 }
 
-/// A reply without a receipt at its end, which no two servers write alike.
+/// A reply without the receipt at its end, which differs between servers.
 fn without_receipt(reply: &str) -> &str {
     let mut items = reply.trim_end_matches('|').rsplitn(3, '|');
     match (items.next(), items.next(), items.next()) {
@@ -178,7 +178,7 @@ fn an_initial_level_needs_a_start_in_redis() {
         .unwrap();
 }
 
-/// Each rule of its own mind, and one that none of this concerns.
+/// One rule per fallback, and one with unlimited keys.
 fn of_every_mind() -> Config {
     let good = vec![(b"good".to_vec(), KeySpec::Unlimited)];
     let rules = vec![
@@ -206,7 +206,7 @@ fn each_rule_uses_its_fallback_while_redis_is_down() {
     assert_eq!(client.ask("RL.CHECK deny user:42"), "*7|:0|:5|:0|:1000|:1000|:0|$-1|");
     let local: Vec<_> = (0..3).map(|_| client.ask("RL.CHECK local user:42")[..12].to_owned()).collect();
     assert_eq!(local, ["*7|:1|:2|:1|", "*7|:1|:2|:0|", "*7|:0|:2|:0|"], "40 % of the limit");
-    // All at once, as for each of them.
+    // All at once, as for each alone.
     client.send("RL.CHECK allow a\r\nRL.CHECK error a\r\nRL.CHECK deny a\r\nPING\r\n");
     let all: Vec<_> = (0..4).map(|_| client.shown()[..5].to_owned()).collect();
     assert_eq!(all, ["*7|:1", "-ERR ", "*7|:0", "+PONG"]);
@@ -230,7 +230,7 @@ fn check_all_combines_fallbacks_and_asks_redis_once() {
     let mut client = place.client();
     assert_eq!(client.ask("RL.CHECK error user:42")[..6], *"*7|:1|");
     redis.0.stop();
-    // None of these may be sent twice, since nobody knows whether it was charged.
+    // None of these may be retried, as it may have been charged.
     for (failures, (calls, answer)) in (1..).zip([
         ("deny user:42 1 trial user:42 1", "*7|:0|"),
         ("allow user:42 1 trial user:42 1", "*7|:1|"),
@@ -307,7 +307,7 @@ fn a_disconnect_during_a_batch_affects_no_one_else() {
     }
     stays.send("RL.CHECK reply user:7\r\nPING\r\n");
     redis.0.cont();
-    assert_eq!(stays.shown()[..16], *"*7|:1|:1000|:999", "its own answer, and nobody else's");
+    assert_eq!(stays.shown()[..16], *"*7|:1|:1000|:999", "its own reply");
     assert_eq!(stays.shown(), "+PONG|");
     // Each batch was charged as a whole or not at all.
     let remaining = |reply: String| reply.split('|').nth(3).unwrap()[1..].parse::<u32>().unwrap();

@@ -11,8 +11,7 @@ use sluicegate_server::server::Config;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than any answer takes, also on a busy machine; and a ticket is then good for as long as
-/// can be.
+/// Longer than any reply takes on a busy machine; it also gives waiters their longest TTL.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn rules() -> Vec<RuleSpec> {
@@ -59,7 +58,7 @@ fn a_release_at_one_server_wakes_a_waiter_at_the_other() {
     assert!(other.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"), "not granted in time");
     other.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nPING\r\n"));
     wait_for_waiters(&redis, 1);
-    // The store knows of it before the server has heard so.
+    // The store knows of the waiter before the server has its reply.
     let waiting = |place: &Place| place.engine.rules().find("exports").unwrap().leases().unwrap().waiting;
     until("each server knows its own", || places.each_ref().map(waiting) == [0, 1]);
     release(&mut one, "acme", &lease);
@@ -116,7 +115,7 @@ fn a_changed_rule_and_a_new_exception_keep_held_leases() {
     release(&mut client, "acme", &lease);
 }
 
-/// A rule for each thing to do without the store, in a server that does not wait for it for long.
+/// One rule per fallback, in a server with a short deadline.
 fn each_says(redis: &Redis) -> Place {
     let says =
         |name: &str, says| RuleSpec { on_store_failure: Some(says), ..rule(name, &["concurrency 1 ttl=1h"]) };
@@ -144,8 +143,7 @@ fn without_the_store_each_rule_uses_its_fallback() {
     );
     assert!(client.ask("RL.ACQUIRE deny acme").starts_with("*8|:0|"));
     assert!(client.ask(&format!("RL.RELEASE deny acme {lease}")).starts_with("-ERR the store"));
-    // A lease in this server's memory is as good as any, as long as the store is away and when it
-    // is back.
+    // A lease in this server's memory stays valid while the store is unavailable and afterwards.
     let local = lease_in(&client.ask("RL.ACQUIRE local acme")).unwrap();
     assert!(client.ask("RL.ACQUIRE local acme").starts_with("*8|:0|:1|:0|"));
     assert_eq!(client.ask(&format!("RL.RENEW local acme {local}")), ":1|");
@@ -172,12 +170,12 @@ fn a_waiter_gets_the_fallback_when_the_store_fails() {
     let allowed = allow.shown();
     assert!(allowed.starts_with("*8|:1|") && allowed.ends_with("|$-1|$-1|"), "{allowed}");
     assert!(deny.shown().starts_with("*8|:0|"), "not granted in time");
-    // In memory there is a line too.
+    // In memory there is a queue too.
     let waiting = || place.engine.rules().find("local").unwrap().leases().unwrap().waiting;
     until("one is in line in memory", || waiting() == 1);
     assert_eq!(holder.ask(&format!("RL.RELEASE local acme {local}")), ":1|");
     assert!(lease_in(&of_local.shown()).is_some());
-    // Who waits under deny has its place when the store is back.
+    // A waiter under `deny` gets its lease when the store is back.
     let mut deny = waits("deny", LONG_MS);
     redis.0.cont();
     assert!(lease_in(&deny.shown()).is_some());

@@ -1,5 +1,4 @@
-//! TLS, for both protocols: handshakes that work, that never end and that are none, and
-//! certificates that change.
+//! TLS for both protocols: handshakes that work, stall and fail, and renewed certificates.
 
 use crate::config::Folder;
 use crate::running::{PATIENCE, config, start};
@@ -19,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A certificate in files, and as a client trusts it.
+/// A certificate in files, and its root for clients.
 struct Made {
     files: CertFiles,
     trusted: CertificateDer<'static>,
@@ -41,7 +40,7 @@ async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::
     connect_for(address, trusted, &[]).await
 }
 
-/// Connects as a client that would speak one of these (ALPN).
+/// Connects as a client that offers these protocols (ALPN).
 async fn connect_for(
     address: SocketAddr,
     trusted: &CertificateDer<'static>,
@@ -128,7 +127,7 @@ async fn garbage_instead_of_a_handshake_affects_no_one_else() {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(garbage).await.unwrap();
             stream.shutdown().await.unwrap();
-            // The server closes; what it says before is none of our words.
+            // The server closes the connection, perhaps after a TLS alert.
             let mut said = Vec::new();
             let _ = stream.read_to_end(&mut said).await;
             assert!(!said.starts_with(b"+") && !said.starts_with(b"HTTP"), "answered in the clear: {said:?}");
@@ -148,7 +147,7 @@ async fn a_stalled_handshake_times_out_and_blocks_no_one() {
     let address = server.address(Protocol::Resp).unwrap();
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
-    // It returns at all: the server has closed.
+    // The read returns: the server has closed the connection.
     let mut said = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await.unwrap();
     assert_eq!(said, b"");
@@ -164,7 +163,7 @@ async fn a_stop_does_not_wait_for_a_handshake() {
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let _silent = TcpStream::connect(address).await.unwrap();
-    // The silent one was accepted before this one, which was answered.
+    // The silent client was accepted before this one, which was answered.
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
     tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
 }

@@ -76,14 +76,14 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
 
 /// Returns `true` for `localhost`, any IP address, and the names in `hosts`. A web page that points
 /// its own name at this server (DNS rebinding) is none of these.
-fn is_served(asked: &Authority, hosts: &[String]) -> bool {
-    let host = asked.host();
+fn is_served(authority: &Authority, hosts: &[String]) -> bool {
+    let host = authority.host();
     let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
     let is_named = || hosts.iter().any(|served| served.eq_ignore_ascii_case(host));
     // The host alone, or with a numeric port.
-    let is_plain = asked.as_str().len() == host.len() || asked.port_u16().is_some();
+    let is_plain = authority.as_str().len() == host.len() || authority.port_u16().is_some();
     is_plain
-        && !asked.as_str().contains('@')
+        && !authority.as_str().contains('@')
         && (is_address || host.eq_ignore_ascii_case("localhost") || is_named())
 }
 

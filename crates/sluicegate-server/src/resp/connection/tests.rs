@@ -1,4 +1,4 @@
-//! A connection over a pipe, with a client that reads slowly, leaves, or sends on.
+//! A connection over a pipe, with a client that reads slowly, disconnects, or keeps sending.
 
 use super::buffer::{READ_LEN_MAX, READ_LEN_MIN};
 use super::lease_wait::READ_AHEAD_MAX;
@@ -13,8 +13,8 @@ use tokio::io::AsyncWrite as _;
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const ACME: Target<'_> = Target { rule: "exports", key: b"acme" };
 
-/// How many bytes a client gets that asks this and takes a byte every 10 ms, until it is closed.
-/// `first`: what is done when it has taken one.
+/// Sends a request and reads a byte every 10 ms until the connection is closed. Returns the number
+/// of bytes read. `first` runs after the first byte.
 async fn taken_slowly(service: &Service, question: &[u8], first: impl FnOnce()) -> usize {
     let (server, mut client) = tokio::io::duplex(16);
     let read = async {
@@ -66,8 +66,8 @@ async fn input_during_a_stop_does_not_lose_replies() {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert_eq!(rest, b"PONG\r\n");
-        // Input that is never read, or arrives after the close, makes the system reset the connection,
-        // which takes back replies that are still on their way.
+        // Input that is never read, or arrives after the close, makes the system reset the
+        // connection, and replies in transit are lost.
         client.write_all(b"PING\r\n").await.expect("it is read until the client leaves");
         drop(client);
     };
@@ -80,7 +80,7 @@ async fn an_undelivered_lease_is_released() {
         ConnectionLimits { unread_timeout: Duration::from_millis(100), ..ConnectionLimits::default() };
     let (_stop, service) = service(short, None);
     with_exports(&service);
-    // The reply does not fit into what the system would hold for the client.
+    // The reply does not fit into the pipe.
     let (server, mut client) = tokio::io::duplex(16);
     let speak = async {
         for part in b"RL.ACQUIRE exports acme\r\n".chunks(8) {
@@ -93,7 +93,7 @@ async fn an_undelivered_lease_is_released() {
     };
     tokio::join!(speak, Connection::new(server, PEER, &service).run());
     assert_eq!(leases(&service), (1, 1, 0, 0));
-    // And that of one who reads none of it, and stays.
+    // A client that stays connected and reads nothing.
     let (server, mut client) = tokio::io::duplex(32);
     let speak = async {
         client.write_all(b"RL.ACQUIRE exports acme\r\n").await.unwrap();
@@ -111,7 +111,7 @@ async fn a_delivered_lease_survives_a_later_send_failure() {
     with_exports(&service);
     let (server, mut client) = tokio::io::duplex(256);
     let speak = async {
-        // The reply in the middle is longer than what the system would hold for the client.
+        // The reply in the middle does not fit into the pipe.
         let pipeline = b"RL.ACQUIRE exports acme\r\nCOMMAND\r\nRL.ACQUIRE exports other\r\n";
         client.write_all(pipeline).await.unwrap();
         let mut first = [0; 128];
@@ -161,7 +161,7 @@ async fn a_waiter_that_keeps_sending_does_not_grow_the_buffer() {
             if left > 0 {
                 client.write_all(WAITS).await.unwrap();
             }
-            // Its turn comes.
+            // Its lease is granted.
             service.engine.call(ACME, 0).unwrap().reset().await.unwrap();
             assert!(client.read(&mut [0; 1024]).await.unwrap() > 0, "it has its lease");
         }
