@@ -120,19 +120,19 @@ const MISTAKES: &[(&str, &str)] = &[
     // Values.
     (
         "[server]\nresp = \"127.0.0.1\"\n",
-        "sluice.toml:2:8: resp: \"127.0.0.1\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: resp: \"127.0.0.1\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \":8380\"\n",
-        "sluice.toml:2:8: http: \":8380\" has no host; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \":8380\" has no host; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \"::1:8380\"\n",
-        "sluice.toml:2:8: http: \"::1:8380\" has an IPv6 host without brackets, as in [::1]:6380; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \"::1:8380\" has an IPv6 host without brackets, as in [::1]:6380; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \"localhost:65536\"\n",
-        "sluice.toml:2:8: http: \"localhost:65536\" has a port that is not a number up to 65535; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \"localhost:65536\" has a port that is not a number up to 65535; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     ("[server]\nresp = 6380\n", "sluice.toml:2:8: resp: 6380 is not text; put it in quotes"),
     (
@@ -345,7 +345,7 @@ fn errors_of_variables_and_flags_name_them() {
     };
     assert_eq!(
         layers.read().unwrap_err().to_string(),
-        "SLUICE_RESP: \"6380\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off\n\
+        "SLUICE_RESP: \"6380\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off\n\
          --max-keys: \"lots\" is out of bounds; use a whole number from 1 to 1000000000"
     );
     for (flag, said) in [
@@ -457,7 +457,7 @@ fn a_password_file_is_read_without_its_line_end() {
         ("\n", "is empty"),
         (&"x".repeat(513), "is longer than 512"),
         ("a\n\n", "control character \\n"),
-        (" b ", "begins or ends with a blank"),
+        (" b ", "starts or ends with a space"),
     ] {
         let path = folder.write("password", text);
         let said = read_password(Path::new(&path)).unwrap_err();

@@ -232,7 +232,7 @@ fn exceeding_a_bound_is_an_error() {
     assert!(try_check(&engine, on("reply", "12345678"), 1).is_ok());
     assert_eq!(
         error(try_check(&engine, on("reply", "123456789"), 1)),
-        "the key has 9 bytes; use at most 8, or a hash of it"
+        "the key has 9 bytes; use at most 8, or hash it"
     );
     assert_eq!(error(try_check(&engine, on("reply", "k"), 101)), "cost 101 is too large; use at most 100");
     let inline_off = "inline limits are disabled (allow_inline = false); use the name of a rule";

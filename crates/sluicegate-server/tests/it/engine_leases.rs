@@ -168,7 +168,7 @@ fn concurrency_needs_a_ttl_and_stands_alone() {
     );
     assert_eq!(
         error(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
-        "rule exports: concurrency 3 ttl=1s is for one key of a rule that decides checks; use a limit that does, \"unlimited\" or \"blocked\""
+        "rule exports: exception concurrency 3 ttl=1s does not fit: the rule decides checks; use a limit other than concurrency, \"unlimited\" or \"blocked\""
     );
 }
 

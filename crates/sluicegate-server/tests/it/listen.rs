@@ -120,6 +120,6 @@ async fn an_address_in_use_is_reported_with_its_flag() {
         error.starts_with(&format!("cannot listen for HTTP on {taken}: Address already in use")),
         "{error}"
     );
-    assert!(error.ends_with("; choose another with --http"), "{error}");
+    assert!(error.ends_with("; choose another address with --http"), "{error}");
     server.stop().await;
 }

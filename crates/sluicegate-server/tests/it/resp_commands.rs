@@ -86,7 +86,7 @@ fn a_check_may_be_delayed() {
         // A pacer assigns a time slot in any case, unless it is too late.
         ("RL.CHECK queue x", "*7|:1|:3|:2|:-1|:100|:0|$-1|", Some("*7|:1|:3|:2|:-1|:100|:0|_|")),
         ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
-        ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
+        ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT has no value; write it as in MAXWAIT 1|", None),
         (
             "RL.CHECK \"sliding-log 5/m count=all\" x MAXWAIT 1",
             "-ERR a longest wait is not offered with count=all, where even a denied call counts; use check without it|",
@@ -279,7 +279,7 @@ fn connection_commands() {
         ("ping hi", "$2|hi|", None),
         ("ECHO \"a b\"", "$3|a b|", None),
         ("SELECT 0", "+OK|", None),
-        ("SELECT 1", "-ERR DB index is out of range; there is one database, 0|", None),
+        ("SELECT 1", "-ERR DB index is out of range; the only database is 0|", None),
         ("SELECT x", "-ERR value is not an integer or out of range|", None),
         ("CLIENT GETNAME", "$-1|", Some("_|")),
         ("CLIENT SETNAME me", "+OK|", None),
@@ -295,11 +295,11 @@ fn connection_commands() {
         ("CLIENT SETINFO", "-ERR wrong number of arguments for 'client|setinfo' command|", None),
         ("CLIENT NO-EVICT ON", "+OK|", None),
         ("CLIENT REPLY ON", "+OK|", None),
-        ("CLIENT REPLY OFF", "-ERR CLIENT REPLY OFF is not offered here|", None),
+        ("CLIENT REPLY OFF", "-ERR CLIENT REPLY OFF is not supported|", None),
         ("CLIENT TRACKING OFF", "+OK|", None),
         (
             "CLIENT MAINT_NOTIFICATIONS ON",
-            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS' of CLIENT; there are ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
+            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS' of CLIENT; use one of ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
             None,
         ),
         ("CONFIG GET save", "*2|$4|save|$0||", Some("%1|$4|save|$0||")),
@@ -308,7 +308,7 @@ fn connection_commands() {
         ("CONFIG GET", "-ERR wrong number of arguments for 'config|get' command|", None),
         (
             "CONFIG SET save 1",
-            "-ERR CONFIG SET is not offered; settings are in the configuration file|",
+            "-ERR CONFIG SET is not supported; settings are in the configuration file|",
             None,
         ),
         ("COMMAND COUNT", ":26|", None),
@@ -326,7 +326,7 @@ fn connection_commands() {
         ),
         (
             "COMMAND GETKEYS x",
-            "-ERR unknown subcommand 'GETKEYS' of COMMAND; there are COUNT LIST INFO DOCS|",
+            "-ERR unknown subcommand 'GETKEYS' of COMMAND; use COUNT, LIST, INFO or DOCS|",
             None,
         ),
         ("INFO replication", "$48|# Replication|role:master|connected_slaves:0||", None),
@@ -351,7 +351,7 @@ fn connection_commands() {
 #[test]
 fn every_error_is_one_helpful_line() {
     check(&[
-        ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST names those there are|", None),
+        ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST lists all commands|", None),
         ("RL.CHECK reply", "-ERR wrong number of arguments for 'rl.check' command|", None),
         ("RL.PEEK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.peek' command|", None),
         (
@@ -359,7 +359,7 @@ fn every_error_is_one_helpful_line() {
             "-ERR wrong number of arguments for 'rl.check' command|",
             None,
         ),
-        ("RL.CHECK reply k COST", "-ERR COST needs a number after it, as in COST 1|", None),
+        ("RL.CHECK reply k COST", "-ERR COST has no value; write it as in COST 1|", None),
         ("RL.CHECK reply k PRICE 2", "-ERR unknown option \"PRICE\"; use COST or MAXWAIT|", None),
         ("RL.CHECK reply k COST -1", "-ERR cost \"-1\" is not a whole number; use digits only|", None),
         ("RL.CHECK reply k COST 1.5", "-ERR cost \"1.5\" is not a whole number; use digits only|", None),
@@ -412,7 +412,7 @@ fn client_text_is_escaped_in_errors() {
     for (arguments, expected) in [
         (
             vec![&b"a\r\n+OK\r\n"[..]],
-            "-ERR unknown command 'a\\r\\n+OK\\r\\n'; COMMAND LIST names those there are|",
+            "-ERR unknown command 'a\\r\\n+OK\\r\\n'; COMMAND LIST lists all commands|",
         ),
         (
             vec![b"RL.CHECK", b"\xff\r\n", b"k"],
@@ -424,10 +424,10 @@ fn client_text_is_escaped_in_errors() {
         ),
         (
             vec![b"CLIENT", b"\r\n"],
-            "-ERR unknown subcommand '\\r\\n' of CLIENT; there are ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
+            "-ERR unknown subcommand '\\r\\n' of CLIENT; use one of ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
         ),
         (vec![b"HELLO", b"3", b"\r\n"], "-ERR Syntax error in HELLO option '\\r\\n'|"),
-        (vec![b"CONFIG", b"\n"], "-ERR CONFIG \\n is not offered; settings are in the configuration file|"),
+        (vec![b"CONFIG", b"\n"], "-ERR CONFIG \\n is not supported; settings are in the configuration file|"),
     ] {
         client.send(array(&arguments));
         assert_eq!(client.shown(), expected);
@@ -655,18 +655,18 @@ fn a_protocol_error_closes_the_connection() {
     for (bytes, expected) in [
         ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
         ("*1\r\n$-1\r\n", "invalid bulk length; an argument has at most 65536 bytes"),
-        ("*x\r\n", "invalid multibulk length; write how many arguments follow, as in *1"),
-        ("*1\r\n$4\r\nPINGPONG\r\n", "a bulk string does not end where it said"),
+        ("*x\r\n", "invalid multibulk length; write the number of arguments, as in *1"),
+        ("*1\r\n$4\r\nPINGPONG\r\n", "invalid bulk end; expected CRLF after the announced length"),
         (
             "ECHO \"x\r\n",
-            "unbalanced quotes in request; close each quote, and write a blank or nothing after it",
+            "unbalanced quotes in request; close each quote, and put a space or nothing after it",
         ),
         ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", "this port speaks RESP, not HTTP"),
         ("GET / HTTP/1.1\r\n", "this port speaks RESP, not HTTP"),
         ("host: x\r\n", "this port speaks RESP, not HTTP"),
         (
             "\u{16}\u{3}\u{1}hello\r\n",
-            "expected '*' or a line of text; if this is TLS, the server was started without it",
+            "expected '*' or a line of text; if this is TLS, note that the server runs without it",
         ),
     ] {
         let mut client = place.client();

@@ -102,7 +102,7 @@ fn lease_wait_max() {
     let mut client = place.client();
     hold(&mut client, "acme");
     assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"));
-    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 (lease_wait_max)"));
+    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 ms (lease_wait_max)"));
     let place = within(None);
     assert_eq!(
         place.client().ask("RL.ACQUIRE exports acme MAXWAIT 1"),
@@ -279,7 +279,7 @@ fn redis_cli_and_the_redis_crate_acquire_leases() {
     assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
     let (allowed, .., lease) = waits.join().unwrap();
     assert!(allowed && lease.is_some());
-    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Takes a lease"));
+    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Acquires a lease"));
 }
 
 /// Many clients wait, acquire, release and disconnect at random: the limit is never exceeded, and

@@ -66,7 +66,7 @@ fn command_len_max() {
         &place,
         &array(&[b"PING", &message]),
         &three[..60],
-        "too big command; all of it has at most 60 bytes",
+        "too big command; a command has at most 60 bytes",
     );
     let line = |len: usize| [&b"PING"[..], &vec![b' '; len - 5], b"\r\n"].concat();
     crossed(&place, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
@@ -107,7 +107,7 @@ fn request_timeout() {
     let mut client = place.client();
     client.send("PING\r\n*1\r\n$100\r\n");
     assert_eq!(client.shown(), "+PONG|");
-    assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not come in time|");
+    assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not arrive in time|");
     // Bytes that trickle in do not buy more time.
     let mut client = place.client();
     client.send("*1\r\n$10000\r\n");
@@ -122,7 +122,7 @@ fn request_timeout() {
             closed.extend_from_slice(&some[..read]);
         }
     }
-    assert_eq!(shown(&closed), "-ERR Protocol error: the rest of the command did not come in time|");
+    assert_eq!(shown(&closed), "-ERR Protocol error: the rest of the command did not arrive in time|");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn handshake_timeout() {
     let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     let mut known = place.client();
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
-    let error = "-ERR Protocol error: the password did not come in time|";
+    let error = "-ERR Protocol error: the password did not arrive in time|";
     assert_eq!(place.client().rest(), error);
     // Sending commands does not help.
     let mut client = place.client();
@@ -185,7 +185,7 @@ fn constant_traffic_does_not_extend_the_password_timeout() {
         });
         let said = client.rest();
         let after = began.elapsed();
-        let last = "-ERR Protocol error: the password did not come in time|";
+        let last = "-ERR Protocol error: the password did not arrive in time|";
         assert!(said.ends_with(last), "{:?}", said.get(said.len().saturating_sub(200)..));
         assert!(after >= SHORT, "closed after {after:?}");
         assert!(writer.join().unwrap(), "closed while it was talking");
@@ -229,7 +229,7 @@ fn bounds_are_tight_before_authentication() {
     );
     let error = "invalid bulk length; an argument has at most 512 bytes";
     crossed(&place, &array(&[b"AUTH", &long]), &array(&[b"AUTH", &longer]), error);
-    let error = "too big command; all of it has at most 2048 bytes";
+    let error = "too big command; a command has at most 2048 bytes";
     let four = [&b"HELLO"[..], &long, &long, &long, &long];
     crossed(&place, &array(&four[..4]), &array(&four), error);
     let error = "too big inline request; a line has at most 2048 bytes";
