@@ -14,7 +14,7 @@ const LIMITS: [&[&str]; 7] = [
     &["token-bucket 10/s burst=50"],
     &["fixed-window 1000/h"],
     &["fixed-window 10/day tz=Asia/Shanghai"],
-    &["sliding-window 100/m"],
+    &["sliding-window 100/min"],
     &["sliding-log 5/60s"],
     &["pacer 10/s queue=20"],
     &["token-bucket 10/s burst=50", "fixed-window 1000/day"],
@@ -43,7 +43,8 @@ pub fn run(rounds: usize) {
     for _ in 0..rounds {
         for (limits, row) in LIMITS.iter().zip(&mut figures) {
             for (trace, rates) in traces.iter().zip(row) {
-                // Once for nothing: what a run before left to the allocator to clean up is no part of this one.
+                // Once for nothing: what a run before left to the allocator to clean up is no part
+                // of this one.
                 seconds(limits, &traces[0]);
                 rates.push(ROWS as f64 / seconds(limits, trace) / 1e6);
             }

@@ -17,7 +17,7 @@ const KEYS: [u32; 3] = [1_000, 100_000, 1_000_000];
 const LIMITS: [&str; 6] = [
     "token-bucket 10/s burst=50",
     "fixed-window 1000/h",
-    "sliding-window 100/m",
+    "sliding-window 100/min",
     "sliding-log 5/60s",
     "pacer 10/s queue=20",
     "token-bucket 10/s burst=50 + fixed-window 1000/day",
@@ -25,7 +25,7 @@ const LIMITS: [&str; 6] = [
 
 /// Random calls of keys of which a few are far busier than the rest.
 fn made_up(keys: u32) -> Traffic {
-    let text = format!("poisson {CALLS}/1m keys={keys} zipf=1.1");
+    let text = format!("poisson {CALLS}/1min keys={keys} zipf=1.1");
     let workload: Workload = text.parse().expect("a workload");
     generate(&[workload], 1, Span::from_micros(60_000_000), Reading::default(), |_| {}).expect("calls")
 }

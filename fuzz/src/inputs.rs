@@ -1,4 +1,5 @@
-//! What must hold for any input. The fuzzer calls these, and a test of `sluicegate-sim` replays the corpus with them.
+//! What must hold for any input. The fuzzer calls these, and a test of `sluicegate-sim` replays the
+//! corpus with them.
 
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
@@ -6,9 +7,9 @@ use sluicegate::Limit;
 use sluicegate_core::concurrency::Leases;
 use sluicegate_core::{Account, Algorithm as _, Time};
 use sluicegate_guard::AdaptiveLimit;
-use sluicegate_guard::breaker::BreakerRules;
-use sluicegate_guard::bulkhead::BulkheadSpec;
-use sluicegate_guard::retry::RetryRules;
+use sluicegate_guard::breaker::BreakerConfig;
+use sluicegate_guard::bulkhead::BulkheadConfig;
+use sluicegate_guard::retry::RetryConfig;
 use sluicegate_sim::overload::{Callers, Dependency, Protection};
 use sluicegate_sim::replay::{HEADER, ReplayError, run};
 use sluicegate_sim::traffic::log::{Fields, Format};
@@ -17,7 +18,8 @@ use sluicegate_sim::{Replay, Traffic};
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal to it and decides.
+/// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal
+/// to it and decides.
 pub(crate) fn limit(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match text.parse::<Limit>() {
@@ -49,29 +51,30 @@ fn decides(limit: &Limit) {
     }
 }
 
-/// The same for one that gives leases: never more are out than it says, and what is released is free again.
+/// The same for one that gives leases: never more are out than it says, and what is released is
+/// free again.
 fn leases(limit: &Limit) {
-    let concurrency = limit.concurrency().expect("what decides no checks gives leases");
+    let concurrency = limit.as_concurrency().expect("what decides no checks gives leases");
     let (count, mut leases) = (concurrency.count(), Leases::default());
     for cost in [0, 1, count, count.saturating_add(1), u32::MAX] {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
             let now = Time::saturating_from_micros(at);
             let (decision, held) = concurrency.acquire(&mut leases, now, cost, ());
-            assert!(leases.sum() <= u64::from(count) && decision.limit() == count, "{limit}");
+            assert!(leases.sum() <= u64::from(count) && decision.limit() == u64::from(count), "{limit}");
             assert_eq!(decision.allowed(), cost == 0 || held.is_some(), "{limit}");
             assert!(held.is_none_or(|held| at % 2 == 1 || leases.release(now, held)), "{limit}");
         }
     }
 }
 
-/// Any bytes as what a guard is made of, and as what is simulated with one: each is refused in one printable line, or prints as one that is
-/// equal to it.
+/// Any bytes as what a guard is made of, and as what is simulated with one: each is refused in one
+/// printable line, or prints as one that is equal to it.
 pub(crate) fn guard(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    reads_as_printed::<BreakerRules>(&text);
-    reads_as_printed::<BulkheadSpec>(&text);
+    reads_as_printed::<BreakerConfig>(&text);
+    reads_as_printed::<BulkheadConfig>(&text);
     reads_as_printed::<AdaptiveLimit>(&text);
-    reads_as_printed::<RetryRules>(&text);
+    reads_as_printed::<RetryConfig>(&text);
     reads_as_printed::<Dependency>(&text);
     reads_as_printed::<Callers>(&text);
     if let Err(error) = text.parse::<Protection>() {
@@ -95,8 +98,8 @@ fn reads_as_printed<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text
     }
 }
 
-/// Any bytes as limits (the first line, separated by `;`) and a trace: a decision for each call up to the first bad
-/// row, which is refused in one printable line.
+/// Any bytes as limits (the first line, separated by `;`) and a trace: a decision for each call up
+/// to the first bad row, which is refused in one printable line.
 pub(crate) fn trace(data: &[u8]) {
     let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (limits, trace) = data.split_at(cut);
@@ -128,8 +131,9 @@ pub(crate) fn trace(data: &[u8]) {
     }
 }
 
-/// Any bytes as what to read (the first line: key, time and cost, separated by `;`) and a log, or a trace: in every
-/// format each line is a call or broken, and what is broken is said in one printable line.
+/// Any bytes as what to read (the first line: key, time and cost, separated by `;`) and a log, or a
+/// trace: in every format each line is a call or broken, and what is broken is said in one
+/// printable line.
 pub(crate) fn log(data: &[u8]) {
     let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (asked, log) = data.split_at(cut);

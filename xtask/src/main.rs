@@ -5,6 +5,7 @@
 mod ci;
 mod examples;
 mod stress;
+mod tidy;
 mod tools;
 mod vectors;
 
@@ -13,16 +14,18 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 cargo xtask ci        every check and test, as CI runs them
+cargo xtask tidy      words and widths: docs/glossary.md, checked; `ci` includes it
 cargo xtask loom      locks and lock-free code under a model checker, which `ci` includes
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
-cargo xtask plots     draw the pictures of the documentation anew
-cargo xtask vectors   write the conformance vectors anew from the model's answers";
+cargo xtask plots     redraw the pictures of the documentation
+cargo xtask vectors   rewrite the conformance vectors from the model's answers";
 
 fn main() -> ExitCode {
     let chore = std::env::args().nth(1);
     let done = match chore.as_deref() {
         Some("ci") => ci::run(),
+        Some("tidy") => tidy::run(),
         Some("loom") => ci::loom().map(drop),
         Some("stress") => stress::run(std::env::args().nth(2).as_deref()),
         Some("bench") => bench(),

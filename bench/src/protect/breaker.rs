@@ -1,7 +1,8 @@
 //! A call through a breaker that lets it pass, and one that it denies.
 //!
-//! The same work: `recloser` has a window of calls, `failsafe` one of time (with a moving average in place of exact counts). Denials of
-//! `failsafe` are those of any of its policies; one that opens at the first failure spares it ten seconds of failing.
+//! The same work: `recloser` has a window of calls, `failsafe` one of time (with a moving average
+//! in place of exact counts). Denials of `failsafe` are those of any of its policies; one that
+//! opens at the first failure spares it ten seconds of failing.
 
 use super::{cpu_nanos, cpu_nanos_of_two, table};
 use crate::measure::{Contender, interleaved};
@@ -40,7 +41,7 @@ pub fn run(rounds: usize) {
 
     let ask = |breaker: &Breaker| {
         for _ in 0..CALLS {
-            if let Ok(admitted) = black_box(breaker).ask().admitted() {
+            if let Ok(admitted) = black_box(breaker).try_acquire().admitted() {
                 let _ = works();
                 admitted.success();
             }

@@ -1,9 +1,10 @@
-//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a service that answers at once: what is
-//! measured is the layer and little else.
+//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a
+//! service that answers at once: what is measured is the layer and little else.
 //!
-//! The same work: one number of places for all requests, held until the response is there, for any service. `BulkheadLayer` does that.
-//! `GuardLayer` and `ConcurrencyLayer` are there to be seen: they are for HTTP, judge and answer; the latter finds the places of its
-//! key, here of `everyone()`.
+//! The same work: one number of places for all requests, held until the response is there, for any
+//! service. `BulkheadLayer` does that. `GuardLayer` and `ConcurrencyLayer` are there to be seen:
+//! they are for HTTP, judge and answer; the latter finds the places of its key, here of
+//! `everyone()`.
 
 use super::line::{PLACES, TASKS, timed};
 use super::{cpu_nanos, overheads, table};
@@ -12,7 +13,7 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use sluicegate::semaphore::Semaphore;
 use sluicegate_guard::{Bulkhead, Guard};
-use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, Hold, key};
+use sluicegate_tower::{BulkheadLayer, ConcurrencyLayer, GuardLayer, HoldUntil, key};
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -35,12 +36,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub fn run(rounds: usize) {
     let at_once = || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
     let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
     let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
     let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_queue(TASKS as usize).build();
     let keyed = || {
-        ConcurrencyLayer::new(semaphore().expect("a semaphore")).key(key::everyone()).hold(Hold::UntilHead)
+        ConcurrencyLayer::new(semaphore().expect("a semaphore"))
+            .key(key::everyone())
+            .hold_until(HoldUntil::ResponseHead)
     };
     let tower = || GlobalConcurrencyLimitLayer::new(PLACES);
 

@@ -13,7 +13,7 @@ pub(super) const TASKS: u64 = 10_000;
 pub(super) const PLACES: usize = 10;
 
 const ALONE: &str = "tasks that wait for nothing";
-const BULKHEAD: &str = "`Bulkhead::enter`, for a minute at the most";
+const BULKHEAD: &str = "`Bulkhead::acquire`, for at most a minute";
 const SEMAPHORE: &str = "`Semaphore::acquire` of one key";
 const SEMAPHORE_TTL: &str = "`Semaphore::acquire` of one key, with ttl";
 const SEMAPHORE_WITHIN: &str = "`Semaphore::acquire_within` of one key, a minute";
@@ -64,13 +64,13 @@ fn alone() -> f64 {
 }
 
 fn bulkhead() -> f64 {
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1m");
+    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
     let bulkhead = Bulkhead::new(&text).expect("a bulkhead");
     timed(|tasks| {
         for _ in 0..TASKS {
             let bulkhead = bulkhead.clone();
             tasks.spawn(async move {
-                let entry = bulkhead.enter().await;
+                let entry = bulkhead.acquire().await;
                 assert!(entry.allowed());
                 yield_now().await;
             });

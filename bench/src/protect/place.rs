@@ -11,10 +11,10 @@ use tokio::task::unconstrained;
 
 const CALLS: u64 = 200_000;
 
-const TRY_OURS: &str = "`Bulkhead::try_enter`";
+const TRY_OURS: &str = "`Bulkhead::try_acquire`";
 const TRY: &str = "tokio `Semaphore::try_acquire`, borrowed";
 const TRY_OWNED: &str = "tokio `Semaphore::try_acquire_owned`";
-const OURS: &str = "`Bulkhead::enter`";
+const OURS: &str = "`Bulkhead::acquire`";
 const BORROWED: &str = "tokio `Semaphore::acquire`, borrowed";
 const OWNED: &str = "tokio `Semaphore::acquire_owned`";
 
@@ -23,7 +23,7 @@ pub fn run(rounds: usize) {
     let semaphore = Arc::new(Semaphore::new(10));
     let try_ours = || {
         for _ in 0..CALLS {
-            assert!(black_box(&bulkhead).try_enter().is_some());
+            assert!(black_box(&bulkhead).try_acquire().is_some());
         }
     };
     let try_borrowed = || {
@@ -57,7 +57,7 @@ pub fn run(rounds: usize) {
     let ours = || {
         runtime.block_on(unconstrained(async {
             for _ in 0..CALLS {
-                assert!(black_box(&bulkhead).enter().await.allowed());
+                assert!(black_box(&bulkhead).acquire().await.allowed());
             }
         }));
     };

@@ -15,9 +15,10 @@ use sluicegate_sim::overload::{Callers, Dependency, Protection, Report, Scenario
 use sluicegate_sim::traffic::Reading;
 use sluicegate_sim::traffic::workload::{Workload, generate};
 
-/// The most calls unless told otherwise.
+/// The default maximum number of calls.
 pub(crate) const CALLS_MAX_DEFAULT: usize = 1_000_000;
-/// The most calls that can be allowed: each can be tried eleven times, and each try takes some hundred bytes.
+/// The most calls that can be allowed: each can be tried eleven times, and each try takes some
+/// hundred bytes.
 pub(crate) const CALLS_MAX: usize = 20_000_000;
 /// The most protections in one table.
 const PROTECTIONS_MAX: usize = 16;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &OverloadArgs) -> Result<(), Problem> {
     let callers: Callers = args.callers.parse().map_err(said)?;
     let workloads: Vec<Workload> =
         args.workloads.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(said)?;
-    // Before any work, so that nobody waits for a picture that cannot be written.
+    // Checked before any work, so that no time is spent on a picture that cannot be written.
     let files = files(args)?;
     let reading = Reading { calls_max: args.max_calls, ..Reading::default() };
     let traffic = generate(&workloads, args.seed, Span::ZERO, reading, |_| {}).map_err(said)?;
@@ -68,7 +69,7 @@ fn said(error: impl ToString) -> Problem {
     error.to_string()
 }
 
-/// Refuses what is asked for in vain.
+/// Rejects options that would have no effect.
 fn check(args: &OverloadArgs) -> Result<(), Problem> {
     if let Some(word) = args.stray.first() {
         return Err(format!(

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
     };
     match replayed {
         Ok(()) => Ok(()),
-        // Whoever read the decisions has seen enough: `sluice replay ... | head`.
+        // The reader closed the pipe: `sluice replay ... | head`.
         Err(ReplayError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(error.to_string()),
     }

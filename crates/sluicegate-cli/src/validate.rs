@@ -16,11 +16,12 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<(), Problem> {
         text += &paragraph("Note", &note);
     }
     let rules = configuration.rules.len() as u64;
-    text += &format!("{} is right: {}.\n", printable(&args.file.display().to_string()), many(rules, "rule"));
+    text += &format!("{}: OK, {}\n", printable(&args.file.display().to_string()), many(rules, "rule"));
     crate::print(&text.replace(TIE, " "))
 }
 
-/// What this file alone would not start with. Variables and flags may add what is missing, so that it is no mistake.
+/// What keeps a server from starting with this file alone. It is not an error, because environment
+/// variables and flags may add what is missing.
 fn notes(configuration: &Configuration) -> Vec<String> {
     let protection = Protection {
         password: configuration.password_file.is_some(),
@@ -28,7 +29,7 @@ fn notes(configuration: &Configuration) -> Vec<String> {
         insecure: false,
     };
     let listen = configuration.listen.iter();
-    // A name is not looked up here: it may mean something else where the file will be used.
+    // Names are not resolved: they may resolve differently where the file is used.
     let addresses = listen.filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
     addresses.filter_map(|(protocol, at)| exposure::check(protocol, at, protection).err()).collect()
 }
@@ -58,16 +59,17 @@ fn explain(rule: &RuleSpec) -> String {
     }
     let failure = match rule.on_store_failure {
         None => None,
-        Some(OnStoreFailure::Error) => Some("that is told to callers.".to_owned()),
+        Some(OnStoreFailure::Error) => Some("callers get an error.".to_owned()),
         Some(OnStoreFailure::Allow) => Some("calls are allowed.".to_owned()),
         Some(OnStoreFailure::Deny) => Some("calls are denied.".to_owned()),
         Some(OnStoreFailure::Local) => {
             let share = rule.local_share.map(|percent| format!(" with {percent} % of the limits"));
             Some(format!("each server decides from its own memory{}.", share.unwrap_or_default()))
         }
+        Some(other) => Some(format!("the rule says {}.", other.as_str())),
     };
     if let Some(failure) = failure {
-        text += &paragraph("Failure", &format!("When a shared store cannot answer, {failure}"));
+        text += &paragraph("Failure", &format!("While the shared store is unavailable, {failure}"));
     }
     text + "\n"
 }

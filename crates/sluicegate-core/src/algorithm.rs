@@ -1,102 +1,115 @@
-//! What an algorithm has to say; everything that callers do is built from it once, in `verbs.rs` and `several.rs`.
+//! The trait that every algorithm implements. All verbs are built on it once, in `verbs.rs` for one
+//! limit and in `all_of.rs` for a list.
 //!
-//! The heart of it is one sentence: **a call is allowed when its cost is at most what remains.** So an
-//! algorithm answers what remains, how long the waits are, and how a charge changes its state. All of these
-//! are pure functions of the limit's numbers, one key's state and the time.
+//! The rule behind it is one sentence: **a call is allowed if its cost is at most what remains.**
+//! So an algorithm computes what remains, how long the waits are, and how a charge changes the
+//! state. All of these are pure functions of the limit's parameters, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
 
-/// A limit's rules. `now` may step back between calls; each algorithm's "Clock" line says what happens then.
+/// A rate-limiting algorithm with its parameters.
 ///
-/// It is implemented here only: a [`Charge`] cannot be made elsewhere.
+/// `now` may step back between calls; the "Clock" line of each algorithm says what happens then.
+/// The trait is implemented in this crate only: a [`Charge`] cannot be created elsewhere.
 pub trait Algorithm {
-    /// What is kept for one key; the default is a key that has never called. A state belongs to the limit that wrote
-    /// it: another one reads it only through [`Algorithm::adopt`].
+    /// What is kept per key; the default is an unseen key. A state belongs to the limit that wrote
+    /// it: another limit reads it only through [`Algorithm::adopt`].
     type State: Clone + Default;
 
-    /// The most that an idle key could take at once.
+    /// Returns the most that an idle key could take at once.
     fn limit(&self) -> u32;
 
-    /// The cost that would be allowed now.
+    /// Returns the cost that would be allowed now, rounded down.
     fn remaining(&self, state: &Self::State, now: Time) -> u32;
 
-    /// How long until the key is as good as new, rounded up.
+    /// Returns the time until the key is fully recovered, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;
 
-    /// How long until `cost`, which is not allowed now and not above the limit, would be allowed. Rounded up.
+    /// Returns the time until `cost` would be allowed, rounded up. Called only for a cost that is
+    /// denied now and does not exceed the limit.
     fn retry_after(&self, state: &Self::State, now: Time, cost: u32) -> Span;
 
-    /// Whether a call of this cost is allowed now, when so much remains: the one sentence. Only `smooth`, which lets the next
-    /// caller pay, has another.
+    /// Returns `true` if a call of this cost is allowed now, given what remains. Only `smooth`,
+    /// where the next caller pays, has a rule of its own.
     #[inline]
     fn admits(&self, _state: &Self::State, _now: Time, cost: u32, remaining: u32) -> bool {
         cost <= remaining
     }
 
-    /// Whether no wait would let a call of this cost pass.
+    /// Returns `true` if no wait would make a call of this cost allowed.
     #[inline]
     fn never_admits(&self, cost: u32) -> bool {
         cost > self.limit()
     }
 
-    /// How long a call that is allowed now has to wait before it acts, rounded up.
+    /// Returns how long a call that is allowed now must wait before it acts, rounded up.
     fn delay(&self, _state: &Self::State, _now: Time) -> Span {
         Span::ZERO
     }
 
-    /// How callers of this limit can wait for their turn.
+    /// Returns how callers of this limit can wait.
     fn waiting(&self) -> Waiting {
         Waiting::Retry
     }
 
-    /// Whether the limit offers this verb.
-    fn offers(&self, _verb: Verb) -> bool {
+    /// Returns `true` if the limit supports this verb.
+    fn supports(&self, _verb: Verb) -> bool {
         true
     }
 
-    /// Takes `cost` in any case, and says how long it is then until the key is as good as new. Callers ask what
-    /// remains first; debt (by borrowing or settling) is the exception.
+    /// Charges `cost`, whatever remains, and returns the time until the key is then fully
+    /// recovered. Callers check what remains first, except to create debt by borrowing or settling.
     fn charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Span;
 
-    /// Enters a denied call, for limits that count them too. Whether it was entered.
-    fn enter_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
+    /// Records a denied call, for limits that count those as well. Returns `true` if it was
+    /// recorded.
+    fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
         false
     }
 
-    /// Gives back up to `cost`. Whether that was anything.
+    /// Returns up to `cost` to the key. Returns `true` if that was anything.
     fn refund(&self, state: &mut Self::State, now: Time, cost: u32) -> bool;
 
-    /// Takes `cost` in any case, and says what has to be remembered to give it back.
-    fn charge_to_remember(&self, state: &mut Self::State, now: Time, cost: u32) -> Charge {
+    /// Charges `cost`, whatever remains, and returns what a later rollback needs.
+    fn charge_and_record(&self, state: &mut Self::State, now: Time, cost: u32) -> Charge {
         self.charge(state, now, cost);
         self.record(state, cost, false)
     }
 
-    /// What a receipt has to remember of the charge just made.
+    /// Returns what a receipt has to record of the charge just made.
     fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
 
-    /// Gives back what still counts of a charge, `most` at the most; `None` if that was nothing.
+    /// Returns to the key the part of a charge that still counts, at most `most`. `None` if that
+    /// was nothing.
     ///
-    /// What had leaked from a bucket by the latest change has leaked, even if the clock has stepped back since.
-    fn give_back(&self, state: &mut Self::State, times: Times, charge: &Charge, most: u32) -> Option<Cut>;
+    /// What had leaked from a bucket by the latest change stays leaked, even if the clock has
+    /// stepped back since.
+    fn roll_back(
+        &self,
+        state: &mut Self::State,
+        times: Times,
+        charge: &Charge,
+        most: u32,
+    ) -> Option<Rollback>;
 
-    /// Moves an open charge to its new place after something below it, or of it, was cut out.
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge);
+    /// Moves an open charge to its new height after another charge, or part of it, was rolled back.
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge);
 
-    /// Moves an open charge to its new place after a refund, which takes from the top.
-    fn lower_to(&self, state: &Self::State, charge: &mut Charge);
+    /// Moves an open charge to its new height after a refund, which takes from the top of the
+    /// stack.
+    fn cap_height(&self, state: &Self::State, charge: &mut Charge);
 
-    /// When the next window starts, or the next unit is there; `now` for an idle key.
+    /// Returns when the next window starts or the next unit is available; `now` for an idle key.
     fn next_window(&self, state: &Self::State, now: Time) -> Time;
 
-    /// Whether the key has recovered, so that a store may forget it: under a clock that does not step back no
-    /// later decision can tell.
+    /// Returns `true` if the key is fully recovered, so that a store may drop it: unless the clock
+    /// steps back, no later decision can tell.
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 
-    /// How much the key owes; `None` if it has recovered.
+    /// Returns the key's debt; `None` if it is fully recovered.
     #[inline]
     fn debt(&self, state: &Self::State, now: Time) -> Option<Debt> {
         if self.is_idle(state, now) {
@@ -108,17 +121,20 @@ pub trait Algorithm {
         Some(Debt { share: (used << 32) / u64::from(limit).max(1), recovers_in: reset_after })
     }
 
-    /// Reads the state that `old` left, so that a limit whose numbers change keeps what its keys have used.
+    /// Converts a state written by `old`, so that a limit whose parameters change keeps what its
+    /// keys have used.
     ///
-    /// `times.latest` is the latest time known, `now` at least: a step back of the clock is not to be taken for use.
+    /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not
+    /// count as usage.
     fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
     where
         Self: Sized;
 
-    /// May a call of this cost happen now? If so it is charged. Cost 0 is always allowed and changes nothing.
+    /// Decides a call, and charges it if it is allowed. A cost of 0 is always allowed and changes
+    /// nothing.
     ///
-    /// It is always put in place: called as a function it would hand the state and the decision over in memory, where
-    /// reading what was just written in smaller pieces takes longer than deciding.
+    /// Always inlined: an out-of-line call would pass the state and the decision through memory,
+    /// where reading back what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
@@ -128,10 +144,10 @@ pub trait Algorithm {
         }
     }
 
-    /// The short way of most checks: a call that costs something and is allowed.
+    /// The fast path of [`Algorithm::check`]: a call with a nonzero cost that is allowed.
     ///
     /// # Errors
-    /// When it is not, or when it takes the longer way to know. Then nothing has changed.
+    /// If the call is not that, or only the full decision can tell. Nothing has changed then.
     #[doc(hidden)]
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
@@ -140,7 +156,7 @@ pub trait Algorithm {
         Ok(self.take_cost(state, now, cost, remaining))
     }
 
-    /// Takes the cost of a call that is allowed and leaves so much remaining.
+    /// Charges a call that is allowed and leaves `remaining`.
     #[doc(hidden)]
     #[inline]
     fn take_cost(&self, state: &mut Self::State, now: Time, cost: u32, remaining: u32) -> Charged {
@@ -149,41 +165,41 @@ pub trait Algorithm {
         Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay }
     }
 
-    /// The one decision there is: allowed, denied or free of cost.
+    /// The full decision behind [`Algorithm::check`]: allowed, denied or free of cost.
     #[doc(hidden)]
     #[inline]
     fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32, known: NotCharged) -> Decision {
         let remaining = known.remaining.unwrap_or_else(|| self.remaining(state, now));
         if !self.admits(state, now, cost, remaining) {
-            let entered = self.enter_denied(state, now, cost);
-            let remaining = if entered { self.remaining(state, now) } else { remaining };
+            let recorded = self.record_denied(state, now, cost);
+            let remaining = if recorded { self.remaining(state, now) } else { remaining };
             return self.denied(state, now, cost, remaining);
         }
         if cost == 0 {
-            return Decision::yes(self.standing_with(state, now, remaining), Span::ZERO);
+            return Decision::allow(self.standing_with(state, now, remaining), Span::ZERO);
         }
         self.take_cost(state, now, cost, remaining.saturating_sub(cost)).into()
     }
 }
 
-/// How much a key owes: a store that has to forget somebody forgets who owes least.
+/// A key's debt. A full store evicts the key with the least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Debt {
-    /// The share of its limit that it has used, of 2^32; a bucket's may be more after debt.
+    /// The used share of the limit, where 2^32 is all of it. A bucket in debt may exceed that.
     pub share: u64,
-    /// How long until it has recovered. It decides between those whose share is the same.
+    /// The time until the key is fully recovered, which breaks ties.
     pub recovers_in: Span,
 }
 
 impl Debt {
-    /// Under several limits: the largest share, and the longest time.
+    /// Combines the debts of a key under several limits: the largest share and the longest time.
     #[must_use]
     pub fn max_of_each(self, other: Debt) -> Debt {
         Debt { share: self.share.max(other.share), recovers_in: self.recovers_in.max(other.recovers_in) }
     }
 }
 
-/// A call was allowed, and took its cost.
+/// A call was allowed and charged.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Charged {
@@ -194,27 +210,27 @@ pub struct Charged {
 impl From<Charged> for Decision {
     #[inline]
     fn from(Charged { standing, delay }: Charged) -> Decision {
-        Decision::yes(standing, delay)
+        Decision::allow(standing, delay)
     }
 }
 
-/// The short way did not do.
+/// The fast path did not apply.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotCharged {
-    /// What remains, if that has been worked out.
+    /// What remains, if that was computed.
     pub remaining: Option<u32>,
 }
 
 impl NotCharged {
-    /// Nothing has been worked out.
+    /// Nothing was computed.
     pub const UNKNOWN: NotCharged = NotCharged { remaining: None };
 }
 
-/// What remains after a call that takes something.
+/// Returns what remains after a call with a nonzero cost.
 #[inline]
 pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Result<u32, NotCharged> {
-    // A cost of 0 wraps to the largest number of all: one comparison instead of two.
+    // A cost of 0 wraps to the largest value: one comparison instead of two.
     if cost.wrapping_sub(1) >= remaining {
         Err(NotCharged { remaining: Some(remaining) })
     } else {
@@ -222,28 +238,30 @@ pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Result<u32, No
     }
 }
 
-/// How callers can wait for their turn.
+/// How callers of a limit can wait. Exhaustive on purpose: sister crates, which are released
+/// together with this one, must handle every way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
-    /// Not at all: a denied call has to come back.
+    /// Not at all: a denied call has to be retried.
     Retry,
-    /// By borrowing: a reservation is charged now and acts when what it borrowed has come in.
+    /// By borrowing: a reservation is charged now, and acts once the bucket has refilled what it
+    /// borrowed.
     Borrow,
-    /// In line: each allowed call is told its slot.
+    /// In the limit's own queue: each allowed call has a time slot.
     Queue,
-    /// By taking the next ticket: a call is charged now and acts when what was taken before it is paid for.
-    Ticket,
+    /// Behind earlier calls: a call is charged now, and acts once the calls before it are paid for.
+    NextCallerPays,
 }
 
-/// The verbs that not every limit offers.
+/// The verbs that not every limit supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// Give cost back.
+    /// Return cost to a key.
     Refund,
-    /// Take as much as there is, up to a cost.
+    /// Charge as much as remains, up to a cost.
     Take,
     /// Charge now, act after a delay, cancel or settle later.
     Reserve,
-    /// Charge now, act after a delay.
+    /// Charge now, act after a delay, without a receipt.
     CheckWithin,
 }

@@ -1,17 +1,33 @@
-//! The answer to "may this happen now?". A "no" is an answer, never an error.
+//! The result of a call: allowed or denied, and the fields that callers report. A denial is a
+//! decision, never an error.
 
-use crate::time::Span;
+#[doc(hidden)]
+pub mod store;
+
+use crate::time::{DAY, SECOND, Span};
 use core::fmt;
 
-/// What a check, and most other verbs, answer.
+/// The result of a check and of most other verbs.
+///
+/// ```
+/// use sluicegate_core::{Algorithm, Cell, Rate, Span, Time, token_bucket::TokenBucket};
+///
+/// let limit = TokenBucket::new(Rate::new(1, Span::from_micros(12_000_000))?, 5)?;
+/// let mut state = Cell::UNSEEN;
+/// let first = limit.check(&mut state, Time::EPOCH, 1);
+/// assert_eq!(first.to_string(), "allowed, 4 of 5 remaining, resets in 12 s");
+/// assert!(limit.check(&mut state, Time::EPOCH, 4).allowed());
+/// assert_eq!(limit.check(&mut state, Time::EPOCH, 1).to_string(), "denied, retry in 12 s");
+/// # Ok::<(), sluicegate_core::bounds::OutOfBounds>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[must_use = "a call that is denied must not happen: ask `allowed()`"]
+#[must_use = "a denied call must not happen: check `allowed()`"]
 pub struct Decision {
     standing: Standing,
-    verdict: Verdict,
-    /// Which limit of a list said no.
+    outcome: Outcome,
+    /// The position in a list of the limit that denied the call.
     denied_by: u32,
-    /// When allowed the delay, when denied the wait.
+    /// If allowed, the delay; if denied, the wait.
     wait: Span,
 }
 
@@ -22,31 +38,139 @@ pub struct Standing {
     pub limit: u32,
     /// The cost that would still be allowed now. Rounded down.
     pub remaining: u32,
-    /// How long until the key is as good as new if nobody else came. Rounded up.
+    /// The time until the key is fully recovered, assuming no other calls. Rounded up.
     pub reset_after: Span,
 }
 
-/// The place of no limit: no list is that long.
+/// The position that stands for no limit: no list is this long.
 const NO_LIMIT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum Outcome {
     Allowed,
     Denied,
     Never,
 }
 
-/// The shortest wait after which a denied call would be allowed. `Never` is the longest wait of all.
+/// The shortest wait after which a denied call would be allowed. `Never` is the longest of all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RetryAfter {
-    /// After this long, exactly: one tick sooner is too soon.
+    /// The exact wait: one tick earlier, the call would be denied again.
     After(Span),
-    /// The cost is above the limit: no wait helps.
+    /// The cost exceeds the limit, so no wait helps.
     Never,
 }
 
+impl Decision {
+    /// Returns `true` if the call may happen.
+    pub const fn allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allowed)
+    }
+
+    /// Returns the most that an idle key could take at once.
+    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
+    pub const fn limit(&self) -> u64 {
+        self.standing.limit as u64
+    }
+
+    /// Returns the cost that would still be allowed now, after this call.
+    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
+    pub const fn remaining(&self) -> u64 {
+        self.standing.remaining as u64
+    }
+
+    /// Returns the time until the key is fully recovered, assuming no other calls.
+    pub const fn reset_after(&self) -> Span {
+        self.standing.reset_after
+    }
+
+    /// Returns the shortest wait after which the same call would be allowed, or `None` if it is.
+    pub const fn retry_after(&self) -> Option<RetryAfter> {
+        match self.outcome {
+            Outcome::Allowed => None,
+            Outcome::Denied => Some(RetryAfter::After(self.wait)),
+            Outcome::Never => Some(RetryAfter::Never),
+        }
+    }
+
+    /// Returns how long the caller must wait before acting on an allowed call. Nonzero only for
+    /// pacing, waiting and reserving; zero if denied.
+    pub const fn delay(&self) -> Span {
+        if self.allowed() { self.wait } else { Span::ZERO }
+    }
+
+    /// Returns the position, from 0, of the limit that denied the call. `None` if the call is
+    /// allowed, or if the store had no room for the key.
+    pub const fn denied_by(&self) -> Option<u32> {
+        if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
+    }
+
+    /// Returns the decision if the call is allowed, or else a [`Denied`], for use with `?`.
+    ///
+    /// ```
+    /// # use sluicegate_core::{Algorithm, Cell, Decision, Rate, Span, Time, token_bucket::TokenBucket};
+    /// fn remaining(decision: Decision) -> Result<u64, Box<dyn core::error::Error>> {
+    ///     Ok(decision.into_result()?.remaining())
+    /// }
+    /// # let limit = TokenBucket::new(Rate::new(1, Span::from_micros(12_000_000))?, 1)?;
+    /// # let mut state = Cell::UNSEEN;
+    /// # let (first, second) = (limit.check(&mut state, Time::EPOCH, 1), limit.check(&mut state, Time::EPOCH, 1));
+    /// assert_eq!(remaining(first)?, 0);
+    /// assert_eq!(remaining(second).unwrap_err().to_string(), "denied, retry in 12 s");
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the call is denied.
+    pub const fn into_result(self) -> Result<Decision, Denied> {
+        if self.allowed() { Ok(self) } else { Err(Denied(self)) }
+    }
+
+    #[inline]
+    pub(crate) const fn allow(standing: Standing, delay: Span) -> Decision {
+        Decision { standing, outcome: Outcome::Allowed, denied_by: 0, wait: delay }
+    }
+
+    #[inline]
+    pub(crate) const fn deny(standing: Standing, retry_after: RetryAfter) -> Decision {
+        let (outcome, wait) = match retry_after {
+            RetryAfter::After(wait) => (Outcome::Denied, wait),
+            RetryAfter::Never => (Outcome::Never, Span::ZERO),
+        };
+        Decision { standing, outcome, denied_by: 0, wait }
+    }
+
+    /// Attributes a denial to the limit at a position of a list.
+    pub(crate) const fn by_limit(self, position: u32) -> Decision {
+        Decision { denied_by: position, ..self }
+    }
+}
+
+/// A denial as an error, for callers that use `?`: made by [`Decision::into_result`].
+///
+/// A denial is not a failure: no verb returns this of its own accord, and it has no
+/// [`source`](core::error::Error::source).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied(Decision);
+
+impl Denied {
+    /// Returns the decision, which is a denial.
+    pub const fn decision(&self) -> Decision {
+        self.0
+    }
+}
+
+impl fmt::Display for Denied {
+    /// As the decision: `denied, retry in 12 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for Denied {}
+
 impl fmt::Debug for Decision {
-    /// As a caller sees it.
+    /// Writes the fields that a caller sees.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
             .field("allowed", &self.allowed())
@@ -60,121 +184,86 @@ impl fmt::Debug for Decision {
     }
 }
 
-impl Decision {
-    /// Whether the call may happen.
-    pub const fn allowed(&self) -> bool {
-        matches!(self.verdict, Verdict::Allowed)
-    }
-
-    /// The most that an idle key could take at once.
-    pub const fn limit(&self) -> u32 {
-        self.standing.limit
-    }
-
-    /// The cost that would still be allowed now, after this call.
-    pub const fn remaining(&self) -> u32 {
-        self.standing.remaining
-    }
-
-    /// How long until the key is as good as new if nobody else came.
-    pub const fn reset_after(&self) -> Span {
-        self.standing.reset_after
-    }
-
-    /// When denied: how long until the same call would be allowed. `None` when allowed.
-    pub const fn retry_after(&self) -> Option<RetryAfter> {
-        match self.verdict {
-            Verdict::Allowed => None,
-            Verdict::Denied => Some(RetryAfter::After(self.wait)),
-            Verdict::Never => Some(RetryAfter::Never),
+impl fmt::Display for Decision {
+    /// Writes one line for a log or a terminal: `allowed, 4 of 5 remaining, resets in 60 s`, or
+    /// `denied, retry in 12 s`. The text is for people; programs use the fields.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.retry_after() {
+            Some(RetryAfter::Never) => return f.write_str("denied, retrying will not help"),
+            // A lease without a ttl: nobody knows when it will be released.
+            Some(RetryAfter::After(Span::MAX)) => return f.write_str("denied, no retry time known"),
+            Some(RetryAfter::After(wait)) => return write!(f, "denied, retry in {}", Readable(wait)),
+            None => f.write_str("allowed")?,
+        }
+        if self.delay() > Span::ZERO {
+            write!(f, " after {}", Readable(self.delay()))?;
+        }
+        write!(f, ", {} of {} remaining", self.remaining(), self.limit())?;
+        match self.reset_after() {
+            Span::ZERO | Span::MAX => Ok(()),
+            reset_after => write!(f, ", resets in {}", Readable(reset_after)),
         }
     }
+}
 
-    /// How long the caller has to wait before acting on an allowed call; zero when denied, and zero except for
-    /// pacing, waiting and reserving.
-    pub const fn delay(&self) -> Span {
-        if self.allowed() { self.wait } else { Span::ZERO }
+/// A duration with at most three decimals, rounded up, in a unit that keeps the number small.
+struct Readable(Span);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MINUTE: u64 = 60 * SECOND;
+        const HOUR: u64 = 60 * MINUTE;
+        /// From how long on which unit is used.
+        const UNITS: [(u64, u64, &str); 4] =
+            [(2 * DAY, DAY, "d"), (2 * HOUR, HOUR, "h"), (10 * MINUTE, MINUTE, "min"), (SECOND, SECOND, "s")];
+        let micros = self.0.as_micros();
+        let fits = |(from, ..): &(u64, u64, &str)| micros >= *from;
+        let (_, size, name) = UNITS.into_iter().find(fits).unwrap_or((0, 1_000, "ms"));
+        // Every size divides into thousandths, so nothing is lost before the rounding.
+        let thousandths = micros.div_ceil(size / 1_000);
+        let (whole, mut part, mut places) = (thousandths / 1_000, thousandths % 1_000, 3);
+        if part == 0 {
+            return write!(f, "{whole} {name}");
+        }
+        while part.is_multiple_of(10) {
+            (part, places) = (part / 10, places - 1);
+        }
+        write!(f, "{whole}.{part:0places$} {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    fn standing(remaining: u32, reset_after: u64) -> Standing {
+        Standing { limit: 5, remaining, reset_after: Span::from_micros(reset_after) }
     }
 
-    /// When denied: the place in the list of the limit that said no, counted from 0. `None` when allowed, and when it
-    /// was no limit but a store without room for another key.
-    pub const fn denied_by(&self) -> Option<u32> {
-        if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
+    #[test]
+    fn an_allowed_call_prints_what_remains_and_when_it_resets() {
+        let allowed = |delay, standing| Decision::allow(standing, Span::from_micros(delay)).to_string();
+        assert_eq!(allowed(0, standing(4, 60 * SECOND)), "allowed, 4 of 5 remaining, resets in 60 s");
+        assert_eq!(allowed(0, standing(5, 0)), "allowed, 5 of 5 remaining");
+        assert_eq!(allowed(0, standing(4, u64::MAX)), "allowed, 4 of 5 remaining");
+        assert_eq!(
+            allowed(100_000, standing(0, 1_500_000)),
+            "allowed after 100 ms, 0 of 5 remaining, resets in 1.5 s"
+        );
     }
 
-    /// The same answer, told when so much time has passed since: there is less to wait, but at least one tick while a denial holds.
-    /// What remained is not known anew.
-    pub const fn aged_by(self, passed: Span) -> Decision {
-        let standing = Standing { reset_after: self.standing.reset_after.less(passed), ..self.standing };
-        let wait = match self.verdict {
-            Verdict::Denied if self.wait.as_micros() <= passed.as_micros() => Span::from_micros(1),
-            Verdict::Denied | Verdict::Allowed => self.wait.less(passed),
-            Verdict::Never => self.wait,
-        };
-        Decision { standing, wait, ..self }
-    }
-
-    /// The same answer, told so long before the time it is for, while nothing is allowed: others are waiting in line until then.
-    pub const fn behind_queue(self, ahead: Span) -> Decision {
-        let Standing { limit, reset_after, .. } = self.standing;
-        let standing = Standing { limit, remaining: 0, reset_after: reset_after.and(ahead) };
-        let (verdict, wait) = match self.verdict {
-            Verdict::Never => (Verdict::Never, Span::ZERO),
-            Verdict::Denied => (Verdict::Denied, self.wait.and(ahead)),
-            // At least one tick: whoever is told 0 would come back at once and fail.
-            Verdict::Allowed if ahead.as_micros() == 0 => (Verdict::Denied, Span::from_micros(1)),
-            Verdict::Allowed => (Verdict::Denied, ahead),
-        };
-        Decision { standing, verdict, denied_by: self.denied_by, wait }
-    }
-
-    /// The same denial, where so many other limits are named before this one's.
-    pub const fn offset_denied_by(self, limits: u32) -> Decision {
-        let denied_by =
-            if self.denied_by == NO_LIMIT { NO_LIMIT } else { self.denied_by.saturating_add(limits) };
-        Decision { denied_by, ..self }
-    }
-
-    /// How the key stands, and that it is denied for so long.
-    pub const fn denied_for(self, wait: Span) -> Decision {
-        Decision { verdict: Verdict::Denied, wait, ..self }
-    }
-
-    /// How the key stands, and that it is denied for ever.
-    pub const fn denied_forever(self) -> Decision {
-        Decision { verdict: Verdict::Never, wait: Span::ZERO, ..self }
-    }
-
-    /// The answer to a call that is let pass though nobody could decide on it: all of the limit remains.
-    pub const fn unlimited(limit: u32) -> Decision {
-        Decision::yes(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)
-    }
-
-    /// The answer of a store that has no room for another key: nothing remains, come back after the wait.
-    pub const fn no_room(limit: u32, retry_after: RetryAfter) -> Decision {
-        let reset_after = match retry_after {
-            RetryAfter::After(wait) => wait,
-            RetryAfter::Never => Span::ZERO,
-        };
-        Decision::no(Standing { limit, remaining: 0, reset_after }, retry_after).by(NO_LIMIT)
-    }
-
-    #[inline]
-    pub(crate) const fn yes(standing: Standing, delay: Span) -> Decision {
-        Decision { standing, verdict: Verdict::Allowed, denied_by: 0, wait: delay }
-    }
-
-    #[inline]
-    pub(crate) const fn no(standing: Standing, retry_after: RetryAfter) -> Decision {
-        let (verdict, wait) = match retry_after {
-            RetryAfter::After(wait) => (Verdict::Denied, wait),
-            RetryAfter::Never => (Verdict::Never, Span::ZERO),
-        };
-        Decision { standing, verdict, denied_by: 0, wait }
-    }
-
-    /// The same denial, by the limit at that place of a list.
-    pub(crate) const fn by(self, place: u32) -> Decision {
-        Decision { denied_by: place, ..self }
+    #[test]
+    fn a_denial_prints_when_to_retry() {
+        let denied = |retry_after| Decision::deny(standing(0, SECOND), retry_after).to_string();
+        let after = |micros| denied(RetryAfter::After(Span::from_micros(micros)));
+        assert_eq!(after(12 * SECOND), "denied, retry in 12 s");
+        assert_eq!(after(1), "denied, retry in 0.001 ms");
+        assert_eq!(after(SECOND + 1), "denied, retry in 1.001 s");
+        assert_eq!(after(90 * 60 * SECOND), "denied, retry in 90 min");
+        assert_eq!(after(36 * 3_600 * SECOND), "denied, retry in 36 h");
+        assert_eq!(after(10 * DAY + DAY / 2), "denied, retry in 10.5 d");
+        assert_eq!(after(u64::MAX), "denied, no retry time known");
+        assert_eq!(denied(RetryAfter::Never), "denied, retrying will not help");
     }
 }

@@ -1,51 +1,53 @@
-//! The bucket's arithmetic: one moment says it all. Token bucket, leaky bucket, minimum interval and pacer are
-//! this piece of code under four names.
+//! Generic cell rate algorithm (GCRA): a bucket in a single number. Token bucket, leaky bucket,
+//! minimum interval and pacer are this code under four names.
 //!
-//! In plain words: a bucket holds `burst` units and a unit comes back every `period / count`. Instead of the
-//! level we keep the moment at which the bucket will be full again. Spending moves that moment into the
-//! future, waiting brings it nearer, and how far ahead it lies tells how much has been used. This is the
-//! generic cell rate algorithm (GCRA); the moment is its "theoretical arrival time".
+//! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the
+//! level we store the moment at which the bucket will be full again, which the literature calls the
+//! theoretical arrival time. Spending moves that moment into the future, and time brings it nearer.
+//! How far ahead it lies is how much has been used.
 //!
 //! ```text
-//! Settings   interval = period / count        fill = interval * burst        (exact fractions of a microsecond)
-//! State      full_at, in a Cell: at = whole microseconds, a = the rest as a number of 1/count microseconds,
-//!            b = 1 once the key has called
+//! Settings   interval = period / count      fill = interval * burst      (exact fractions)
+//! State      full_at, in a Cell: at = whole microseconds, a = the rest in units of 1/count
+//!            microseconds, b = 1 once the key has called
 //! Formula    ahead = max(full_at - now, 0)            what has been used, as time
 //!            due   = ahead + interval * cost
 //!            due <= fill    allow, and full_at becomes now + due
-//!            otherwise      deny, and wait due - fill
+//!            otherwise      deny, retry_after = due - fill
 //! Reports    remaining = floor(burst - ahead / interval)       reset_after = ahead
-//!            (cost <= remaining says the same as due <= fill, as the cost is whole: the code asks the former)
+//!            (cost <= remaining is equivalent to due <= fill, since costs are whole; the code
+//!            compares the former)
 //! Promise    any stretch of length w admits at most burst + w / interval units.
-//! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is rounded down.
-//! Clock      a step back makes a bucket in use stricter by the step, until the clock has caught up.
-//! Cost       a multiplication and a division or two; nothing runs in the background.
+//! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is
+//!            rounded down.
+//! Clock      a step back makes a bucket in use stricter by the step until the clock catches up.
+//! Cost       a multiplication and one or two divisions; nothing runs in the background.
 //!
-//! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls pass (due 200 ms, 400 ms),
-//!            the third would come to 600 ms and is told to wait 200 ms.
+//! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls are allowed
+//!            (due 200 ms and 400 ms). The third, due 600 ms, is denied: retry_after 200 ms.
 //! ```
 //!
-//! Why it cannot overflow: `fill` is at most a century (2^52 µs), debt and borrowing at most another, a time at
-//! most 2^58 µs and a count below 2^30. Products that can exceed 64 bits are taken in 128.
+//! Why nothing overflows: `fill` is at most a century (2^52 µs), debt and borrowing at most
+//! another; a time is at most 2^58 µs and a count is below 2^30. Products that can exceed 64 bits
+//! use 128.
 
 use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, remaining_after};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::decision::Standing;
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Exact, Span, Time};
 
-/// Longer than any length that matters, and short enough to add to any moment.
+/// Longer than any duration that matters, and short enough to add to any moment.
 const LONGEST: u64 = 1 << 60;
 
-/// `b` of a cell whose key has called, so that a bucket full at the very epoch differs from an unseen one.
+/// `b` of a key that has called: a bucket that is full at the epoch itself must differ from an
+/// unseen one.
 const SEEN: u32 = 1;
 
-/// How a limit speaks of what it holds, for errors in the reader's language.
-pub(crate) struct Holds {
-    /// What takes too long.
-    pub(crate) time: &'static str,
-    /// What to do about it.
+/// The wording of the error for a bucket that fills too slowly, in the terms of its limit.
+pub(crate) struct FillTime {
+    pub(crate) name: &'static str,
     pub(crate) advice: &'static str,
 }
 
@@ -56,33 +58,33 @@ pub struct Gcra {
     burst: u32,
     interval: Exact,
     fill: Exact,
-    /// Full, and a century of debt.
-    deepest: Exact,
+    /// The furthest that `full_at` may lie ahead: a whole bucket and a century of debt.
+    debt_max: Exact,
     share: Share,
 }
 
-/// What it takes to tell shares of a bucket without a division: the time to fill it is some 2^16 units, or fewer.
+/// Computes the used share of a bucket without a division: the fill time is at most 2^16 units.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Share {
     /// A unit is 2^shift microseconds.
     shift: u32,
-    /// What share of 2^32 a unit is.
+    /// The share of a unit, where 2^32 is the whole bucket.
     unit: u32,
 }
 
 impl Share {
     fn of(fill: Exact) -> Share {
         let shift = (u64::BITS - fill.whole.leading_zeros()).saturating_sub(16);
-        // Cannot be cut: 2^32 / 2 at the most, as a bucket of a single unit is counted as two.
+        // Always fits: at most 2^32 / 2, as a bucket of a single unit counts as two.
         Share { shift, unit: u32::try_from((1 << 32) / (fill.whole >> shift).max(2)).unwrap_or(u32::MAX) }
     }
 }
 
 impl Gcra {
-    /// The arithmetic for a rate and a burst of at least 1, which `holds` names in the words of the limit.
-    pub(crate) fn new(rate: Rate, burst: u32, holds: &Holds) -> Result<Gcra, OutOfBounds> {
+    /// Creates the arithmetic for a rate and a burst of at least 1.
+    pub(crate) fn new(rate: Rate, burst: u32, fill_time: &FillTime) -> Result<Gcra, OutOfBounds> {
         let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
-        // Cannot be cut: a remainder is below the count, which is below 2^30.
+        // Always fits: a remainder is below the count, which is below 2^30.
         let part = u32::try_from(period % count).unwrap_or(u32::MAX);
         let interval = Exact { whole: period / count, part };
         let mut gcra = Gcra {
@@ -90,30 +92,34 @@ impl Gcra {
             burst,
             interval,
             fill: Exact::ZERO,
-            deepest: Exact::ZERO,
+            debt_max: Exact::ZERO,
             share: Share { shift: 0, unit: 0 },
         };
         gcra.fill = gcra.time_for(burst);
         gcra.share = Share::of(gcra.fill);
-        gcra.deepest = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
+        gcra.debt_max = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
         if gcra.fill > Exact::from_whole(CENTURY.as_micros()) {
             // In whole days, rounded up: as microseconds it might not fit.
             let micros = (u128::from(burst) * u128::from(period)).div_ceil(u128::from(count));
             let days = u64::try_from(micros.div_ceil(u128::from(DAY))).unwrap_or(u64::MAX);
-            return Err(
-                OutOfBounds::above(holds.time, days, CENTURY.as_micros() / DAY, holds.advice).in_days()
-            );
+            return Err(OutOfBounds::above(
+                fill_time.name,
+                days,
+                CENTURY.as_micros() / DAY,
+                fill_time.advice,
+            )
+            .in_days());
         }
         Ok(gcra)
     }
 
-    /// The most it holds.
+    /// Returns the most that the bucket holds.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// `interval * units`, exact up to [`LONGEST`], which only limits about to be refused and the huge costs of
-    /// refunds and settlements reach.
+    /// Returns `interval * units`, exact up to [`LONGEST`]. Only limits about to be rejected,
+    /// refunds and settlements reach that.
     #[inline]
     fn time_for(&self, units: u32) -> Exact {
         if units == 1 {
@@ -126,10 +132,11 @@ impl Gcra {
         Exact { whole, part: u32::try_from(parts % count).unwrap_or(u32::MAX) }
     }
 
-    /// The sum of two lengths, or of a moment and a length.
+    /// Adds two durations, or a duration to a moment.
     #[inline]
     fn add(&self, left: Exact, right: Exact) -> Exact {
-        // Cannot wrap: lengths are at most 2^60 and moments below 2^59; both parts are below the count, below 2^30.
+        // Cannot wrap: durations are at most 2^60 and moments below 2^59; both parts are below the
+        // count, which is below 2^30.
         let (whole, part) = (left.whole + right.whole, left.part + right.part);
         match part.checked_sub(self.rate.count()) {
             Some(part) => Exact { whole: whole + 1, part },
@@ -137,13 +144,14 @@ impl Gcra {
         }
     }
 
-    /// `left - right`, or zero.
+    /// Subtracts two durations or moments, down to zero.
     #[inline]
-    fn less(&self, left: Exact, right: Exact) -> Exact {
+    fn saturating_sub(&self, left: Exact, right: Exact) -> Exact {
         if left <= right {
             return Exact::ZERO;
         }
-        // Cannot wrap: left > right, and a borrow is taken only when left's part is the smaller one.
+        // Cannot wrap: left > right, and a whole is borrowed only if left's part is the smaller
+        // one.
         if left.part >= right.part {
             Exact { whole: left.whole - right.whole, part: left.part - right.part }
         } else {
@@ -151,7 +159,7 @@ impl Gcra {
         }
     }
 
-    /// How far the bucket is from full, as time.
+    /// Returns the time until the bucket is full: what has been used, as time.
     #[inline]
     fn ahead(cell: Cell, now: Time) -> Exact {
         match cell.at.checked_sub(now.as_micros()) {
@@ -160,14 +168,14 @@ impl Gcra {
         }
     }
 
-    /// The state whose bucket is full that long after `now`.
+    /// Returns the state of a bucket that is full `ahead` from now.
     #[inline]
     fn full_in(ahead: Exact, now: Time) -> Cell {
-        // Cannot wrap: a moment below 2^58 and a length of at most 2^60.
+        // Cannot wrap: a moment is below 2^58 and a duration at most 2^60.
         Cell { at: now.as_micros() + ahead.whole, a: ahead.part, b: SEEN }
     }
 
-    /// What remains of the burst with that much of it used: `burst - ceil(ahead / interval)`.
+    /// Returns what remains: `burst - ceil(ahead / interval)`.
     #[inline]
     fn remaining(&self, ahead: Exact) -> u32 {
         self.remaining_in_64_bits(ahead).unwrap_or_else(|| {
@@ -176,52 +184,56 @@ impl Gcra {
         })
     }
 
-    /// The same in the common case: `None` if it takes more than 64 bits to tell.
+    /// Returns what remains if 64 bits are enough to compute it, as they mostly are.
     #[inline]
     fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
-        // A full bucket, as that of most callers is, needs no division.
+        // The bucket of most callers is full, and needs no division.
         if ahead == Exact::ZERO {
             return Some(self.burst);
         }
-        // Cannot wrap: below 2^33 µs (2.4 hours) ahead, times a count below 2^30, and a part below the count.
+        // Cannot wrap: less than 2^33 µs (2.4 hours), times a count below 2^30, plus a part below
+        // the count.
         if ahead.whole >= 1 << 33 {
             return None;
         }
         let parts = ahead.whole * u64::from(self.rate.count()) + u64::from(ahead.part);
         let used = parts.div_ceil(self.rate.period().as_micros());
-        // Cannot be cut: it is at most the burst.
+        // Always fits: at most the burst.
         u32::try_from(u64::from(self.burst).saturating_sub(used)).ok()
     }
 
-    /// A length as a number of 1/count microseconds, which is also units used times the period.
-    fn parts(&self, length: Exact) -> u128 {
-        u128::from(length.whole) * u128::from(self.rate.count()) + u128::from(length.part)
+    /// Returns a duration in units of 1/count microseconds, which is also units used times the
+    /// period.
+    fn parts(&self, duration: Exact) -> u128 {
+        u128::from(duration.whole) * u128::from(self.rate.count()) + u128::from(duration.part)
     }
 
-    /// How far the bucket is from full after spending `cost` in any case.
+    /// Returns the time until the bucket is full after spending `cost`, whatever remains.
     #[inline]
     fn spend(&self, ahead: Exact, cost: u32) -> Exact {
         let due = self.add(ahead, self.time_for(cost));
-        // No debt is added beyond a century; after a step back of the clock the bucket may already be deeper.
-        if due > self.deepest { self.deepest.max(ahead) } else { due }
+        // Debt stops at a century. After a step back of the clock it may already be deeper.
+        if due > self.debt_max { self.debt_max.max(ahead) } else { due }
     }
 
-    /// Brings the full moment `give` nearer, but not before now.
-    fn bring_nearer(&self, cell: Cell, now: Time, give: Exact) -> Cell {
-        Self::full_in(self.less(Self::ahead(cell, now), give), now)
+    /// Returns time to the bucket: it is full that much earlier, but not before now.
+    fn return_time(&self, cell: Cell, now: Time, returned: Exact) -> Cell {
+        Self::full_in(self.saturating_sub(Self::ahead(cell, now), returned), now)
     }
 
-    /// Keeps the moment at which a bucket of other numbers is full. The part of a microsecond is rounded up to 1/count of one.
-    pub(crate) fn adopt_time(&self, old: &Gcra, state: &mut Cell) {
+    /// Converts the state of a bucket with other parameters, keeping the moment at which it is
+    /// full. The fraction of a microsecond is rounded up to a multiple of 1/count.
+    pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) {
         let (count, old_count) = (u64::from(self.rate.count()), u64::from(old.rate.count()));
-        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is at most the new count.
+        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is
+        // at most the new count.
         let part = (u64::from(state.a) * count).div_ceil(old_count);
         let carried = part == count;
         state.at += u64::from(carried);
         state.a = if carried { 0 } else { u32::try_from(part).unwrap_or(u32::MAX) };
     }
 
-    /// The state of a key that has used `units` by now.
+    /// Returns the state of a key that has used `units` by now.
     pub(crate) fn with_used(&self, units: u32, now: Time) -> Cell {
         Self::full_in(self.time_for(units), now)
     }
@@ -229,31 +241,31 @@ impl Gcra {
 
 /// A limit that is a bucket. Implementing this gives it all of [`Algorithm`].
 pub trait Bucket {
-    /// Whether allowed calls leave one after another instead of at once.
+    /// Whether allowed calls leave evenly spaced instead of immediately.
     const PACED: bool = false;
 
-    /// The arithmetic.
+    /// Returns the arithmetic.
     fn gcra(&self) -> &Gcra;
 
-    /// The state of a key that has never called: a full bucket, unless the limit says otherwise.
+    /// Returns the state of an unseen key: a full bucket by default.
     fn unseen(&self, _now: Time) -> Cell {
         Cell::UNSEEN
     }
 
-    /// The same for telling waits. It differs before a bucket's start: what it holds it holds already, but what it
-    /// is going to hold comes only after the start.
+    /// Returns the state of an unseen key for computing waits. It differs before a bucket's
+    /// `start`: the bucket already holds `initial`, but refills only from the start on.
     fn unseen_for_waits(&self, now: Time) -> Cell {
         self.unseen(now)
     }
 
-    /// The key's state, whether or not it has called. (Field by field: a copy of the whole would have to wait for its
-    /// fields if they were just written.)
+    /// Returns the key's state, whether or not it has called. (Field by field: a copy of the whole
+    /// would stall on fields that were just written.)
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
         if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen(now) }
     }
 
-    /// The key's state for telling waits.
+    /// Returns the key's state for computing waits.
     #[inline]
     fn for_waits(&self, state: &Cell, now: Time) -> Cell {
         if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen_for_waits(now) }
@@ -268,7 +280,7 @@ impl<B: Bucket> Algorithm for B {
         self.gcra().burst
     }
 
-    /// Works out only once how far the bucket is from full, for a key that has called and in 64 bits.
+    /// Handles keys that have called, in 64 bits, and computes `ahead` only once.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
@@ -279,11 +291,11 @@ impl<B: Bucket> Algorithm for B {
         let ahead = Gcra::ahead(*state, now);
         let remaining = gcra.remaining_in_64_bits(ahead).ok_or(NotCharged::UNKNOWN)?;
         let remaining = remaining_after(remaining, cost)?;
-        let delay = if Self::PACED { Span::from_micros(ahead.up()) } else { Span::ZERO };
-        // At most `fill`, as that much remains: there is no debt to bound.
+        let delay = if Self::PACED { Span::from_micros(ahead.ceil()) } else { Span::ZERO };
+        // At most `fill`, since the cost remains: there is no debt to bound.
         let due = gcra.add(ahead, gcra.time_for(cost));
         *state = Gcra::full_in(due, now);
-        let reset_after = Span::from_micros(due.up());
+        let reset_after = Span::from_micros(due.ceil());
         Ok(Charged { standing: Standing { limit: gcra.burst, remaining, reset_after }, delay })
     }
 
@@ -295,19 +307,20 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
-        Span::from_micros(Gcra::ahead(self.for_waits(state, now), now).up())
+        Span::from_micros(Gcra::ahead(self.for_waits(state, now), now).ceil())
     }
 
     #[inline]
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let gcra = self.gcra();
         let due = gcra.add(Gcra::ahead(self.for_waits(state, now), now), gcra.time_for(cost));
-        Span::from_micros(gcra.less(due, gcra.fill).up())
+        Span::from_micros(gcra.saturating_sub(due, gcra.fill).ceil())
     }
 
     #[inline]
     fn delay(&self, state: &Cell, now: Time) -> Span {
-        // A paced call waits for its slot: the moment at which the bucket was full before it came.
+        // A paced call waits for its time slot: the moment at which the bucket would have been
+        // full.
         if Self::PACED { self.reset_after(state, now) } else { Span::ZERO }
     }
 
@@ -315,7 +328,7 @@ impl<B: Bucket> Algorithm for B {
         if Self::PACED { Waiting::Queue } else { Waiting::Borrow }
     }
 
-    fn offers(&self, verb: Verb) -> bool {
+    fn supports(&self, verb: Verb) -> bool {
         !(Self::PACED && verb == Verb::Refund)
     }
 
@@ -324,66 +337,72 @@ impl<B: Bucket> Algorithm for B {
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let due = self.gcra().spend(Gcra::ahead(self.current(state, now), now), cost);
         *state = Gcra::full_in(due, now);
-        Span::from_micros(due.up())
+        Span::from_micros(due.ceil())
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
         let (gcra, cell) = (self.gcra(), self.current(state, now));
-        // A full bucket stays as it is: moving its full moment up to now would make a later step back stricter.
-        let gives = cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO;
-        if gives {
-            *state = gcra.bring_nearer(cell, now, gcra.time_for(cost));
+        // A full bucket is left alone: moving `full_at` up to now would make a later step back
+        // stricter.
+        let returns = cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO;
+        if returns {
+            *state = gcra.return_time(cell, now, gcra.time_for(cost));
         }
-        gives
+        returns
     }
 
-    /// The pile is measured in time: its height is the moment at which the bucket is full.
+    /// The stack is measured in time: its height is the moment at which the bucket is full.
     fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
         let height = Exact { whole: state.at, part: state.a };
-        Charge { cost, pile: 0, height, waited: waited || Self::PACED }
+        Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
 
-    /// What has leaked since the charge is not given twice: at most what lies between now and the moment that
-    /// the charge made the bucket full at. A call that had to wait holds a place in line: once a later one
-    /// stands behind it, giving the place back would let two act at once, so nothing is returned.
-    fn give_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Cut> {
+    /// What has leaked since the charge is not returned twice: at most the time from now to the
+    /// moment at which the bucket was to be full after the charge. A call that had to wait has a
+    /// time slot. Once a later call has the next one, returning it would let two calls act at once,
+    /// so nothing is returned.
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
         let later_is_charged = Exact { whole: cell.at, part: cell.a } > charge.height;
         if charge.waited && later_is_charged {
             return None;
         }
-        let left = gcra.less(charge.height, Exact::from_whole(now.max(latest).as_micros()));
-        let give = gcra.time_for(most).min(left).min(Gcra::ahead(cell, now));
-        if give == Exact::ZERO {
+        let left = gcra.saturating_sub(charge.height, Exact::from_whole(now.max(latest).as_micros()));
+        let returned = gcra.time_for(most).min(left).min(Gcra::ahead(cell, now));
+        if returned == Exact::ZERO {
             return None;
         }
-        *state = gcra.bring_nearer(cell, now, give);
-        Some(Cut { pile: 0, top: charge.height, bottom: gcra.less(charge.height, give) })
+        *state = gcra.return_time(cell, now, returned);
+        Some(Rollback { stack: 0, top: charge.height, bottom: gcra.saturating_sub(charge.height, returned) })
     }
 
-    fn close_gap(&self, cut: &Cut, charge: &mut Charge) {
+    fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         let gcra = self.gcra();
-        let size = gcra.less(cut.top, cut.bottom);
-        charge.height = cut.lower(charge.height, |height| gcra.less(height, size));
+        let size = gcra.saturating_sub(rollback.top, rollback.bottom);
+        charge.height = rollback.shift(charge.height, |height| gcra.saturating_sub(height, size));
     }
 
-    fn lower_to(&self, state: &Cell, charge: &mut Charge) {
+    fn cap_height(&self, state: &Cell, charge: &mut Charge) {
         charge.height = charge.height.min(Exact { whole: state.at, part: state.a });
     }
 
-    /// A pacer's next free slot; otherwise when the next whole usable unit is there.
+    /// Returns a pacer's next free time slot, or else when the next whole unit is available.
     fn next_window(&self, state: &Cell, now: Time) -> Time {
         if Self::PACED {
-            return now.after(self.reset_after(state, now));
+            return now.saturating_add(self.reset_after(state, now));
         }
         let remaining = self.remaining(state, now);
-        if remaining == self.limit() { now } else { now.after(self.retry_after(state, now, remaining + 1)) }
+        if remaining == self.limit() {
+            now
+        } else {
+            now.saturating_add(self.retry_after(state, now, remaining + 1))
+        }
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
-        // The second half matters to a bucket that starts empty: a key refunded to full must not be forgotten
-        // while an unseen one would still hold less.
+        // The second half is for a bucket with `initial`: a key that was refunded to full must not
+        // be dropped while an unseen one would still hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
         state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
     }
@@ -395,28 +414,31 @@ impl<B: Bucket> Algorithm for B {
         }
         let (ahead, Share { shift, unit }) =
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
-        // Good to a 2^15th, or to a microsecond; the time to recover tells the rest.
+        // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
-        // As for `is_idle`: one that was given something back while others are still filling waits for them.
+        // As for `is_idle`: a key that was refunded cannot be dropped before unseen ones are full.
         let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
-        Some(Debt { share, recovers_in: Span::from_micros(recovered.up()) })
+        Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
-    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of a microsecond, which
-    /// no decision can tell: both sides of its comparisons are whole numbers of those.
+    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of
+    /// a microsecond, which no decision can tell: both sides of each comparison are multiples of
+    /// that.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
         let (gcra, before) = (self.gcra(), old.gcra());
         if gcra.rate == before.rate || state.b != SEEN {
             return;
         }
-        // After a step back `full_at` lies further ahead by the step, which is no use at the old rate. The latest time known
-        // may be another key's; this key was charged no later than it is full.
+        // After a step back `full_at` lies further ahead by the step, which is not usage. The
+        // latest known time may be another key's, but no charge of this key is later than its
+        // `full_at`.
         let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
         let used_periods = before.parts(Gcra::ahead(*state, at));
         let old_period = u128::from(before.rate.period().as_micros());
         let period = u128::from(gcra.rate.period().as_micros());
-        // units used = used_periods / old_period; as parts of a microsecond at the new rate: units * period.
-        let most = gcra.parts(gcra.deepest);
+        // units = used_periods / old_period, and in parts of a microsecond at the new rate: units *
+        // period
+        let most = gcra.parts(gcra.debt_max);
         let parts = (used_periods / old_period)
             .checked_mul(period)
             // Cannot wrap: a remainder below 2^49 times a period below 2^49.

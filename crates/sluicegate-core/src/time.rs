@@ -1,8 +1,10 @@
-//! Moments and lengths of time in whole microseconds, the one tick that everything here counts in.
+//! Moments and durations in whole microseconds, the tick of every computation in this crate.
 //!
-//! The core has no clock: `now` is always an argument. A [`Time`] is checked once, when it is made, so that
+//! The core has no clock: `now` is always an argument. A [`Time`] is bounded when it is created, so
 //! no sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it
 //! (a full bucket and a century of debt) is below 2^53.
+//!
+//! `Time` and [`Span`] have no `+` and `-`: their sums saturate, and the method names say so.
 
 use core::fmt;
 
@@ -14,102 +16,113 @@ pub const DAY: u64 = 86_400 * SECOND;
 pub const YEAR: u64 = 365 * DAY;
 
 /// A moment: whole microseconds since the Unix epoch, up to the year 9892.
+///
+/// ```
+/// use sluicegate_core::{Span, Time};
+///
+/// let noon = Time::from_micros(1_794_916_800_000_000).unwrap();
+/// let later = noon.saturating_add(Span::from_micros(1_500_000));
+/// assert_eq!(later.since(noon), Span::from_micros(1_500_000));
+/// assert_eq!(noon.since(later), Span::ZERO);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(u64);
 
 impl Time {
     /// 1970-01-01T00:00:00Z, the earliest moment.
     pub const EPOCH: Time = Time(0);
-    /// 9892-03-08T12:26:40Z, the latest moment: a round number of microseconds, and far enough from where calendars
-    /// end (with the year 9999) for every window that holds a moment to end within them.
+    /// 9892-03-08T12:26:40Z, the latest moment: 2.5 * 10^17 microseconds. Calendars end with the
+    /// year 9999, so every calendar window that contains a `Time` ends before they do.
     pub const MAX: Time = Time(250_000_000_000_000_000);
 
-    /// The moment that many microseconds after the epoch, or `None` beyond [`Time::MAX`].
+    /// Creates a moment from microseconds since the Unix epoch. Returns `None` beyond
+    /// [`Time::MAX`].
     pub const fn from_micros(micros: u64) -> Option<Time> {
         if micros <= Time::MAX.0 { Some(Time(micros)) } else { None }
     }
 
-    /// The moment that many microseconds after the epoch, or the latest one.
+    /// Creates a moment from microseconds since the Unix epoch, at most [`Time::MAX`].
     pub const fn saturating_from_micros(micros: u64) -> Time {
         if micros <= Time::MAX.0 { Time(micros) } else { Time::MAX }
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// How long after the Unix epoch, to be added to `std::time::UNIX_EPOCH`.
+    /// Returns the duration since the Unix epoch, to be added to `std::time::UNIX_EPOCH`.
     pub const fn since_epoch(self) -> core::time::Duration {
         core::time::Duration::from_micros(self.0)
     }
 
-    /// How long from `earlier` to this moment; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this moment, or zero if `earlier` is the later one.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// So long before this moment, at the earliest [`Time::EPOCH`].
+    /// Adds a duration, up to [`Time::MAX`].
     #[must_use]
-    pub const fn before(self, span: Span) -> Time {
-        Time(self.0.saturating_sub(span.0))
+    pub const fn saturating_add(self, span: Span) -> Time {
+        Time::saturating_from_micros(self.0.saturating_add(span.0))
     }
 
-    /// This moment and a wait after it, at most [`Time::MAX`].
+    /// Subtracts a duration, down to [`Time::EPOCH`].
     #[must_use]
-    pub const fn after(self, wait: Span) -> Time {
-        Time::saturating_from_micros(self.0.saturating_add(wait.0))
+    pub const fn saturating_sub(self, span: Span) -> Time {
+        Time(self.0.saturating_sub(span.0))
     }
 }
 
-/// A length of time in whole microseconds.
+/// A duration in whole microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
 impl Span {
-    /// No time at all.
+    /// The empty duration.
     pub const ZERO: Span = Span(0);
-    /// The longest length there is.
+    /// The longest duration.
     pub const MAX: Span = Span(u64::MAX);
 
-    /// That many microseconds.
+    /// Creates a duration from microseconds.
     pub const fn from_micros(micros: u64) -> Span {
         Span(micros)
     }
 
-    /// The length in microseconds.
+    /// Returns the duration in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The length in milliseconds, rounded **up**: a caller who is told 0 would come back at once and fail.
+    /// Returns the duration in milliseconds, rounded **up**: a client that reads a wait of 0 would
+    /// retry immediately and be denied.
     pub const fn as_millis_up(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// The length in seconds, rounded **up**, as the header `Retry-After` wants it.
+    /// Returns the duration in seconds, rounded **up**, as the `Retry-After` header requires.
     pub const fn as_secs_up(self) -> u64 {
         self.0.div_ceil(SECOND)
     }
 
-    /// Both lengths, one after the other; at most [`Span::MAX`].
+    /// Adds two durations, up to [`Span::MAX`].
     #[must_use]
-    pub const fn and(self, other: Span) -> Span {
+    pub const fn saturating_add(self, other: Span) -> Span {
         Span(self.0.saturating_add(other.0))
     }
 
-    /// What is left of this length after another; zero if the other is longer.
+    /// Subtracts a duration, down to zero.
     #[must_use]
-    pub const fn less(self, other: Span) -> Span {
+    pub const fn saturating_sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
 }
 
-/// A length or a moment to a fraction of a microsecond, `whole + part / count`, where the count is that of the limit
-/// it belongs to. (The heights of other piles use it as a plain number, with no part.)
+/// A duration or moment with a fraction of a microsecond: `whole + part / count`, where `count` is
+/// that of the limit it belongs to. (Windows and logs use it for whole heights, with `part` 0.)
 ///
-/// The order of the fields is the order of the values, as `part < count` always.
+/// The derived order, by field, is the order of the values, since `part < count`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub(crate) struct Exact {
     pub(crate) whole: u64,
@@ -123,10 +136,10 @@ impl Exact {
         Exact { whole, part: 0 }
     }
 
-    /// To the next whole microsecond.
+    /// Rounds up to a whole microsecond.
     #[inline]
-    pub(crate) const fn up(self) -> u64 {
-        // Cannot wrap: lengths and moments are below 2^62.
+    pub(crate) const fn ceil(self) -> u64 {
+        // Cannot wrap: durations and moments are below 2^62.
         if self.part > 0 { self.whole + 1 } else { self.whole }
     }
 }
@@ -138,18 +151,41 @@ impl From<Span> for core::time::Duration {
 }
 
 impl From<core::time::Duration> for Span {
-    /// Rounded up to a whole microsecond; lengths beyond [`Span::MAX`] become it.
+    /// Rounds up to a whole microsecond, and saturates at [`Span::MAX`].
     fn from(duration: core::time::Duration) -> Self {
-        let micros = duration.as_nanos().div_ceil(1_000);
-        Span(u64::try_from(micros).unwrap_or(u64::MAX))
+        let part = u64::from(duration.subsec_nanos().div_ceil(1_000));
+        Span(duration.as_secs().saturating_mul(SECOND).saturating_add(part))
+    }
+}
+
+/// Here and not in a crate with a clock, because only the crate of a type may implement `From` for it.
+#[cfg(feature = "std")]
+mod system {
+    use super::Time;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    impl From<SystemTime> for Time {
+        /// Rounded down to a whole microsecond; [`Time::EPOCH`] if it is before the Unix epoch, and at
+        /// most [`Time::MAX`].
+        fn from(time: SystemTime) -> Time {
+            let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Time::saturating_from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+        }
+    }
+
+    impl From<Time> for SystemTime {
+        fn from(time: Time) -> SystemTime {
+            UNIX_EPOCH + time.since_epoch()
+        }
     }
 }
 
 impl fmt::Display for Time {
-    /// In UTC, as RFC 3339 writes it: `2026-11-16T08:30:00Z`, with as many microseconds as there are.
+    /// Writes UTC in RFC 3339: `2026-11-16T08:30:00Z`, with six decimals if the second is not
+    /// whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, micros) = (self.0 / DAY, self.0 % DAY);
-        // Years that begin with March, so that a leap day is the last day of one: 400 of them are 146 097 days.
+        // Years start in March here, so a leap day ends its year; 400 years are 146,097 days.
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era =
@@ -170,10 +206,11 @@ impl fmt::Display for Time {
 }
 
 impl fmt::Display for Span {
-    /// The length in the largest unit that divides it, as the limit grammar writes it: `90s`, `2h`, `250ms`.
+    /// Writes the duration in the largest unit that divides it, as the limit grammar does: `90s`,
+    /// `2h`, `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
-            [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (1_000, "ms")];
+            [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000, "ms")];
         if self.0 == 0 {
             return f.write_str("0s");
         }
@@ -184,7 +221,8 @@ impl fmt::Display for Span {
 }
 
 impl fmt::Debug for Span {
-    /// As it is displayed, so that a wait can be read in whatever holds it: `Some(After(2s))`.
+    /// Writes the `Display` form, so that a wait inside another type stays readable:
+    /// `Some(After(2s))`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -203,12 +241,13 @@ mod tests {
         assert_eq!(printed(1_500), "1500us");
         assert_eq!(printed(250_000), "250ms");
         assert_eq!(printed(90 * SECOND), "90s");
+        assert_eq!(printed(120 * SECOND), "2min");
         assert_eq!(printed(7_200 * SECOND), "2h");
         assert_eq!(printed(10 * YEAR), "3650d");
     }
 
     #[test]
-    fn waits_are_told_in_milliseconds_rounded_up() {
+    fn milliseconds_and_seconds_are_rounded_up() {
         assert_eq!(Span::from_micros(1).as_millis_up(), 1);
         assert_eq!(Span::from_micros(2_000).as_millis_up(), 2);
         assert_eq!((Span::from_micros(1).as_secs_up(), Span::from_micros(2 * SECOND).as_secs_up()), (1, 2));
@@ -226,14 +265,35 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_moment_after_the_last() {
+    fn sums_saturate_at_both_ends_of_time() {
+        let tick = Span::from_micros(1);
         assert_eq!(Time::from_micros(Time::MAX.as_micros() + 1), None);
-        assert_eq!(Time::MAX.after(Span::from_micros(1)), Time::MAX);
+        assert_eq!(Time::MAX.saturating_add(tick), Time::MAX);
+        assert_eq!(Time::EPOCH.saturating_sub(tick), Time::EPOCH);
+        assert_eq!(
+            (Span::MAX.saturating_add(tick), Span::ZERO.saturating_sub(tick)),
+            (Span::MAX, Span::ZERO)
+        );
     }
 
     #[test]
     fn a_duration_is_rounded_up_to_whole_microseconds() {
         assert_eq!(Span::from(core::time::Duration::from_nanos(1)), Span::from_micros(1));
         assert_eq!(Span::from(core::time::Duration::MAX), Span::MAX);
+        assert_eq!(Span::from(core::time::Duration::from_nanos(1_999_999_001)), Span::from_micros(2_000_000));
+        let longest = core::time::Duration::from_micros(u64::MAX);
+        let nano = core::time::Duration::from_nanos(1);
+        assert_eq!(Span::from(longest - nano), Span::MAX);
+        assert_eq!(Span::from(longest - 1_000 * nano), Span::from_micros(u64::MAX - 1));
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_system_time_is_rounded_down_and_bounded() {
+        use std::time::{Duration, SystemTime, UNIX_EPOCH};
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_nanos(1_999)), Time(1));
+        assert_eq!(Time::from(UNIX_EPOCH - Duration::from_secs(1)), Time::EPOCH);
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_secs(300_000_000_000)), Time::MAX);
+        assert_eq!(Time::from(SystemTime::from(Time::MAX)), Time::MAX);
     }
 }

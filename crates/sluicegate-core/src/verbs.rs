@@ -1,33 +1,34 @@
-//! What callers do with one limit, written once for all algorithms.
+//! The verbs on one limit, written once for all algorithms.
 
 use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
-use crate::pile::{Charge, Cut, Times};
+use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use core::fmt;
 
-/// The other verbs on one limit and one key's state; `check` is the algorithm's own.
+/// The verbs on one limit and one key's state, besides [`Algorithm::check`].
 pub trait Verbs: Algorithm {
-    /// Would a call of this cost be allowed now? Nothing is charged: `remaining` and `reset_after` are those of now.
+    /// Decides whether a call would be allowed now. Charges nothing, so `remaining` and
+    /// `reset_after` are the current ones.
     fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if !self.admits(state, now, cost, remaining) {
             return self.denied(state, now, cost, remaining);
         }
         let delay = if cost > 0 { self.delay(state, now) } else { Span::ZERO };
-        Decision::yes(self.standing_with(state, now, remaining), delay)
+        Decision::allow(self.standing_with(state, now, remaining), delay)
     }
 
-    /// How the key stands now.
+    /// Returns how the key stands now.
     fn standing(&self, state: &Self::State, now: Time) -> Standing {
         self.standing_with(state, now, self.remaining(state, now))
     }
 
-    /// How a reservation would be answered, without charging it: the delay.
+    /// Returns the delay of a reservation, without charging it.
     ///
     /// # Errors
-    /// When it would be denied: when to come back.
+    /// If the reservation would be denied: when to retry.
     fn reserve_wait(
         &self,
         state: &Self::State,
@@ -45,11 +46,13 @@ pub trait Verbs: Algorithm {
         let is_allowed = self.admits(state, now, cost, self.remaining(state, now));
         let until_allowed = if is_allowed { Span::ZERO } else { self.retry_after(state, now, cost) };
         match self.waiting() {
-            Waiting::Borrow | Waiting::Ticket if until_allowed <= max_wait => Ok(until_allowed),
-            Waiting::Borrow | Waiting::Ticket => Err(RetryAfter::After(until_allowed.less(max_wait))),
+            Waiting::Borrow | Waiting::NextCallerPays if until_allowed <= max_wait => Ok(until_allowed),
+            Waiting::Borrow | Waiting::NextCallerPays => {
+                Err(RetryAfter::After(until_allowed.saturating_sub(max_wait)))
+            }
             Waiting::Queue => {
                 let delay = self.delay(state, now);
-                let too_long = until_allowed.max(delay.less(max_wait));
+                let too_long = until_allowed.max(delay.saturating_sub(max_wait));
                 if too_long == Span::ZERO { Ok(delay) } else { Err(RetryAfter::After(too_long)) }
             }
             Waiting::Retry if until_allowed == Span::ZERO => Ok(Span::ZERO),
@@ -57,51 +60,52 @@ pub trait Verbs: Algorithm {
         }
     }
 
-    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt.
+    /// Charges `cost` now, if the caller can act within `max_wait`, after the decision's delay.
+    /// This is a reservation without a receipt.
     fn check_within(&self, state: &mut Self::State, now: Time, cost: u32, max_wait: Span) -> Decision {
         match self.reserve_wait(state, now, cost, max_wait) {
-            Err(retry_after) => Decision::no(self.standing(state, now), retry_after),
+            Err(retry_after) => Decision::deny(self.standing(state, now), retry_after),
             Ok(delay) => {
                 if cost > 0 {
                     self.charge(state, now, cost);
                 }
-                Decision::yes(self.standing(state, now), delay)
+                Decision::allow(self.standing(state, now), delay)
             }
         }
     }
 
-    /// Charges what was really used against what a receipt holds: the rest is given back as by a cancel, an
-    /// excess becomes debt. What was given back, if anything.
+    /// Corrects a charge to what was actually used: an unused rest is rolled back, as by a cancel,
+    /// and an excess becomes debt. Returns what was rolled back, if anything.
     fn settle_charge(
         &self,
         state: &mut Self::State,
         times: Times,
         charge: &Charge,
         used: u32,
-    ) -> Option<Cut> {
+    ) -> Option<Rollback> {
         if used > charge.cost {
             self.charge(state, times.now, used - charge.cost);
             return None;
         }
-        self.give_back(state, times, charge, charge.cost - used)
+        self.roll_back(state, times, charge, charge.cost - used)
     }
 
-    /// An error unless the limit offers the verb.
+    /// Checks that the limit supports a verb.
     ///
     /// # Errors
-    /// When the limit does not offer this verb.
+    /// If it does not.
     fn require(&self, verb: Verb) -> Result<(), Unsupported> {
-        if self.offers(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
+        if self.supports(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
     }
 
-    /// How the key stands, when what remains is known.
+    /// Returns how the key stands, given what remains.
     #[doc(hidden)]
     #[inline]
     fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
-    /// The denial of a cost that is not allowed now.
+    /// Returns the denial of a cost that is not allowed now.
     #[doc(hidden)]
     #[inline]
     fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
@@ -110,44 +114,42 @@ pub trait Verbs: Algorithm {
         } else {
             RetryAfter::After(self.retry_after(state, now, cost))
         };
-        Decision::no(self.standing_with(state, now, remaining), retry_after)
+        Decision::deny(self.standing_with(state, now, remaining), retry_after)
     }
 }
 
 impl<A: Algorithm + ?Sized> Verbs for A {}
 
-/// The limit does not offer the verb.
+/// The limit does not support the verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported {
-    /// What was asked for.
+    /// The verb.
     pub verb: Verb,
-    /// How callers of the limit wait, which tells what kind it is.
+    /// How callers of the limit wait, which identifies its kind.
     pub waiting: Waiting,
 }
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.verb, self.waiting) {
-            (Verb::Refund, Waiting::Ticket) => {
-                "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; \
-                 leave warmup= out to give permits back"
+            (Verb::Refund, Waiting::NextCallerPays) => {
+                "smooth with warmup= does not support refund, since the price of a permit is not known afterwards; \
+                 leave warmup= out to refund permits"
             }
-            (Verb::Take, Waiting::Ticket) => {
-                "take is not offered by smooth, where any cost passes when its time has come; use check"
+            (Verb::Take, Waiting::NextCallerPays) => {
+                "smooth does not support take, since any cost is allowed once its time has come; use check"
             }
-            (Verb::Reserve, Waiting::Ticket) => {
-                "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a \
-                 longest wait, which tells the delay"
+            (Verb::Reserve, Waiting::NextCallerPays) => {
+                "smooth does not support reserve, since its charges cannot be cancelled; use check with a \
+                 maximum wait, which returns the delay"
             }
             (Verb::Refund, _) => {
-                "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
+                "pacer does not support refund, since its time slots are in order; reserve, and cancel the receipt"
             }
-            (Verb::Take, _) => "take is not offered with count=all, where even a denied call counts; use check",
-            (Verb::Reserve, _) => {
-                "reserve is not offered with count=all, where even a denied call counts; use check"
-            }
+            (Verb::Take, _) => "count=all does not support take, since denied calls count too; use check",
+            (Verb::Reserve, _) => "count=all does not support reserve, since denied calls count too; use check",
             (Verb::CheckWithin, _) => {
-                "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
+                "count=all does not support a maximum wait, since denied calls count too; use check without one"
             }
         })
     }

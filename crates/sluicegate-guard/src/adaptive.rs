@@ -29,7 +29,7 @@
 
 mod aimd;
 mod gradient;
-mod spec;
+mod parse;
 mod window;
 
 pub use aimd::{Aimd, BACKOFF_DEFAULT, BACKOFF_MAX, BACKOFF_MIN, TIMEOUT_DEFAULT};
@@ -142,21 +142,21 @@ impl AdaptiveLimit {
     /// Between what the limit moves.
     pub const fn range(&self) -> Range {
         match self {
-            AdaptiveLimit::Aimd(rule) => rule.range(),
-            AdaptiveLimit::Gradient(rule) => rule.range(),
+            AdaptiveLimit::Aimd(config) => config.range(),
+            AdaptiveLimit::Gradient(config) => config.range(),
         }
     }
 }
 
 impl From<Aimd> for AdaptiveLimit {
-    fn from(rule: Aimd) -> AdaptiveLimit {
-        AdaptiveLimit::Aimd(rule)
+    fn from(config: Aimd) -> AdaptiveLimit {
+        AdaptiveLimit::Aimd(config)
     }
 }
 
 impl From<Gradient> for AdaptiveLimit {
-    fn from(rule: Gradient) -> AdaptiveLimit {
-        AdaptiveLimit::Gradient(rule)
+    fn from(config: Gradient) -> AdaptiveLimit {
+        AdaptiveLimit::Gradient(config)
     }
 }
 
@@ -168,25 +168,25 @@ pub struct Adaptive {
 
 #[derive(Clone, Debug)]
 enum Inner {
-    Aimd { rule: Aimd, limit: u32 },
-    Gradient { rule: Gradient, slope: Slope },
+    Aimd { config: Aimd, limit: u32 },
+    Gradient { config: Gradient, slope: Slope },
 }
 
 impl Adaptive {
     /// One that has learned nothing.
-    pub fn new(rule: impl Into<AdaptiveLimit>) -> Adaptive {
-        let inner = match rule.into() {
-            AdaptiveLimit::Aimd(rule) => Inner::Aimd { rule, limit: rule.range().start },
-            AdaptiveLimit::Gradient(rule) => Inner::Gradient { rule, slope: Slope::new(rule) },
+    pub fn new(config: impl Into<AdaptiveLimit>) -> Adaptive {
+        let inner = match config.into() {
+            AdaptiveLimit::Aimd(config) => Inner::Aimd { config, limit: config.range().start },
+            AdaptiveLimit::Gradient(config) => Inner::Gradient { config, slope: Slope::new(config) },
         };
         Adaptive { inner }
     }
 
     /// How it moves.
-    pub fn rule(&self) -> AdaptiveLimit {
+    pub fn config(&self) -> AdaptiveLimit {
         match &self.inner {
-            Inner::Aimd { rule, .. } => AdaptiveLimit::Aimd(*rule),
-            Inner::Gradient { rule, .. } => AdaptiveLimit::Gradient(*rule),
+            Inner::Aimd { config, .. } => AdaptiveLimit::Aimd(*config),
+            Inner::Gradient { config, .. } => AdaptiveLimit::Gradient(*config),
         }
     }
 
@@ -209,8 +209,8 @@ impl Adaptive {
     /// Whether a call that took so long, or has taken so long so far, was too slow for the limit to grow.
     pub fn is_slow(&self, rtt: Span) -> bool {
         match &self.inner {
-            Inner::Aimd { rule, .. } => rtt > rule.timeout(),
-            Inner::Gradient { rule, slope } => slope.is_slow(rule, rtt.min(RTT_MAX)),
+            Inner::Aimd { config, .. } => rtt > config.timeout(),
+            Inner::Gradient { config, slope } => slope.is_slow(config, rtt.min(RTT_MAX)),
         }
     }
 
@@ -220,11 +220,11 @@ impl Adaptive {
         let rtt = sample.rtt.clamp(Span::from_micros(1), RTT_MAX);
         let sample = Sample { rtt, ..sample };
         match &mut self.inner {
-            Inner::Aimd { rule, limit } => {
-                *limit = rule.next(*limit, sample);
+            Inner::Aimd { config, limit } => {
+                *limit = config.next(*limit, sample);
                 *limit
             }
-            Inner::Gradient { rule, slope } => slope.sample(rule, now, sample),
+            Inner::Gradient { config, slope } => slope.sample(config, now, sample),
         }
     }
 }

@@ -10,27 +10,27 @@
 //!       ──▶ else it goes to the first who waits
 //! ```
 
+mod acquire;
 mod adapt;
 mod adaptive;
-mod enter;
+mod config;
 mod permits;
 mod queue;
-mod spec;
 
-pub use adapt::{Adapt, EndedCall};
-pub use enter::{Enter, Entry};
-pub use spec::{BULKHEAD_QUEUE_MAX, BULKHEAD_WAIT_DEFAULT, BulkheadSpec};
+pub use acquire::{AcquirePermit, PermitGrant};
+pub use adapt::{Adapt, CompletedCall};
+pub use config::{BULKHEAD_QUEUE_MAX, BULKHEAD_WAIT_DEFAULT, BulkheadConfig};
 
 use crate::Outcome;
 use crate::event::{Event, Observer};
-use crate::text::IntoRules;
-use permits::{Permits, Seen};
-use queue::{Desk, Queue};
+use crate::text::IntoConfig;
+use permits::{Permits, Usage};
+use queue::{LockedQueue, Queue};
 use sluicegate::BuildError;
 use sluicegate::LimitError;
 use sluicegate::clock::Clock;
 use sluicegate::internal::AnyClock;
-use sluicegate::internal::Patience;
+use sluicegate::internal::MaxWait;
 use sluicegate::internal::sync::{Mutex, MutexGuard};
 use sluicegate::wait::Denial;
 use sluicegate_core::Time;
@@ -48,25 +48,25 @@ use std::time::Duration;
 /// use sluicegate_guard::Bulkhead;
 ///
 /// let payments = Bulkhead::new("bulkhead 2 queue=5 wait=1s")?;
-/// let permit = payments.try_enter();      // does not wait
-/// let other = payments.enter().blocking(); // waits for a second at the most; in async code: .await
+/// let permit = payments.try_acquire();      // does not wait
+/// let other = payments.acquire().blocking(); // waits for a second at the most; in async code: .await
 /// assert!(permit.is_some() && other.allowed());
-/// assert!(payments.try_enter().is_none());
+/// assert!(payments.try_acquire().is_none());
 /// drop(permit);                           // a permit is returned when it is dropped
-/// assert!(payments.try_enter().is_some());
+/// assert!(payments.try_acquire().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 ///
 /// Its clones are the same bulkhead. First come, first served within a priority, and nobody overtakes those who wait.
 #[derive(Clone)]
 pub struct Bulkhead {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     permits: Permits,
     queue: Mutex<Queue>,
-    spec: BulkheadSpec,
+    config: BulkheadConfig,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
     name: Option<Arc<str>>,
@@ -81,21 +81,21 @@ struct Shared {
 pub struct Permit {
     bulkhead: Bulkhead,
     /// Known if a rule wants to know how calls go.
-    began: Option<Began>,
+    start: Option<CallStart>,
 }
 
 /// How a call began.
 #[derive(Clone, Copy)]
-struct Began {
+struct CallStart {
     at: Time,
     /// Its own permit included.
     in_use: u32,
 }
 
-impl Began {
+impl CallStart {
     #[cold]
-    fn now(bulkhead: &Bulkhead) -> Began {
-        Began { at: bulkhead.now(), in_use: bulkhead.shared.permits.read().taken }
+    fn now(bulkhead: &Bulkhead) -> CallStart {
+        CallStart { at: bulkhead.now(), in_use: bulkhead.inner.permits.read().in_use }
     }
 }
 
@@ -118,7 +118,7 @@ pub struct BulkheadStats {
 /// What a bulkhead is made of. Made by [`Bulkhead::builder`].
 #[must_use]
 pub struct BulkheadBuilder {
-    spec: Result<BulkheadSpec, LimitError>,
+    config: Result<BulkheadConfig, LimitError>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
     name: Option<Arc<str>>,
@@ -130,40 +130,40 @@ impl Bulkhead {
     ///
     /// # Errors
     /// When a text is not a bulkhead: one line that says why, and what to write.
-    pub fn new(spec: impl IntoRules<BulkheadSpec>) -> Result<Bulkhead, BuildError> {
-        Bulkhead::builder(spec).build()
+    pub fn new(config: impl IntoConfig<BulkheadConfig>) -> Result<Bulkhead, BuildError> {
+        Bulkhead::builder(config).build()
     }
 
     /// A bulkhead with settings.
-    pub fn builder(spec: impl IntoRules<BulkheadSpec>) -> BulkheadBuilder {
-        let (spec, clock) = (spec.into_rules(), AnyClock::System);
-        BulkheadBuilder { spec, clock, observer: None, name: None, adapt: None }
+    pub fn builder(config: impl IntoConfig<BulkheadConfig>) -> BulkheadBuilder {
+        let (config, clock) = (config.into_config(), AnyClock::System);
+        BulkheadBuilder { config, clock, observer: None, name: None, adapt: None }
     }
 
     /// A permit, if one is free and nobody waits for it.
     #[inline]
-    pub fn try_enter(&self) -> Option<Permit> {
-        if self.shared.permits.take_if_nobody_waits() {
-            return Some(Permit::taken(self.clone()).begins());
+    pub fn try_acquire(&self) -> Option<Permit> {
+        if self.inner.permits.try_take() {
+            return Some(Permit::in_use(self.clone()).start_timer());
         }
-        self.refused_at_once();
+        self.deny_now();
         None
     }
 
     /// A permit, waiting in the queue for it if there is one, for as long as `wait=` says.
     #[inline]
-    pub fn enter(&self) -> Enter {
-        Enter::new(self.clone(), Patience::For(self.shared.spec.wait()))
+    pub fn acquire(&self) -> AcquirePermit {
+        AcquirePermit::new(self.clone(), MaxWait::For(self.inner.config.wait()))
     }
 
     /// The same, waiting for so long at the most.
-    pub fn enter_within(&self, max_wait: Duration) -> Enter {
-        Enter::new(self.clone(), Patience::For(max_wait.into()))
+    pub fn acquire_within(&self, max_wait: Duration) -> AcquirePermit {
+        AcquirePermit::new(self.clone(), MaxWait::For(max_wait.into()))
     }
 
     /// The same, waiting until a time on its clock at the most. If that is now, a permit that is free is taken; if it has passed, none is.
-    pub fn enter_until(&self, deadline: Time) -> Enter {
-        Enter::new(self.clone(), Patience::Until(deadline))
+    pub fn acquire_until(&self, deadline: Time) -> AcquirePermit {
+        AcquirePermit::new(self.clone(), MaxWait::Until(deadline))
     }
 
     /// Another limit. Those who wait are called if there are more permits now; if more are taken than there are now, nobody is thrown
@@ -172,70 +172,70 @@ impl Bulkhead {
     /// Where a rule moves the limit ([`BulkheadBuilder::adapt`], [`BulkheadBuilder::adaptive`]) it holds until the next call ends: then the
     /// rule sets its own again.
     pub fn set_limit(&self, limit: u32) {
-        self.shared.permits.set_limit(checked_limit(limit));
-        self.shared.pass_on();
+        self.inner.permits.set_limit(checked_limit(limit));
+        self.inner.wake_waiters();
     }
 
     /// What it was made of. Its limit may have moved since: see [`Bulkhead::stats`].
-    pub fn spec(&self) -> BulkheadSpec {
-        self.shared.spec
+    pub fn config(&self) -> BulkheadConfig {
+        self.inner.config
     }
 
     /// What it has done, and what it holds.
     pub fn stats(&self) -> BulkheadStats {
-        let waiting = self.shared.waiting();
-        let Seen { taken, limit } = self.shared.permits.read();
-        let (allowed, denied) = (self.shared.permits.given(), self.shared.denied.load(Ordering::Relaxed));
-        BulkheadStats { allowed, denied, waiting, in_use: taken, limit }
+        let waiting = self.inner.waiting();
+        let Usage { in_use, limit } = self.inner.permits.read();
+        let (allowed, denied) = (self.inner.permits.granted(), self.inner.denied.load(Ordering::Relaxed));
+        BulkheadStats { allowed, denied, waiting, in_use: in_use, limit }
     }
 
     fn now(&self) -> Time {
-        self.shared.clock.now()
+        self.inner.clock.now()
     }
 
     /// Gives a permit that is free to the first who waits. What panicked meanwhile, if something did: the clock, or somebody's waker.
     #[cold]
-    fn pass_on_and_catch(&self) -> Option<Box<dyn Any + Send>> {
-        catch_unwind(AssertUnwindSafe(|| self.shared.pass_on())).err()
+    fn wake_waiters_catching(&self) -> Option<Box<dyn Any + Send>> {
+        catch_unwind(AssertUnwindSafe(|| self.inner.wake_waiters())).err()
     }
 
     /// There is no permit for somebody who does not wait.
     #[cold]
-    fn refused_at_once(&self) {
-        let may_wait = self.shared.waiting() < self.shared.queue_max();
-        self.refused(if may_wait { Denial::TooLong } else { Denial::QueueFull });
+    fn deny_now(&self) {
+        let may_wait = self.inner.waiting() < self.inner.queue_max();
+        self.deny(if may_wait { Denial::TooLong } else { Denial::QueueFull });
     }
 
     #[cold]
-    fn refused(&self, denial: Denial) {
-        self.shared.denied.fetch_add(1, Ordering::Relaxed);
-        if let Some(observer) = &self.shared.observer {
-            observer.event(&Event::BulkheadRefused { name: self.shared.name.clone(), denial });
+    fn deny(&self, denial: Denial) {
+        self.inner.denied.fetch_add(1, Ordering::Relaxed);
+        if let Some(observer) = &self.inner.observer {
+            observer.event(&Event::BulkheadDenied { name: self.inner.name.clone(), denial });
         }
     }
 }
 
-impl Shared {
+impl Inner {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many wait. The lock is only taken if somebody does.
     fn waiting(&self) -> usize {
-        if self.permits.somebody_waits() { self.lock().len() } else { 0 }
+        if self.permits.has_waiters() { self.lock().len() } else { 0 }
     }
 
     /// How many may wait.
     fn queue_max(&self) -> usize {
-        usize::try_from(self.spec.queue()).unwrap_or(usize::MAX)
+        usize::try_from(self.config.queue()).unwrap_or(usize::MAX)
     }
 
     /// A permit may be free, and somebody may wait for it.
     #[cold]
-    fn pass_on(self: &Arc<Self>) {
-        let mut desk = Desk::open(self);
-        desk.go_on();
-        desk.close();
+    fn wake_waiters(self: &Arc<Self>) {
+        let mut queue = LockedQueue::open(self);
+        queue.dispatch();
+        queue.close();
     }
 }
 
@@ -247,23 +247,23 @@ fn checked_limit(limit: u32) -> u32 {
 impl Permit {
     /// One that was taken. From here on it is given back, whatever panics.
     #[inline]
-    fn taken(bulkhead: Bulkhead) -> Permit {
-        Permit { bulkhead, began: None }
+    fn in_use(bulkhead: Bulkhead) -> Permit {
+        Permit { bulkhead, start: None }
     }
 
     /// The call begins. No lock is held: a clock that panics gives the permit back, which may take the queue's.
     #[inline]
-    fn begins(mut self) -> Permit {
-        if self.bulkhead.shared.adapt.is_some() {
-            self.began = Some(Began::now(&self.bulkhead));
+    fn start_timer(mut self) -> Permit {
+        if self.bulkhead.inner.adapt.is_some() {
+            self.start = Some(CallStart::now(&self.bulkhead));
         }
         self
     }
 
     /// Returns it, and says how the call ended, for a rule that moves the limit.
     pub fn finish(mut self, outcome: Outcome) {
-        if let Some(began) = self.began.take() {
-            self.bulkhead.adapt(outcome, began);
+        if let Some(start) = self.start.take() {
+            self.bulkhead.adapt(outcome, start);
         }
     }
 }
@@ -272,9 +272,9 @@ impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
         let panicked =
-            self.began.take().and_then(|began| self.bulkhead.adapt_and_catch(Outcome::Dropped, began));
+            self.start.take().and_then(|start| self.bulkhead.adapt_and_catch(Outcome::Dropped, start));
         // Whatever the rule did.
-        let passed_on = self.bulkhead.shared.permits.give_back().then(|| self.bulkhead.pass_on_and_catch());
+        let passed_on = self.bulkhead.inner.permits.release().then(|| self.bulkhead.wake_waiters_catching());
         // A second panic while the first goes on would end the process.
         if let Some(panic) = panicked.or(passed_on.flatten()).filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
@@ -296,7 +296,7 @@ impl BulkheadBuilder {
     }
 
     /// The clock and the observer of what it is a part of.
-    pub(crate) fn watched(
+    pub(crate) fn inherit(
         mut self,
         clock: &AnyClock,
         observer: Option<&Arc<dyn Observer>>,
@@ -312,8 +312,8 @@ impl BulkheadBuilder {
     }
 
     /// A rule that moves the limit by how calls end.
-    pub fn adapt(mut self, rule: impl Adapt + 'static) -> BulkheadBuilder {
-        self.adapt = Some(Box::new(rule));
+    pub fn adapt(mut self, algorithm: impl Adapt + 'static) -> BulkheadBuilder {
+        self.adapt = Some(Box::new(algorithm));
         self
     }
 
@@ -322,28 +322,28 @@ impl BulkheadBuilder {
     /// # Errors
     /// When the text is not a bulkhead.
     pub fn build(self) -> Result<Bulkhead, BuildError> {
-        let BulkheadBuilder { spec, clock, observer, name, adapt } = self;
-        let spec = spec?;
-        let shared = Shared {
-            permits: Permits::new(spec.limit()),
+        let BulkheadBuilder { config, clock, observer, name, adapt } = self;
+        let config = config?;
+        let inner = Inner {
+            permits: Permits::new(config.limit()),
             queue: Mutex::new(Queue::default()),
-            spec,
+            config,
             clock,
             observer,
             name,
             adapt: adapt.map(std::sync::Mutex::new),
             denied: AtomicU64::new(0),
         };
-        Ok(Bulkhead { shared: Arc::new(shared) })
+        Ok(Bulkhead { inner: Arc::new(inner) })
     }
 }
 
 impl fmt::Debug for Bulkhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Seen { taken, limit } = self.shared.permits.read();
+        let Usage { in_use, limit } = self.inner.permits.read();
         f.debug_struct("Bulkhead")
-            .field("spec", &self.shared.spec.to_string())
-            .field("in_use", &taken)
+            .field("config", &self.inner.config.to_string())
+            .field("in_use", &in_use)
             .field("limit", &limit)
             .finish_non_exhaustive()
     }
@@ -357,6 +357,6 @@ impl fmt::Debug for Permit {
 
 impl fmt::Debug for BulkheadBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BulkheadBuilder").field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("BulkheadBuilder").field("config", &self.config).finish_non_exhaustive()
     }
 }

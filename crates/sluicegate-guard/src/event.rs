@@ -58,7 +58,7 @@ pub enum Event {
     },
     /// A bulkhead denied a permit.
     #[non_exhaustive]
-    BulkheadRefused {
+    BulkheadDenied {
         /// The bulkhead's name.
         name: Option<Arc<str>>,
         /// Why.
@@ -66,7 +66,7 @@ pub enum Event {
     },
     /// A bulkhead's rule moved its limit.
     #[non_exhaustive]
-    LimitMoved {
+    LimitChanged {
         /// The bulkhead's name.
         name: Option<Arc<str>>,
         /// The limit before.

@@ -3,25 +3,26 @@
 //! `call.rs` is the way of a call through all of them, `work.rs` the three ways to make it, `fallback.rs`
 //! what is given instead, `failure.rs` why there is nothing to give. The guide is [`crate::guide::guard`].
 
+mod attempt;
 mod builder;
 mod call;
-mod failure;
+mod error;
 mod fallback;
 mod stats;
-mod work;
 
+pub use attempt::Attempts;
 pub use builder::{GuardBuilder, MAX_FALLBACKS_DEFAULT, Part};
-pub use call::Call;
-pub use failure::{Failure, Refused};
+pub use call::{AttemptsCall, Call};
+pub use error::{Failure, GuardDenial};
 pub use fallback::WithFallback;
 pub use stats::{GuardEvent, GuardStats};
-pub use work::{ByTries, InTask, InThread, OnThisThread, Tries, Work};
 
 use crate::breaker::{Breaker, Outcome, by_result};
 use crate::bulkhead::{Bulkhead, Permit};
 use crate::event::{Event, Observer};
 use crate::retry::Retries;
-use crate::timeout::Countdowns;
+use crate::timeout::Timers;
+use attempt::{FromAttempts, InTask, InThread, OnThisThread};
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
@@ -66,19 +67,19 @@ pub(crate) struct Inner {
     timeout: Option<Span>,
     deadline: Option<Span>,
     fallbacks: Bulkhead,
-    countdowns: Arc<Countdowns>,
+    timers: Arc<Timers>,
     observer: Option<Arc<dyn Observer>>,
     counts: stats::Counts,
 }
 
 /// Says how a call ended: any closure that does, and [`ByResult`].
-pub trait Judge<T, E> {
+pub trait Classify<T, E> {
     /// How it ended.
-    fn judge(&self, result: &Result<T, E>) -> Outcome;
+    fn classify(&self, result: &Result<T, E>) -> Outcome;
 }
 
-impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
-    fn judge(&self, result: &Result<T, E>) -> Outcome {
+impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Classify<T, E> for F {
+    fn classify(&self, result: &Result<T, E>) -> Outcome {
         self(result)
     }
 }
@@ -87,8 +88,8 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ByResult;
 
-impl<T, E> Judge<T, E> for ByResult {
-    fn judge(&self, result: &Result<T, E>) -> Outcome {
+impl<T, E> Classify<T, E> for ByResult {
+    fn classify(&self, result: &Result<T, E>) -> Outcome {
         by_result(result)
     }
 }
@@ -113,17 +114,17 @@ impl Guard {
     ///
     /// ```
     /// use sluicegate_guard::Guard;
-    /// use sluicegate_guard::guard::{ByResult, ByTries, Call, Tries};
+    /// use sluicegate_guard::guard::{Attempts, AttemptsCall, ByResult};
     /// use std::future::{Ready, ready};
     ///
     /// struct Twice(u32);
     ///
-    /// impl Tries for Twice {
+    /// impl Attempts for Twice {
     ///     type Value = u32;
     ///     type Error = String;
     ///     type Future = Ready<Result<u32, String>>;
     ///
-    ///     fn begin(&mut self) -> Self::Future {
+    ///     fn start(&mut self) -> Self::Future {
     ///         self.0 += 1;
     ///         ready(if self.0 < 2 { Err("not yet".into()) } else { Ok(self.0) })
     ///     }
@@ -136,13 +137,17 @@ impl Guard {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// let guard = Guard::builder("twice").retry("retry 5 backoff=0s").build()?;
-    /// let call: Call<ByTries<Twice>, ByResult> = guard.tries(Twice(0), ByResult);
+    /// let call: AttemptsCall<Twice, ByResult> = guard.attempts(Twice(0), ByResult);
     /// assert_eq!(call.await, Ok(2));
     /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// # }).unwrap();
     /// ```
-    pub fn tries<T: Tries, J: Judge<T::Value, T::Error>>(&self, tries: T, judge: J) -> Call<ByTries<T>, J> {
-        Call::new(Arc::clone(&self.inner), ByTries(tries), judge)
+    pub fn attempts<T: Attempts, J: Classify<T::Value, T::Error>>(
+        &self,
+        tries: T,
+        classify: J,
+    ) -> AttemptsCall<T, J> {
+        Call::new(Arc::clone(&self.inner), FromAttempts(tries), classify)
     }
 
     /// Makes a call on this thread, which waits for permits and rests too.
@@ -231,14 +236,14 @@ impl Guard {
     }
 
     /// Whether it ends calls that take too long: by its `timeout` or its `deadline`.
-    pub fn is_timed(&self) -> bool {
+    pub fn has_timeout(&self) -> bool {
         self.inner.timeout.is_some() || self.inner.deadline.is_some()
     }
 
     /// A permit for a fallback, where [`Call::fallback`] cannot be used: it is counted and told as one that is used, until the permit is dropped.
     /// `None`, and told too, when as many are under way as may be: then the failure itself is to be given.
-    pub fn fall_back(&self) -> Option<Permit> {
-        self.inner.fall_back()
+    pub fn try_fallback(&self) -> Option<Permit> {
+        self.inner.try_fallback()
     }
 
     /// What it has done.
@@ -249,10 +254,10 @@ impl Guard {
 
 impl Inner {
     fn now(&self) -> Time {
-        self.countdowns.clock().now()
+        self.timers.clock().now()
     }
 
-    fn tell(&self, what: GuardEvent) {
+    fn emit(&self, what: GuardEvent) {
         self.counts.event(&what);
         if let Some(observer) = &self.observer {
             observer.event(&Event::Guard { name: Arc::clone(&self.name), what });
@@ -260,20 +265,20 @@ impl Inner {
     }
 
     /// A permit for a fallback, if one is free.
-    fn fall_back(&self) -> Option<Permit> {
-        let permit = self.fallbacks.try_enter();
-        self.tell(if permit.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
+    fn try_fallback(&self) -> Option<Permit> {
+        let permit = self.fallbacks.try_acquire();
+        self.emit(if permit.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
         permit
     }
 
     /// A try is not made. What the call gives: what came of the try before, if there was one, as that says what may have happened.
-    fn refuses<T, E>(
+    fn deny<T, E>(
         &self,
-        refused: Refused,
+        denial: GuardDenial,
         last: &mut Option<Result<T, Failure<E>>>,
     ) -> Result<T, Failure<E>> {
-        self.tell(GuardEvent::Refused(refused));
-        last.take().unwrap_or(Err(Failure::Refused(refused)))
+        self.emit(GuardEvent::Denied(denial));
+        last.take().unwrap_or(Err(Failure::Denied(denial)))
     }
 }
 

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! - [`Guard`] combines fallback, retries, breaker, bulkhead and timeout around a call: [`guide::guard`].
-//! - [`Breaker`] stops calls to what keeps failing, [`Breakers`] is one for each key: [`guide::breaker`].
+//! - [`Breaker`] stops calls to what keeps failing, [`KeyedBreakers`] is one for each key: [`guide::breaker`].
 //! - [`Bulkhead`] limits how many calls run at once, and can find the limit itself: [`guide::adaptive`].
 //! - [`Retries`] are further tries within a budget, [`timeout`] works in any runtime.
 //!
@@ -41,7 +41,7 @@ mod text;
 mod timeout;
 
 pub use adaptive::AdaptiveLimit;
-pub use breaker::{Breaker, Breakers, Outcome};
+pub use breaker::{Breaker, KeyedBreakers, Outcome};
 pub use bulkhead::Bulkhead;
 pub use event::{Event, Observer};
 pub use guard::Guard;
@@ -49,7 +49,7 @@ pub use retry::Retries;
 pub use sluicegate::clock::{Clock, ManualClock, SystemClock};
 pub use sluicegate::wait::{Denial, Priority};
 pub use sluicegate::{BuildError, Key, LimitError, RetryAfter, Span, Time};
-pub use text::{IntoRules, Rules};
+pub use text::{Config, IntoConfig};
 pub use timeout::{TimedOut, timeout, timeout_on};
 
 /// From the problem to the line of code.
@@ -63,8 +63,3 @@ pub mod guide {
     #[doc = include_str!("../docs/adaptive.md")]
     pub mod adaptive {}
 }
-
-/// The README's code is compiled and run with the documentation tests: here, as it uses both this crate and `sluicegate`.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -3,14 +3,14 @@
 //! `budget.rs` is the pure rule, `spec.rs` the line of text; here are the lock and the random numbers.
 
 mod budget;
-mod spec;
+mod parse;
 
 pub use budget::{
     BACKOFF_DEFAULT, Budget, FLOOR_DEFAULT, FLOOR_MAX, MAX_BACKOFF_DEFAULT, PERCENT_DEFAULT, PERCENT_MAX,
-    RetryRules, TRIES_MAX,
+    RETRIES_MAX, RetryConfig,
 };
 
-use crate::text::IntoRules;
+use crate::text::IntoConfig;
 use sluicegate::BuildError;
 use sluicegate::internal::sync::Lock;
 use sluicegate_core::{Span, Time};
@@ -36,7 +36,7 @@ pub struct Retries {
 }
 
 struct Inner {
-    rules: RetryRules,
+    config: RetryConfig,
     budget: Lock<Budget>,
     random: AtomicU64,
 }
@@ -46,24 +46,24 @@ impl Retries {
     ///
     /// # Errors
     /// When a text is no retry.
-    pub fn new(rules: impl IntoRules<RetryRules>) -> Result<Retries, BuildError> {
+    pub fn new(config: impl IntoConfig<RetryConfig>) -> Result<Retries, BuildError> {
         // Another one in each process: nobody's rests should be in step with another's.
-        Retries::seeded(rules, RandomState::new().hash_one(0))
+        Retries::seeded(config, RandomState::new().hash_one(0))
     }
 
     /// The same with rests drawn from a seed, for tests.
     ///
     /// # Errors
     /// When a text is no retry.
-    pub fn seeded(rules: impl IntoRules<RetryRules>, seed: u64) -> Result<Retries, BuildError> {
-        let rules = rules.into_rules()?;
-        let inner = Inner { rules, budget: Lock::new(Budget::default()), random: AtomicU64::new(seed) };
+    pub fn seeded(config: impl IntoConfig<RetryConfig>, seed: u64) -> Result<Retries, BuildError> {
+        let config = config.into_config()?;
+        let inner = Inner { config, budget: Lock::new(Budget::default()), random: AtomicU64::new(seed) };
         Ok(Retries { inner: Arc::new(inner) })
     }
 
     /// Its rules.
-    pub fn rules(&self) -> RetryRules {
-        self.inner.rules
+    pub fn config(&self) -> RetryConfig {
+        self.inner.config
     }
 
     /// A call is made, for the first time.
@@ -72,13 +72,13 @@ impl Retries {
     }
 
     /// How long to rest before the n-th retry, if there is to be one.
-    pub(crate) fn rest(&self, nth: u32) -> Option<Span> {
-        (nth <= self.inner.rules.tries()).then(|| self.inner.rules.rest(nth, self.random()))
+    pub(crate) fn delay(&self, nth: u32) -> Option<Span> {
+        (nth <= self.inner.config.max_retries()).then(|| self.inner.config.delay(nth, self.random()))
     }
 
     /// Whether the budget has one left, which is then spent.
     pub(crate) fn spend(&self, now: Time) -> bool {
-        self.inner.budget.lock().try_again(&self.inner.rules, now)
+        self.inner.budget.lock().try_again(&self.inner.config, now)
     }
 
     /// Splitmix64: each call has the next number, whatever thread it is in.
@@ -93,6 +93,6 @@ impl Retries {
 
 impl fmt::Debug for Retries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retries").field("rules", &self.rules().to_string()).finish_non_exhaustive()
+        f.debug_struct("Retries").field("config", &self.config().to_string()).finish_non_exhaustive()
     }
 }

@@ -8,31 +8,31 @@ use std::str::FromStr;
 const TEXT_MAX: usize = 256;
 
 /// What can be written as one line of text and given to a builder: the rules of a breaker, a bulkhead or retries.
-pub trait Rules: FromStr<Err = LimitError> {}
+pub trait Config: FromStr<Err = LimitError> {}
 
 /// Rules, or the line of text that says them.
-pub trait IntoRules<R> {
+pub trait IntoConfig<R> {
     /// The rules.
     ///
     /// # Errors
     /// When a text is not a valid line.
-    fn into_rules(self) -> Result<R, LimitError>;
+    fn into_config(self) -> Result<R, LimitError>;
 }
 
-impl<R: Rules> IntoRules<R> for &str {
-    fn into_rules(self) -> Result<R, LimitError> {
+impl<R: Config> IntoConfig<R> for &str {
+    fn into_config(self) -> Result<R, LimitError> {
         self.parse()
     }
 }
 
-impl<R: Rules> IntoRules<R> for &String {
-    fn into_rules(self) -> Result<R, LimitError> {
+impl<R: Config> IntoConfig<R> for &String {
+    fn into_config(self) -> Result<R, LimitError> {
         self.parse()
     }
 }
 
-impl<R: Rules> IntoRules<R> for R {
-    fn into_rules(self) -> Result<R, LimitError> {
+impl<R: Config> IntoConfig<R> for R {
+    fn into_config(self) -> Result<R, LimitError> {
         Ok(self)
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! `countdown.rs` is many such waits with one alarm, `due.rs` the moments for which alarms are set.
 
-mod countdown;
-mod due;
+mod deadlines;
+mod timer;
 
-pub(crate) use countdown::{Countdown, Countdowns};
-pub(crate) use due::Due;
+pub(crate) use deadlines::Deadlines;
+pub(crate) use timer::{Timer, Timers};
 
 use sluicegate::clock::Clock;
 use sluicegate::internal::AnyClock;
@@ -49,7 +49,7 @@ impl std::error::Error for TimedOut {}
 /// # Errors
 /// When the time was up first.
 pub async fn timeout<F: Future>(most: Duration, future: F) -> Result<F::Output, TimedOut> {
-    ends_with(Countdowns::system().lasting(Span::from(most)), future).await
+    run_until(Timers::system().start(Span::from(most)), future).await
 }
 
 /// The same by a clock of your own, as one of a test.
@@ -65,17 +65,17 @@ pub async fn timeout_on<F: Future>(
     most: Duration,
     future: F,
 ) -> Result<F::Output, TimedOut> {
-    let countdowns = Countdowns::new(AnyClock::Other(Arc::new(clock)));
-    ends_with(countdowns.lasting(Span::from(most)), future).await
+    let timers = Timers::new(AnyClock::Other(Arc::new(clock)));
+    run_until(timers.start(Span::from(most)), future).await
 }
 
-async fn ends_with<F: Future>(mut countdown: Countdown, future: F) -> Result<F::Output, TimedOut> {
+async fn run_until<F: Future>(mut timer: Timer, future: F) -> Result<F::Output, TimedOut> {
     let mut future = pin!(future);
     poll_fn(move |context| {
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        Pin::new(&mut countdown).poll(context).map(|()| Err(TimedOut))
+        Pin::new(&mut timer).poll(context).map(|()| Err(TimedOut))
     })
     .await
 }
@@ -105,13 +105,13 @@ mod tests {
     #[test]
     fn calls_that_ended_in_time_leave_one_alarm_behind() {
         let clock = Stopped::default();
-        let countdowns = Countdowns::new(AnyClock::Other(Arc::new(clock.clone())));
+        let timers = Timers::new(AnyClock::Other(Arc::new(clock.clone())));
         for _ in 0..1_000 {
-            let countdown = countdowns.lasting(Span::from(Duration::from_secs(600)));
-            let mut call = pin!(ends_with(countdown, std::future::pending::<()>()));
+            let timer = timers.start(Span::from(Duration::from_secs(600)));
+            let mut call = pin!(run_until(timer, std::future::pending::<()>()));
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
-        assert_eq!((clock.0.lock().unwrap().len(), countdowns.len()), (1, 0));
-        assert!(Arc::ptr_eq(&Countdowns::system(), &Countdowns::system()), "`timeout` shares them too");
+        assert_eq!((clock.0.lock().unwrap().len(), timers.len()), (1, 0));
+        assert!(Arc::ptr_eq(&Timers::system(), &Timers::system()), "`timeout` shares them too");
     }
 }

@@ -13,8 +13,8 @@
 
 use loom::thread;
 use sluicegate_guard::breaker::{Breaker, State};
-use sluicegate_guard::bulkhead::{Bulkhead, Enter, Entry};
-use sluicegate_guard::{Breakers, ManualClock};
+use sluicegate_guard::bulkhead::{AcquirePermit, Bulkhead, PermitGrant};
+use sluicegate_guard::{KeyedBreakers, ManualClock};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,14 +42,14 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
 fn who_passes_while_it_opens_changes_nothing() {
     loom::model(|| {
         let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
-        let admitted = breaker.ask().admitted().unwrap().into_owned();
+        let admitted = breaker.try_acquire().admitted().unwrap().into_owned();
         let other = thread::spawn(move || admitted.failure());
-        if let Ok(admitted) = breaker.ask().admitted() {
+        if let Ok(admitted) = breaker.try_acquire().admitted() {
             admitted.success();
         }
         other.join().unwrap();
         assert_eq!((breaker.state(), breaker.stats().totals.opened), (State::Open, 1));
-        assert!(!breaker.ask().allowed());
+        assert!(!breaker.try_acquire().allowed());
     });
 }
 
@@ -59,11 +59,11 @@ fn as_many_probes_pass_as_may() {
     for probes in [1_usize, 2] {
         loom::model(move || {
             let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
-            breaker.ask().admitted().unwrap().failure();
+            breaker.try_acquire().admitted().unwrap().failure();
             clock.advance(Duration::from_secs(1));
-            let ask = |breaker: Breaker| thread::spawn(move || breaker.ask().into_owned());
+            let ask = |breaker: Breaker| thread::spawn(move || breaker.try_acquire().into_owned());
             let others = [ask(breaker.clone()), ask(breaker.clone())];
-            let own = breaker.ask();
+            let own = breaker.try_acquire();
             let others = others.map(|other| other.join().unwrap());
             let passed = others.iter().chain([&own]).filter(|admission| admission.allowed()).count();
             assert_eq!((passed, breaker.state()), (probes, State::HalfOpen));
@@ -77,18 +77,18 @@ fn nobody_passes_beside_a_probe_until_it_has_ended() {
     for goes_well in [true, false] {
         loom::model(move || {
             let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
-            breaker.ask().admitted().unwrap().failure();
+            breaker.try_acquire().admitted().unwrap().failure();
             clock.advance(Duration::from_secs(1));
-            let probe = breaker.ask().admitted().unwrap().into_owned();
+            let probe = breaker.try_acquire().admitted().unwrap().into_owned();
             let other = thread::spawn(move || if goes_well { probe.success() } else { probe.failure() });
-            let admission = breaker.ask();
+            let admission = breaker.try_acquire();
             if let Ok(admitted) = admission.admitted() {
                 assert!(goes_well && !admitted.is_probe());
                 admitted.success();
             }
             other.join().unwrap();
             assert_eq!(breaker.state(), if goes_well { State::Closed } else { State::Open });
-            assert_eq!(breaker.ask().allowed(), goes_well);
+            assert_eq!(breaker.try_acquire().allowed(), goes_well);
         });
     }
 }
@@ -97,14 +97,14 @@ fn nobody_passes_beside_a_probe_until_it_has_ended() {
 #[test]
 fn a_key_that_comes_in_misses_no_change() {
     loom::model(|| {
-        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
         let other = hosts.clone();
         let other = thread::spawn(move || other.call("k"));
         hosts.change("breaker 60%/1calls").unwrap();
         let made = other.join().unwrap();
-        assert_eq!(made.rules(), hosts.rules());
-        assert_eq!(hosts.get("k").rules(), hosts.rules());
+        assert_eq!(made.config(), hosts.config());
+        assert_eq!(hosts.get("k").config(), hosts.config());
     });
 }
 
@@ -112,11 +112,11 @@ fn a_key_that_comes_in_misses_no_change() {
 #[test]
 fn no_count_of_a_key_that_is_forgotten_goes_back() {
     loom::model(|| {
-        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
-        hosts.ask("k").admitted().unwrap().success();
+        hosts.try_acquire("k").admitted().unwrap().success();
         let other = hosts.clone();
-        let other = thread::spawn(move || other.forget("k"));
+        let other = thread::spawn(move || other.remove("k"));
         assert_eq!(hosts.stats().totals.successes, 1);
         other.join().unwrap();
         assert_eq!((hosts.stats().totals.successes, hosts.stats().keys), (1, 0));
@@ -127,19 +127,19 @@ fn no_count_of_a_key_that_is_forgotten_goes_back() {
 #[test]
 fn two_changes_of_all_breakers_do_not_mix() {
     loom::model(|| {
-        let hosts = Breakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
+        let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
         let key = hosts.get("k");
         let other = hosts.clone();
         let other = thread::spawn(move || other.change("breaker 60%/1calls").unwrap());
         hosts.change("breaker 70%/1calls").unwrap();
         other.join().unwrap();
-        assert_eq!(key.rules(), hosts.rules());
+        assert_eq!(key.config(), hosts.config());
     });
 }
 
 /// Polls once. The answer, if there is one.
-fn poll_enter(enter: &mut Enter, woken: &Arc<Woken>) -> Option<Entry> {
+fn poll_enter(enter: &mut AcquirePermit, woken: &Arc<Woken>) -> Option<PermitGrant> {
     let waker = Waker::from(Arc::clone(woken));
     match Pin::new(enter).poll(&mut Context::from_waker(&waker)) {
         Poll::Ready(entry) => Some(entry),
@@ -157,16 +157,16 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
 fn no_permit_is_given_back_unseen() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-        let permit = bulkhead.try_enter();
+        let permit = bulkhead.try_acquire();
         let other = thread::spawn(move || drop(permit));
         let woken = Arc::<Woken>::default();
-        let mut enter = bulkhead.enter();
+        let mut enter = bulkhead.acquire();
         let entry = poll_enter(&mut enter, &woken);
         other.join().unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), usize::from(entry.is_none()));
         let entry = entry.or_else(|| poll_enter(&mut enter, &woken));
         assert!(entry.is_some_and(|entry| entry.allowed()));
-        assert!(bulkhead.try_enter().is_some());
+        assert!(bulkhead.try_acquire().is_some());
     });
 }
 
@@ -175,14 +175,14 @@ fn no_permit_is_given_back_unseen() {
 fn who_leaves_while_a_permit_comes_passes_it_on() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
-        let permit = bulkhead.try_enter();
+        let permit = bulkhead.try_acquire();
         let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
-        let (mut first, mut next) = (bulkhead.enter(), bulkhead.enter());
+        let (mut first, mut next) = (bulkhead.acquire(), bulkhead.acquire());
         assert!(poll_enter(&mut first, &first_woken).is_none());
         assert!(poll_enter(&mut next, &next_woken).is_none());
         let other = thread::spawn(move || drop(permit));
         let third = bulkhead.clone();
-        let third = thread::spawn(move || third.try_enter().is_some());
+        let third = thread::spawn(move || third.try_acquire().is_some());
         drop(first);
         other.join().unwrap();
         assert!(!third.join().unwrap(), "nobody overtakes");
@@ -197,9 +197,9 @@ fn who_leaves_while_a_permit_comes_passes_it_on() {
 fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
     loom::model(|| {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
-        let permit = bulkhead.try_enter();
+        let permit = bulkhead.try_acquire();
         let woken = Arc::<Woken>::default();
-        let mut enter = bulkhead.enter();
+        let mut enter = bulkhead.acquire();
         assert!(poll_enter(&mut enter, &woken).is_none());
         let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
         drop(permit);
@@ -208,7 +208,7 @@ fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
         let entry = poll_enter(&mut enter, &woken).unwrap();
         assert_eq!(bulkhead.stats().in_use, u32::from(entry.allowed()));
         drop(entry);
-        assert!(bulkhead.try_enter().is_some());
+        assert!(bulkhead.try_acquire().is_some());
     });
 }
 
@@ -217,13 +217,13 @@ fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
 fn a_limit_that_moves_miscounts_nobody() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
-        let permit = bulkhead.try_enter();
+        let permit = bulkhead.try_acquire();
         let woken = Arc::<Woken>::default();
-        let mut enter = bulkhead.enter();
+        let mut enter = bulkhead.acquire();
         assert!(poll_enter(&mut enter, &woken).is_none());
         let other = thread::spawn(move || drop(permit));
         bulkhead.set_limit(2);
-        let third = bulkhead.try_enter();
+        let third = bulkhead.try_acquire();
         other.join().unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         assert!(poll_enter(&mut enter, &woken).is_some_and(|entry| entry.allowed()));

@@ -86,8 +86,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// The bars of the traffic are put together or widened by whole numbers, so that no call is shown twice or left out.
-    /// Curves are squeezed into all columns there are.
+    /// The bars of the traffic are put together or widened by whole numbers, so that no call is
+    /// shown twice or left out. Curves are squeezed into all columns there are.
     fn new(view: View, report: &Report<'_>, columns: usize) -> Grid {
         let timeline = report.simulation.timeline();
         let bar_width = timeline.width();
@@ -127,7 +127,8 @@ impl Grid {
 struct Bars {
     columns: Vec<Bar>,
     scale: Scale,
-    /// Whether they are a curve: what lies under it is light, so that what is above the limit stands out.
+    /// Whether they are a curve: what lies under it is light, so that what is above the limit
+    /// stands out.
     is_curve: bool,
 }
 
@@ -297,7 +298,7 @@ fn marks(report: &Report<'_>, tried: &Tried, grid: &Grid) -> String {
 /// The beginning, the middle and the end, as far as there is room.
 fn times(report: &Report<'_>, grid: &Grid) -> String {
     let start = report.simulation.timeline().start();
-    let middle = start.after(Span::from_micros(grid.end.since(start).as_micros() / 2));
+    let middle = start.saturating_add(Span::from_micros(grid.end.since(start).as_micros() / 2));
     let [first, middle, last] = [start, middle, grid.end].map(|at| report.brief_time(at));
     let [first_columns, middle_columns, last_columns] =
         [&first, &middle, &last].map(|text| human::columns(text));

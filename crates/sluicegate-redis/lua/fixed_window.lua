@@ -1,16 +1,16 @@
--- The fixed window, as in fixed_window.rs. A check under one fixed window alone has a script of its own, check/fixed_window.lua;
--- this is for all others.
+-- Functions for one fixed window in a list, and for verbs other than check; see fixed_window.rs. A
+-- check under one fixed window has a script of its own, check/fixed_window.lua.
 --
 -- KEYS      the key's state under this limit
--- ARGV[a]   tag: '1 WINDOWS ', the version of what is written here and which windows are meant
+-- ARGV[a]   tag: '1 WINDOWS ', the version of the format and the windows that are counted
 --     a+1   count
 --     a+2   cost
---     a+3   period, or '' for windows of a calendar
+--     a+3   period, or '' for calendar windows
 --     a+4   start of the first window, or 'first' if a call opens it
---     a+4,5,6   of a calendar: when this window began, when it ends, and when the next one ends
+--     a+4,5,6   calendar: when this window began, when it ends, and when the next one ends
 -- State     packed end, used .. tag
 -- Formula   used = 0 if now >= end; allow if used + cost <= count
--- Reply     the state as it was; 'ask' if the calendar's windows are not those of this server's time
+-- Reply     the state before the call; 'windows' if now is outside the given calendar windows
 
 local function fixed_window_read(key, a)
   local raw = call('GET', key)
@@ -22,7 +22,7 @@ local function fixed_window_read(key, a)
       return nil, raw
     end
   end
-  -- Other windows start afresh.
+  -- A state of other windows counts nothing.
   return { raw = false, ends = 0, used = 0 }
 end
 
@@ -30,7 +30,8 @@ local function fixed_window_is_closed(a)
   return ARGV[a + 3] ~= '' and ARGV[a + 4] ~= 'first' and now < tonumber(ARGV[a + 4])
 end
 
--- When the window that holds `now`, or that a call opens now, ends. Nothing if nobody here knows.
+-- When the current window, or the one that a call would open now, ends; nil if now is outside the
+-- given calendar windows.
 local function fixed_window_end(a)
   local period = tonumber(ARGV[a + 3])
   if not period then
@@ -46,13 +47,13 @@ local function fixed_window_end(a)
   elseif ARGV[a + 4] == 'first' then
     return now + period
   end
-  -- Exact below 2^53, as the quotient is never rounded up to a whole number.
+  -- Exact below 2^53: the quotient is never rounded up to a whole number.
   return now + period - (now - tonumber(ARGV[a + 4])) % period
 end
 
 local function fixed_window_charge(s, a, cost)
   if now < s.ends then
-    -- Only debt goes so far, and any count above the limit denies.
+    -- Only debt gets this far, and any count above the limit denies.
     s.used = math.min(s.used + cost, 4294967295)
     s.keeps_expiry = true
     return

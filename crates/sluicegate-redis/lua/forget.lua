@@ -1,10 +1,11 @@
--- Forgets a receipt that is not needed any more: its caller has acted.
+-- Deletes a receipt that is no longer needed. The charge stays.
 --
 -- KEYS[1]   the key's receipts
 -- ARGV[2]   the receipt
+-- Reply     1
 
 call('HDEL', KEYS[1], ARGV[2])
--- What is left of the last one is what they were written in.
+-- After the last receipt only the field '#' is left.
 if call('HLEN', KEYS[1]) <= 1 then
   call('UNLINK', KEYS[1])
 end

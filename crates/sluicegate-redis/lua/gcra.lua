@@ -1,17 +1,19 @@
--- The bucket: token bucket, leaky bucket, minimum interval and pacer, as in gcra.rs. A check under one bucket alone has a script
--- of its own, check/gcra.lua; this is for all others.
+-- Functions for one bucket (token bucket, leaky bucket, minimum interval or pacer) in a list, and
+-- for verbs other than check; see gcra.rs. A check under one bucket has a script of its own,
+-- check/gcra.lua.
 --
 -- KEYS      the key's state under this limit
--- ARGV[a]   tag: '1 COUNT/PERIOD ', the version of what is written here and the numbers that it is written in
---     a+1   count       how many parts a microsecond has
---     a+2,3 fill        the time to fill the bucket, whole microseconds and parts
---     a+4,5 due         the time that the cost takes to come back
---     a+6   start       of a bucket with `initial`, or nothing
---     a+7,8 missing     what an unseen key lacked at `start`, as time
+-- ARGV[a]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state
+--     a+1   count       the parts of a microsecond
+--     a+2,3 fill        the time to fill the bucket, in whole microseconds and parts
+--     a+4,5 due         the time that the cost takes to recover
+--     a+6   start       of a bucket with `initial`, or ''
+--     a+7,8 missing     what an unseen key lacks at `start`, as time
 -- State     packed full_at, latest, part .. tag
---           full_at is the moment at which the bucket is full again, latest when it last changed
--- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill; then full_at = now + ahead + due
--- Reply     the state as it was; a state in other numbers is handed back to be read anew
+--           full_at is when the bucket is full again, latest when the state last changed
+-- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;
+--           then full_at = now + ahead + due
+-- Reply     the state before the call; a state of another rate is returned for conversion
 
 local function gcra_read(key, a)
   local raw = call('GET', key)
@@ -26,7 +28,7 @@ local function gcra_read(key, a)
   if not start then
     return { raw = false, at = 0, latest = 0, part = 0 }
   end
-  -- Before its start a bucket holds what it holds at the start; what it is going to hold comes only after.
+  -- Before its start a bucket holds what it holds at the start; it fills only after that.
   local missing = tonumber(ARGV[a + 7])
   return {
     raw = false,
@@ -37,7 +39,7 @@ local function gcra_read(key, a)
   }
 end
 
--- How far the bucket is from full with a cost on top, as time.
+-- The time until the bucket would be full with a cost added.
 local function gcra_due(s, whole, part, count)
   local ahead = s.at - now
   if ahead >= 0 then
@@ -49,7 +51,7 @@ local function gcra_due(s, whole, part, count)
   return whole, part
 end
 
--- Takes the cost if it fits.
+-- Charges the cost if it fits.
 local function gcra_try(s, a)
   local whole, part = gcra_due(s, tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]), tonumber(ARGV[a + 1]))
   local fill = tonumber(ARGV[a + 2])
@@ -65,7 +67,7 @@ local function gcra_write(key, s, a)
   if latest < now then
     latest = now
   end
-  -- Where unseen keys are still filling, one that is full must not be forgotten.
+  -- While unseen keys are still filling, a full key must not be dropped.
   local recovered = math.max(at, (tonumber(ARGV[a + 6]) or 0) + (tonumber(ARGV[a + 7]) or 0))
   local value = struct.pack('<ddI4', at, latest, s.part) .. ARGV[a]
   call('SET', key, value, 'PX', string.format('%d', (recovered - now) / 1000 + slack))

@@ -1,14 +1,19 @@
 #!lua
--- What every script begins with.
+-- The beginning of every script: the time, and the conventions for numbers.
 --
--- ARGV[1]   the time in microseconds since the Unix epoch, or '' for the server's own
+-- ARGV[1]   the time in microseconds since the Unix epoch, or '' for the server's clock
 --
--- Numbers are Lua's doubles, which hold every whole number below 2^53. Whoever sends a script has seen to it that no moment
--- and no length of time here is larger; products that can be larger say how they are taken. Numbers that are handed to a
--- command are formatted first: the server's own way of doing that takes several times as long.
--- `slack` is added to every expiry, in milliseconds: it is there to collect garbage, and no decision rests on it. With a time
--- of the caller's, which has nothing to do with the server's clock, keys stay for a day.
--- Replies that are one text, which is quicker to make than a list, tell the time as `seconds` and `micros`.
+-- Numbers are Lua's doubles, exact for every whole number below 2^53. The caller ensures that no
+-- time or duration is larger; products that can be larger are computed in steps, and say so.
+-- Numbers are formatted before they are passed to a command: the server's own conversion takes
+-- several times as long.
+--
+-- `slack` is added to every expiry, in milliseconds. An expiry only collects garbage; no decision
+-- depends on it. At a given time, which has nothing to do with the server's clock, keys stay for a
+-- day.
+--
+-- A reply that is one string, which is faster to build than a list, has the time as `seconds` and
+-- `micros`.
 
 local call, slack, seconds, micros = redis.call, 86400000, '0', ARGV[1]
 if micros == '' then

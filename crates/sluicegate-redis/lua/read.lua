@@ -1,22 +1,22 @@
--- What is known of a key, or of several: for peek and next window. Nothing is changed.
+-- Returns the state of a key, or of several: for peek and next window. Changes nothing.
 --
--- KEYS      a state for each limit
--- ARGV      for each limit 15: a letter, and the algorithm's arguments
--- Reply     1, the time, and each state, also one in other numbers
+-- KEYS      one state per limit
+-- ARGV      15 per limit: a letter, and the algorithm's arguments
+-- Reply     1, the time, and each state, even of another limit
 
 local algorithms = {
-  b = { read = gcra_read, told = raw },
-  f = { read = fixed_window_read, told = raw },
-  s = { read = sliding_window_read, told = raw },
-  l = { read = sliding_log_read, told = told_of_log },
-  o = { read = smooth_read, told = raw },
+  b = { read = gcra_read, report = state_report },
+  f = { read = fixed_window_read, report = state_report },
+  s = { read = sliding_window_read, report = state_report },
+  l = { read = sliding_log_read, report = log_report },
+  o = { read = smooth_read, report = state_report },
 }
 
-local told = { 1, now }
+local reply = { 1, now }
 for i = 1, #KEYS do
   local a = 3 + (i - 1) * 15
   local algorithm = algorithms[ARGV[a - 1]]
   local s, other = algorithm.read(KEYS[i], a)
-  told[i + 2] = s and algorithm.told(s, a) or other or false
+  reply[i + 2] = s and algorithm.report(s, a) or other or false
 end
-return told
+return reply

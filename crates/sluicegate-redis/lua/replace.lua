@@ -1,7 +1,7 @@
--- Puts a state in place of another one, if nobody has changed it meanwhile.
+-- Replaces a state by its conversion to another limit, unless it has changed meanwhile.
 --
--- KEYS[1]   the state; KEYS[2] the key's receipts, which were written in the old numbers
--- ARGV[2]   what it was; ARGV[3] what it becomes; ARGV[4] when it has recovered
+-- KEYS[1]   the state; KEYS[2] the key's receipts, which are void under the new limit
+-- ARGV[2]   the old state; ARGV[3] the new one; ARGV[4] when it is fully recovered
 -- Reply     1 if it was replaced, 0 if not
 
 if call('GET', KEYS[1]) ~= ARGV[2] then

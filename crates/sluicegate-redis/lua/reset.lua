@@ -1,3 +1,6 @@
--- Forgets a key: its states and its receipts.
+-- Deletes the state of a key.
+--
+-- KEYS      its states and receipts, or its leases and their costs
+-- Reply     the number of deleted Redis keys
 
 return call('UNLINK', unpack(KEYS))

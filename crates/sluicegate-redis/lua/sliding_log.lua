@@ -1,18 +1,22 @@
--- The sliding log, as in sliding_log.rs. A check under one log alone has a script of its own, check/sliding_log.lua; this is for
--- all others.
+-- Functions for one sliding log in a list, for a long log, and for verbs other than check; see
+-- sliding_log.rs. A check under one log has a script of its own, check/sliding_log.lua.
 --
 -- KEYS      the key's state under this limit
 -- ARGV[a]   count
 --     a+1   cost
 --     a+2   period
--- State     '1', the version of what is written here .. packed filled, period .. slots of a time (7 bytes) and the running total
---           of cost there (6 bytes), oldest first. The first slot is the last call that was dropped, whose total is where counting
---           begins; the last one in use is the latest call that was entered, and counts nothing if it was given back. Slots
---           of 255 at the end are free. `filled` is how many were in use when all was last written; there may be more since.
+-- State     '1', the version of the format .. packed filled, period .. slots. A slot is a time (7
+--           bytes) and the running total of cost at that time (6 bytes), oldest first. The first
+--           slot is the last call that was dropped; its total is the base that counting starts from.
+--           The last slot in use is the latest recorded call; it counts nothing if it was returned.
+--           Free slots at the end are all 255. `filled` is the number of slots in use when the state
+--           was last rewritten; there may be more now.
 -- Formula   allow if the costs in (now - period, now] + cost <= count
--- Reply     slots: the one before the oldest call that counts, the last one, and if anything counts those of the oldest call, of
---           the last call that has to leave before the cost fits, if it does not, and of the newest that counts
--- Work      places are searched by halving; all is written anew only when no slot is free, or most are of calls that have left
+-- Reply     slots: the one before the oldest call that counts, and the last one; if anything
+--           counts, also that of the oldest call, that of the last call that must age out before
+--           the cost fits (if it does not), and that of the newest call that counts
+-- Work      slots are found by binary search; the state is rewritten only if no slot is free, or
+--           most slots are of calls that have aged out
 
 local SLOT = 13
 
@@ -20,7 +24,7 @@ local function sliding_log_offset(place)
   return SLOT + SLOT * place
 end
 
--- The bytes of some slots. Of a long log only what is looked at is read.
+-- Returns the bytes of some slots. Of a long log only those are read.
 local function sliding_log_bytes(s, from, to)
   from, to = sliding_log_offset(from), sliding_log_offset(to + 1) - 1
   if to < #s.raw then
@@ -29,12 +33,13 @@ local function sliding_log_bytes(s, from, to)
   return call('GETRANGE', s.key, from, to)
 end
 
--- The time and the running total in a slot.
+-- Returns the time and the running total in a slot.
 local function sliding_log_slot(s, place)
   return struct.unpack('<I7I6', sliding_log_bytes(s, place, place))
 end
 
--- The first place from `low` to `high` whose time or total, as `field` says, is above a number; `high` if there is none.
+-- Returns the first slot from `low` to `high` whose time or total (as `field` says) exceeds
+-- `above`, or `high` if there is none.
 local function sliding_log_search(s, low, high, field, above)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -58,7 +63,7 @@ local function sliding_log_read(key, a)
   s.exists = true
   local size = #raw == 4096 and call('STRLEN', key) or #raw
   s.slots = size / SLOT - 1
-  -- What is damaged is not looked into.
+  -- A damaged state is not read.
   if size % SLOT ~= 0 or s.slots < 2 then
     return nil, raw
   end
@@ -66,7 +71,7 @@ local function sliding_log_read(key, a)
   if s.filled < 2 or s.filled > s.slots then
     return nil, raw
   end
-  -- The last slot in use: the one before the first that is free.
+  -- The last slot in use: the one before the first free slot.
   local low, high = s.filled - 1, s.slots - 1
   while low < high do
     local middle = low + math.ceil((high - low) / 2)
@@ -85,34 +90,34 @@ local function sliding_log_read(key, a)
   return s
 end
 
--- The first place that counts and whose total is above a number. There is one.
+-- Returns the first slot that counts and whose total exceeds `above`. There is one.
 local function sliding_log_reaching(s, above)
   return sliding_log_search(s, s.first, s.last, 2, above)
 end
 
--- What is enough to answer for this cost.
-local function sliding_log_told(s, a, cost)
+-- Returns the slots that a decision for this cost needs.
+local function sliding_log_report(s, a, cost)
   if not s.exists then
     return false
   end
-  local told = sliding_log_bytes(s, s.first - 1, s.first - 1) .. sliding_log_bytes(s, s.last, s.last)
+  local reply = sliding_log_bytes(s, s.first - 1, s.first - 1) .. sliding_log_bytes(s, s.last, s.last)
   if s.used == 0 then
-    return told
+    return reply
   end
-  local function tell(above)
+  local function add(above)
     local place = sliding_log_reaching(s, above)
-    told = told .. sliding_log_bytes(s, place, place)
+    reply = reply .. sliding_log_bytes(s, place, place)
   end
-  tell(s.base)
+  add(s.base)
   local over = s.used + cost - ARGV[a]
   if over > 0 and cost <= tonumber(ARGV[a]) then
-    tell(s.base + over - 1)
+    add(s.base + over - 1)
   end
-  tell(s.total - 1)
-  return told
+  add(s.total - 1)
+  return reply
 end
 
--- Writes slots from a place on.
+-- Writes slots from `place` on.
 local function sliding_log_put(s, place, slots)
   call('SETRANGE', s.key, sliding_log_offset(place), slots)
 end
@@ -121,7 +126,7 @@ local function sliding_log_pack(at, total)
   return struct.pack('<I7I6', at, total)
 end
 
--- The slots from one place to another with their totals lowered.
+-- Returns some slots with lowered totals.
 local function sliding_log_lowered(s, from, to, by)
   local block, slots = sliding_log_bytes(s, from, to), {}
   for offset = 1, #block, SLOT do
@@ -131,14 +136,14 @@ local function sliding_log_lowered(s, from, to, by)
   return table.concat(slots)
 end
 
--- A state with these slots and some room for more.
+-- Returns a state with these slots and some free ones.
 local function sliding_log_state(slots, period)
   local filled = #slots / SLOT
   local room = string.rep('\255', SLOT * math.max(2, math.floor(filled / 8)))
   return '1' .. struct.pack('<I4d', filled, period) .. slots .. room
 end
 
--- Enters a call, and drops what has left when all is written anew.
+-- Records a call. Calls that have aged out are dropped whenever the state is rewritten.
 local function sliding_log_enter(s, a, cost)
   local key, at, period = s.key, math.max(now, s.latest), tonumber(ARGV[a + 2])
   local expiry = string.format('%d', (at + 2 * period - now) / 1000 + slack)
@@ -156,16 +161,16 @@ local function sliding_log_enter(s, a, cost)
     and s.total < 140737488355328
   then
     sliding_log_put(s, s.last + 1, entry)
-    -- Once a period is enough, as an entry matters for one and the expiry is two away.
+    -- Once per period is enough: an entry matters for one period, and the expiry is two away.
     if at % period < at - s.latest then
       call('PEXPIRE', key, expiry)
     end
   else
-    -- A call of the same microsecond takes the place of the last entry.
+    -- A call in the same microsecond replaces the last entry.
     local last = is_same and s.last - 1 or s.last
     local kept = sliding_log_bytes(s, s.first - 1, last)
     if s.total >= 140737488355328 then
-      -- Long before totals could leave their 6 bytes they start again.
+      -- Totals are rebased long before they could exceed their 6 bytes.
       kept = sliding_log_lowered(s, s.first - 1, last, s.base)
       entry = sliding_log_pack(at, s.used + cost)
     end

@@ -1,14 +1,14 @@
--- The sliding window, as in sliding_window.rs.
+-- Functions for the sliding window; see sliding_window.rs.
 --
 -- KEYS      the key's state under this limit
--- ARGV[a]   tag: '1 PERIOD ', the version of what is written here and the windows that it counts
+-- ARGV[a]   tag: '1 PERIOD ', the version of the format and the windows that are counted
 --     a+1   count
 --     a+2   cost
 --     a+3   period
--- State     packed at, prev, cur .. tag
---           at is when a call was last allowed, prev and cur are the counts of that moment's windows
+-- State     packed at, prev, cur .. tag at is when a call was last allowed; prev and cur are the
+--           counts of the windows at that time
 -- Formula   allow if prev * (period - e) / period + cur + cost <= count, multiplied out
--- Reply     the state as it was
+-- Reply     the state before the call
 
 local function sliding_window_read(key, a)
   local raw = call('GET', key)
@@ -23,7 +23,7 @@ local function sliding_window_read(key, a)
     end
   end
   s.stored_at, s.stored_prev, s.stored_cur = s.at, s.prev, s.cur
-  -- The counters as they are now, or at the last allowed call if that was later.
+  -- The counters as of now, or as of the last allowed call if that is later.
   local period = tonumber(ARGV[a + 3])
   local at = math.max(now, s.at)
   local elapsed = at % period
@@ -35,7 +35,8 @@ local function sliding_window_read(key, a)
   return s
 end
 
--- A product in three pieces of 20 bits and more. (a below 2^32, b below 2^53)
+-- Returns a product in three limbs: 20 bits each, the highest one larger. (a below 2^32, b below
+-- 2^53)
 local function sliding_window_product(a, b)
   local b0 = b % 1048576
   local b1 = (b - b0) / 1048576 % 1048576
@@ -47,7 +48,7 @@ local function sliding_window_product(a, b)
   return a * b2 + carried, middle - carried * 1048576, low - carry * 1048576
 end
 
--- Whether a * b <= c * d, exactly.
+-- Returns true if a * b <= c * d, exactly.
 local function sliding_window_at_most(a, b, c, d)
   local left, right = a * b, c * d
   if left < 9007199254740992 and right < 9007199254740992 then
@@ -59,7 +60,7 @@ local function sliding_window_at_most(a, b, c, d)
 end
 
 local function sliding_window_charge(s, a, cost)
-  -- Only debt goes so far, and any count above the limit denies.
+  -- Only debt gets this far, and any count above the limit denies.
   s.cur = math.min(s.cur + cost, 4294967295)
 end
 

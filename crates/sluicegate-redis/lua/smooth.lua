@@ -1,20 +1,22 @@
--- Guava's limiter, as in smooth.rs: the same operations on doubles in the same order, so that not a bit differs.
+-- Functions for Guava's limiter; see smooth.rs. The same operations on doubles in the same order,
+-- so that the results are identical to the last bit.
 --
 -- KEYS      the key's state
--- ARGV[a]   tag: '1 LIMIT ', the version of what is written here and the numbers that it is written in
+-- ARGV[a]   tag: '1 LIMIT ', the version of the format and the limit that the state is stored for
 --     a+1   cost
 --     a+2   packed: stable, max, cool_down, initial, start, threshold (-1 without a warm-up), slope
 --     a+3   the longest wait
 -- State     packed next, stored .. tag
 -- Formula   if now > next: stored = min(max, stored + (now - next) / cool_down), next = now
 --           allow if next - now is at most the longest wait
---           take = min(stored, cost); next = next + time_of(stored, take) + floor((cost - take) * stable); stored = stored - take
--- Reply     the state as it was; a state in other numbers is handed back to be read anew
+--           take = min(stored, cost); stored = stored - take
+--           next = next + time_of(stored, take) + floor((cost - take) * stable)
+-- Reply     the state before the call; a state of another limit is returned for conversion
 
--- No debt is added beyond this.
+-- The most debt, in microseconds.
 local SMOOTH_CENTURY = 3153600000000000
 
--- What the key holds now, and the numbers.
+-- Returns the key's state as of now, and the parameters.
 local function smooth_read(key, a)
   local stable, max, cool_down, initial, start, threshold, slope = struct.unpack('<ddddddd', ARGV[a + 2])
   local raw, next, stored = call('GET', key), math.min(start, now), initial
@@ -31,12 +33,12 @@ local function smooth_read(key, a)
   return {
     raw = raw, next = next, stored = stored,
     stable = stable, max = max, cool_down = cool_down, threshold = threshold, slope = slope,
-    -- While unseen keys hold less, one that has all is not forgotten.
+    -- While unseen keys hold less, a full key must not be dropped.
     unseen_is_full = start + math.ceil((max - initial) * cool_down),
   }
 end
 
--- How long it takes to use up stored permits.
+-- Returns the time that stored permits take.
 local function smooth_time_of(s, take)
   if s.threshold < 0 then
     return 0
@@ -50,16 +52,16 @@ local function smooth_time_of(s, take)
   return math.floor(high * length / 2) + math.floor(s.stable * (take - high))
 end
 
--- Takes the cost if its time comes soon enough.
+-- Charges the cost if its wait is short enough.
 local function smooth_try(s, a)
   if s.next - now > tonumber(ARGV[a + 3]) then
     return false
   end
   local cost = tonumber(ARGV[a + 1])
   local take = math.min(s.stored, cost)
-  -- What is above 2^53 here is beyond a century and cut, so that it need not be exact.
+  -- A value above 2^53 exceeds a century and is capped, so that it need not be exact.
   local wait = smooth_time_of(s, take) + math.floor((cost - take) * s.stable)
-  -- After a step back of the clock it may be further away already.
+  -- After the clock stepped back, `next` may be further away already.
   s.next = math.min(s.next + wait, math.max(s.next, now + SMOOTH_CENTURY))
   s.stored = s.stored - take
   return true

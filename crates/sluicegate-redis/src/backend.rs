@@ -1,12 +1,12 @@
-//! A shared store as a backend: every answer takes a round trip.
+//! The backend traits for a shared store: every answer takes a round trip.
 
-use crate::limiter::RedisLimiter;
+use crate::limiter::{Close, RedisLimiter};
 use crate::semaphore::{RedisLease, RedisSemaphore};
 use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use sluicegate::semaphore::{Grant, LeaseId};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Receipt, Span, Time};
+use sluicegate::{Decision, Key, Limit, Receipt, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -15,7 +15,7 @@ use tracing::warn;
 
 type Later<T> = Pending<Result<T, BackendError>>;
 
-/// A verb of `$this`, with the key as bytes: the future owns what it needs.
+/// Runs a verb of `$this` in a future that owns the key.
 macro_rules! later {
     ($this:ident, $key:ident, $inner:ident => $verb:expr) => {{
         let ($inner, $key) = (Arc::clone(&$this.inner), $key.to_bytes().into_owned());
@@ -24,50 +24,49 @@ macro_rules! later {
 }
 
 impl Backend for RedisLimiter {
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.check(&key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
-        later!(self, key, inner => inner.check_within(&key, cost, max_wait, at))
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.check_within(&key, cost, max_wait.into(), at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.peek(&key, cost, at))
     }
 
-    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+    fn take(&self, key: &dyn Key, up_to: u64, at: Option<Time>) -> Later<(Answer, u64)> {
         later!(self, key, inner => inner.take(&key, up_to, at))
     }
 
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.refund(&key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
-        later!(self, key, inner => inner.reserve(&key, cost, max_wait, at))
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
+        later!(self, key, inner => inner.reserve(&key, cost, max_wait.into(), at))
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
-        Pending::later(async move { inner.close(&receipt, "cancel", 0, at).await })
+        Pending::later(async move { inner.close(&receipt, Close::Cancel, at).await })
     }
 
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
-        Pending::later(async move { inner.close(&receipt, "settle", used, at).await })
+        Pending::later(async move { inner.close(&receipt, Close::Settle { used }, at).await })
     }
 
-    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+    fn settle_detached(&self, receipt: &Receipt, used: u64) {
         let Ok(runtime) = Handle::try_current() else {
-            warn!("no runtime is left to tell the store what was used; the charge stays");
+            warn!("cannot settle a reservation outside a Tokio runtime; the charge stays");
             return;
         };
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
         runtime.spawn(async move {
-            let verb = if used == 0 { "cancel" } else { "settle" };
-            if let Err(error) = inner.close(&receipt, verb, used, None).await {
-                warn!(%error, "the store was not told what was used; the charge stays");
+            if let Err(error) = inner.close(&receipt, Close::for_usage(used), None).await {
+                warn!(%error, "cannot settle a reservation; the charge stays");
             }
         });
     }
@@ -88,12 +87,12 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.reset(&[&key]))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Acquired> {
         later!(self, key, inner => inner.acquire(&key, cost, max_wait))
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
-        Pending::later(tokio::time::sleep(delay.into()))
+    fn delay(&self, delay: Duration) -> Pending<()> {
+        Pending::later(tokio::time::sleep(delay))
     }
 
     fn limits(&self) -> Arc<[Limit]> {
@@ -102,13 +101,13 @@ impl Backend for RedisLimiter {
 }
 
 impl LeaseBackend for RedisSemaphore {
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Grant<HeldLease>> {
-        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(held) })
+    fn try_acquire(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Grant<HeldLease>> {
+        later!(self, key, inner => async { inner.try_acquire(&key, cost, at).await.map(into_held) })
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Grant<HeldLease>> {
         let until = max_wait.and_then(|max_wait| Instant::now().checked_add(max_wait));
-        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(held) })
+        later!(self, key, inner => async { inner.acquire(&key, cost, until).await.map(into_held) })
     }
 
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Later<bool> {
@@ -121,7 +120,7 @@ impl LeaseBackend for RedisSemaphore {
         later!(self, key, inner => inner.release(&key, &lease, at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.peek(&key, cost, at))
     }
 
@@ -134,8 +133,8 @@ impl LeaseBackend for RedisSemaphore {
     }
 }
 
-/// A grant with a lease of any backend.
-fn held(grant: Grant<RedisLease>) -> Grant<HeldLease> {
+/// Converts a grant to one of any backend.
+fn into_held(grant: Grant<RedisLease>) -> Grant<HeldLease> {
     let (acquired, lease) = grant.into_parts();
     Grant::new(acquired, lease.map(|lease| HeldLease::Store(Box::new(lease))))
 }

@@ -1,4 +1,4 @@
-//! What a check sends, for the benchmark that lays our scripts beside others'.
+//! The script call of a check, for the benchmark that compares our scripts with others.
 
 use crate::encode::EncodedLimit;
 use crate::names::Names;
@@ -6,7 +6,7 @@ use crate::script::ScriptCall;
 use redis::Arg;
 use sluicegate::{Limit, Span};
 
-/// A script call in its parts.
+/// The parts of a script call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// The text of the script.
@@ -17,13 +17,14 @@ pub struct Sent {
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// What a check of a key under one limit sends, at the server's time. `None` for a limit that cannot be shared.
+/// Returns the script call of a check under one limit, at the server's time. `None` for a limit
+/// that cannot be shared.
 pub fn check(limit: &Limit, key: &[u8], cost: u32) -> Option<Sent> {
     let encoded = EncodedLimit::new(limit, None)?;
     let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, encoded.letter, key);
     let mut call = ScriptCall::new(encoded.check(), &[&name]).at(None);
     encoded.add_check(&mut call, cost, Span::ZERO, None);
-    // EVALSHA, the script's name, how many keys, and the key.
+    // Skips EVALSHA, the hash, the number of keys, and the key.
     let arguments = call.command.args_iter().skip(4).filter_map(|argument| match argument {
         Arg::Simple(bytes) => Some(bytes.to_vec()),
         _ => None,

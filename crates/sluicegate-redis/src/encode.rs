@@ -1,10 +1,12 @@
-//! How a limit is told to the scripts, and how what they tell of a key is read.
+//! Encodes limits as script arguments, and decodes states.
 //!
-//! What can be prepared is prepared here, in whole numbers of any size: a cost as the time that it takes to come back, with its
-//! remainder. A script adds and compares.
+//! Whatever can be computed in advance is computed here, in integers of any size: a cost becomes
+//! the time that it takes to recover, with its remainder. A script only adds and compares.
 //!
-//! Here is a limit as the arguments of a script; `state.rs` reads what scripts tell of a key, `calendar.rs` knows the windows of a
-//! calendar, `packed.rs` how numbers are written.
+//! ```text
+//! encode      a limit as the arguments of a script      state       states in the scripts' replies
+//! calendar    the windows of a calendar                 packed      packed numbers
+//! ```
 
 mod calendar;
 mod packed;
@@ -18,29 +20,35 @@ use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::bounds::CENTURY;
-use sluicegate_core::smooth::Numbers;
+use sluicegate_core::smooth::Parameters;
 use sluicegate_core::time::YEAR;
 use sluicegate_core::{AnyLimit, CellLimit, Rate};
 use std::sync::{LazyLock, Mutex};
 
-/// The version of what is written, and the sign after it. A script hands back what begins otherwise.
+/// The version of the stored formats, with its separator. A script returns a state of another
+/// version unread.
 const VERSION: &str = "1 ";
 
-/// A log of so few calls is read as a whole, which is quicker. (With the room for more it takes some 3 KB.)
+/// A log of at most this many calls is read as a whole, which is faster. (With its free slots it
+/// takes about 3 KB.)
 const SHORT_LOG: u32 = 200;
 
-/// How many arguments a limit has in a script for limits of any kind, its letter included.
+/// The number of arguments per limit in a script for lists of limits, including its letter.
 const BLOCK: usize = 15;
 
-/// One limit as the scripts know it.
+/// A key's state in a script's reply: as stored, or for a log the slots that matter. `None` if the
+/// key is unseen.
+pub(crate) type RawState = Option<Vec<u8>>;
+
+/// A limit as the scripts know it.
 pub(crate) struct EncodedLimit {
     pub(crate) limit: AnyLimit,
     kind: Kind,
-    /// The version and the numbers that a state is written in.
+    /// The version and the parameters that a state is stored for.
     tag: String,
-    /// Names what its states are, in the names of keys.
+    /// Identifies the kind of its states, in key names.
     pub(crate) letter: char,
-    /// The latest time at which it can be asked.
+    /// The latest time of a call under this limit.
     pub(crate) latest: Time,
 }
 
@@ -62,9 +70,9 @@ enum Kind {
         rate: Rate,
         count_all: bool,
     },
-    /// Its numbers, packed.
+    /// Its parameters, packed.
     Smooth {
-        numbers: Vec<u8>,
+        parameters: Vec<u8>,
     },
 }
 
@@ -74,7 +82,7 @@ enum Windows {
     Calendar { unit: CalendarUnit, known: Mutex<Bounds> },
 }
 
-/// `units * period / count`, exact below [`EXACT`] and only known to be longer beyond.
+/// Returns `units * period / count`, exact below [`EXACT`] and at least that beyond.
 fn time_for(rate: Rate, units: u32) -> Length {
     let (count, period) = (u128::from(rate.count()), u128::from(rate.period().as_micros()));
     let parts = u128::from(units) * period;
@@ -83,8 +91,9 @@ fn time_for(rate: Rate, units: u32) -> Length {
 }
 
 impl EncodedLimit {
-    /// How the scripts know a limit that is made at `start`. That matters to a bucket with `initial`, which without it cannot be
-    /// shared, so that there is none; and to `smooth`, which without it is made now.
+    /// Encodes a limit that starts at `start`. Only a bucket with `initial` and `smooth` depend on
+    /// it. Without a start, `smooth` starts now, and a bucket with `initial` cannot be shared, so
+    /// that this returns `None`.
     pub(crate) fn new(limit: &Limit, start: Option<Time>) -> Option<EncodedLimit> {
         let bucket = |rate: Rate, burst, is_paced, initial| {
             let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
@@ -95,15 +104,17 @@ impl EncodedLimit {
             Spec::TokenBucket { rate, burst, initial } => {
                 let initial = match initial {
                     None => None,
-                    Some(Initial { tokens, start: written }) => Some((written.or(start)?, burst - tokens)),
+                    Some(Initial { tokens, start: written, .. }) => {
+                        Some((written.or(start)?, burst - tokens))
+                    }
                 };
                 ('t', bucket(*rate, *burst, false, initial.filter(|(_, missing)| *missing > 0)))
             }
             Spec::LeakyBucket { rate, capacity } => ('l', bucket(*rate, *capacity, false, None)),
-            // A limit's numbers have been checked, so there is such a rate.
+            // The interval was validated, so this rate exists.
             Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
             Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
-            Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)),
+            Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)?),
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
                 ('s', (tag, Kind::SlidingWindow { rate: *rate }))
@@ -112,14 +123,15 @@ impl EncodedLimit {
                 ('g', (String::new(), Kind::SlidingLog { rate: *rate, count_all: *count_all }))
             }
             Spec::Smooth { .. } => ('o', smooth(limit, &made)?),
-            // Leases are not checks; they have scripts of their own.
-            Spec::Concurrency { .. } => return None,
+            // Leases have scripts of their own. An algorithm without scripts cannot be shared; the
+            // conformance suite runs each of them.
+            _ => return None,
         };
         let latest = Time::saturating_from_micros(EXACT - 1 - kind.reach());
         Some(EncodedLimit { limit: made, kind, tag, letter, latest })
     }
 
-    /// The script of a check under this limit alone.
+    /// The script for a check under this limit alone.
     pub(crate) fn check(&self) -> &'static LazyLock<Script> {
         match self.kind {
             Kind::Bucket { .. } => &scripts::CHECK_BUCKET,
@@ -134,26 +146,28 @@ impl EncodedLimit {
         }
     }
 
-    /// Whether even a denied call counts.
+    /// Returns `true` if denied calls count too.
     pub(crate) fn counts_denied(&self) -> bool {
         matches!(self.kind, Kind::SlidingLog { count_all: true, .. })
     }
 
-    /// Whether its check is told the longest wait, so that it needs no other script for callers who wait.
-    pub(crate) fn check_waits(&self) -> bool {
+    /// Returns `true` if its check script takes the longest wait, so that waiting callers need no
+    /// other script.
+    pub(crate) fn check_takes_max_wait(&self) -> bool {
         matches!(self.kind, Kind::Smooth { .. })
     }
 
-    /// What a receipt's charges are written in.
+    /// Identifies what a receipt's charges were written for.
     pub(crate) fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// Adds what the script of a check under this limit alone needs: numbers are packed, which is quicker to read there.
+    /// Adds the arguments of a check under this limit alone. Numbers are packed, which is faster to
+    /// read in a script.
     pub(crate) fn add_check(&self, call: &mut ScriptCall, cost: u32, max_wait: Span, now: Option<Time>) {
         match &self.kind {
-            Kind::Smooth { numbers } => {
-                call.arg(&self.tag).arg(cost).arg(&**numbers).arg(max_wait.as_micros());
+            Kind::Smooth { parameters } => {
+                call.arg(&self.tag).arg(cost).arg(&**parameters).arg(max_wait.as_micros());
             }
             Kind::Bucket { rate, burst, initial, .. } => {
                 let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
@@ -191,7 +205,7 @@ impl EncodedLimit {
         }
     }
 
-    /// Adds what the functions of the limit's own script need. How many arguments that were.
+    /// Adds the arguments of the algorithm's functions, and returns their number.
     fn add_arguments(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) -> usize {
         match &self.kind {
             Kind::Bucket { rate, burst, initial, .. } => {
@@ -234,14 +248,14 @@ impl EncodedLimit {
                 call.arg(if *count_all { "all" } else { "" });
                 4
             }
-            Kind::Smooth { numbers } => {
-                call.arg(&self.tag).arg(cost).arg(&**numbers).arg(0);
+            Kind::Smooth { parameters } => {
+                call.arg(&self.tag).arg(cost).arg(&**parameters).arg(0);
                 4
             }
         }
     }
 
-    /// Adds what a script for limits of any kind needs.
+    /// Adds the block of arguments for a script that takes lists of limits.
     pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) {
         let letter = match self.kind {
             Kind::Bucket { .. } => "b",
@@ -267,7 +281,7 @@ impl EncodedLimit {
     }
 }
 
-fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kind) {
+fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> Option<(String, Kind)> {
     let (name, windows) = match windows {
         WindowSpec::Aligned { start, period } => {
             let (start, period) = (*start, period.as_micros());
@@ -278,29 +292,30 @@ fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kin
             (format!("{period}@first"), Windows::First { period })
         }
         WindowSpec::Calendar { unit, .. } => {
-            // The canonical text says the unit and the zone: `fixed-window 1/day tz=Asia/Shanghai`.
+            // The canonical text has the unit and the zone: `fixed-window 1/day tz=Asia/Shanghai`.
             let text = limit.to_string();
             let name = text.split_once('/').map_or(text.clone(), |(_, windows)| windows.replace(' ', ","));
             (name, Windows::Calendar { unit: *unit, known: Mutex::default() })
         }
+        _ => return None,
     };
-    (format!("{VERSION}{name} "), Kind::FixedWindow { count, windows })
+    Some((format!("{VERSION}{name} "), Kind::FixedWindow { count, windows }))
 }
 
-/// Guava's limiter: the numbers that a state is written in are the limit's text.
+/// Encodes `smooth`, whose states are stored for the limit's text.
 fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
     let AnyLimit::Cell(CellLimit::Smooth(smooth)) = made else { return None };
     let text = limit.to_string();
-    let numbers = text.strip_prefix("smooth ")?;
-    let Numbers { stable, max, cool_down, warm_up, initial, start } = smooth.numbers();
+    let parameters = text.strip_prefix("smooth ")?;
+    let Parameters { stable, max, cool_down, warm_up, initial, start } = smooth.parameters();
     let (threshold, slope) = warm_up.unwrap_or((-1.0, 0.0));
     let packed = Packed::new().double(stable).double(max).double(cool_down).double(initial);
     let packed = packed.f64(start.as_micros()).double(threshold).double(slope);
-    Some((format!("{VERSION}{numbers} "), Kind::Smooth { numbers: packed.0 }))
+    Some((format!("{VERSION}{parameters} "), Kind::Smooth { parameters: packed.0 }))
 }
 
 impl Kind {
-    /// How far beyond now a moment can lie that a script has to reckon with.
+    /// How far in the future the times lie that a script computes.
     fn reach(&self) -> u64 {
         match self {
             Kind::Bucket { rate, burst, .. } => time_for(*rate, *burst).whole + CENTURY.as_micros() + 2,
@@ -309,7 +324,7 @@ impl Kind {
                 Windows::Calendar { .. } => 3 * YEAR,
             },
             Kind::SlidingWindow { rate } | Kind::SlidingLog { rate, .. } => 2 * rate.period().as_micros(),
-            // A century until the next call may go, and at most another one until all is stored.
+            // A century until the next call, and at most another until all permits are stored.
             Kind::Smooth { .. } => 2 * CENTURY.as_micros() + 2,
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it. A denial is not here: it is an answer.
+//! Errors, and what to do about a failing store. A denial is not an error: it is an answer.
 
 use crate::names::SCOPE_RULE;
 use sluicegate::backend::StoreFailure;
@@ -7,70 +7,84 @@ use sluicegate::{CALLS_MAX, LimitError};
 use std::error::Error;
 use std::fmt;
 
-/// What to answer when the store cannot.
+/// What a limiter or semaphore answers while the store fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[non_exhaustive]
 pub enum OnStoreFailure {
-    /// Say that it failed: the caller decides.
+    /// An error: the caller decides.
     #[default]
     Error,
-    /// Yes.
+    /// Allow every call (fail open).
     Allow,
-    /// No.
+    /// Deny every call (fail closed).
     Deny,
     /// Decide in this process's memory, with a share of the limit.
     Local,
 }
 
-/// Why there is no store.
+impl OnStoreFailure {
+    /// Returns the word for it in a configuration file: `error`, `allow`, `deny` or `local`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnStoreFailure::Error => "error",
+            OnStoreFailure::Allow => "allow",
+            OnStoreFailure::Deny => "deny",
+            OnStoreFailure::Local => "local",
+        }
+    }
+}
+
+/// Why a store cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is not one.
+    /// The URL is invalid.
     BadUrl(String),
-    /// The beginning of keys' names has a brace, which would put what belongs together into different slots of a cluster.
+    /// The key prefix contains a brace, which would spread the state of one key over several hash
+    /// slots.
     BadPrefix(String),
-    /// It cannot be used: too old, a replica, or something else than Redis or Valkey.
+    /// The server is unusable: too old, a replica, or not Redis or Valkey.
     Unfit(String),
-    /// Nobody answers there.
+    /// The server does not answer.
     Unreachable(String),
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::BadUrl(why) => write!(f, "the store's address is wrong: {why}"),
+            ConnectError::BadUrl(why) => write!(f, "invalid store URL: {why}"),
             ConnectError::BadPrefix(prefix) => {
-                write!(f, "the key prefix {prefix:?} has a brace; use one without {{ and }}")
+                write!(f, "the key prefix {prefix:?} contains a brace; use one without {{ and }}")
             }
-            ConnectError::Unfit(why) => write!(f, "the store cannot be used: {why}"),
-            ConnectError::Unreachable(why) => write!(f, "the store cannot be reached: {why}"),
+            ConnectError::Unfit(why) => write!(f, "unusable store: {why}"),
+            ConnectError::Unreachable(why) => write!(f, "cannot reach the store: {why}"),
         }
     }
 }
 
 impl Error for ConnectError {}
 
-/// Why a limiter cannot be made.
+/// Why a limiter or semaphore cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RedisBuildError {
-    /// A text is not a limit.
+    /// A limit is invalid.
     Limit(LimitError),
-    /// The limits do not go together.
+    /// The limits cannot be combined.
     List(ListError),
-    /// No store was named.
+    /// No store was set.
     NoStore,
-    /// The scope has a sign that it must not have.
+    /// The scope contains a character that is not allowed.
     BadScope(String),
-    /// A bucket with `initial` does not say since when it fills, and processes would not agree.
+    /// A bucket with `initial` has no `start`, so the processes would disagree.
     NeedsStart(String),
-    /// There is no room in memory for deciding locally.
+    /// The memory for local decisions cannot be allocated.
     Local(sluicegate::BuildError),
-    /// The share for deciding locally is not a percentage.
+    /// The local share is not a percentage from 1 to 100.
     BadShare(u32),
-    /// A semaphore is made of something else than one `concurrency` limit.
+    /// The limit of a semaphore is not one `concurrency` limit.
     NotOneConcurrency(String),
-    /// A `concurrency` limit does not say when a lease lapses.
+    /// A `concurrency` limit has no `ttl`.
     NeedsTtl(String),
 }
 
@@ -79,25 +93,25 @@ impl fmt::Display for RedisBuildError {
         match self {
             RedisBuildError::Limit(error) => error.fmt(f),
             RedisBuildError::List(error) => error.fmt(f),
-            RedisBuildError::NoStore => f.write_str("there is no store; name one with in_store"),
+            RedisBuildError::NoStore => f.write_str("no store was set; call in_store"),
             RedisBuildError::BadScope(scope) => {
-                write!(f, "the scope {scope:?} cannot be part of a key's name; {SCOPE_RULE}")
+                write!(f, "invalid scope {scope:?}: {SCOPE_RULE}")
             }
             RedisBuildError::NeedsStart(limit) => write!(
                 f,
-                "{limit}: on a shared store all processes must agree when it starts; write start=TIME, such as start=2026-01-01T00:00:00Z"
+                "{limit}: on a shared store all processes must agree on the start; add start=TIME, such as start=2026-01-01T00:00:00Z"
             ),
-            RedisBuildError::Local(error) => write!(f, "deciding in memory while the store is away: {error}"),
+            RedisBuildError::Local(error) => write!(f, "cannot allocate memory for local decisions: {error}"),
             RedisBuildError::BadShare(percent) => {
-                write!(f, "a local share of {percent} percent makes no sense; use 1 to 100")
+                write!(f, "invalid local share of {percent} percent; use 1 to 100")
             }
             RedisBuildError::NotOneConcurrency(limits) => write!(
                 f,
-                "a semaphore is made of one concurrency limit, such as concurrency 10 ttl=30s, and not of {limits:?}; make a RedisLimiter of others"
+                "a semaphore needs one concurrency limit, such as concurrency 10 ttl=30s, not {limits:?}; for other limits build a RedisLimiter"
             ),
             RedisBuildError::NeedsTtl(limit) => write!(
                 f,
-                "{limit}: on a shared store a lease must lapse, as nobody else could return that of a process that has died; write ttl=DURATION, such as {limit} ttl=30s"
+                "{limit}: on a shared store a lease must expire, or the permits of a dead process would never be freed; add ttl=DURATION, such as {limit} ttl=30s"
             ),
         }
     }
@@ -117,19 +131,31 @@ impl From<ListError> for RedisBuildError {
     }
 }
 
-/// Why calls cannot be charged together.
+/// The script decided, but the state in its reply makes no sense.
+pub(crate) fn bad_state() -> StoreFailure {
+    StoreFailure::BadReply(String::from("a key's state makes no sense; did something else write it?"))
+}
+
+/// The script did nothing, because the key's state is not ours.
+pub(crate) fn unreadable_state() -> StoreFailure {
+    StoreFailure::Rejected(String::from(
+        "a key's state cannot be read; did a newer version or something else write it?",
+    ))
+}
+
+/// Why calls cannot be charged all or nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RedisCheckAllError {
-    /// So many calls are too many.
+    /// There are too many calls.
     TooMany(usize),
-    /// One of the limits counts denied calls.
+    /// One of the limits has `count=all`.
     CountsDenied(String),
-    /// One of the limits is `smooth`, which lets the next caller pay.
+    /// One of the limits is `smooth`, where the next caller pays.
     Smooth(String),
-    /// The keys of two calls are in different slots of a cluster.
+    /// Two keys are in different hash slots of a cluster.
     SlotsDiffer(String, String),
-    /// Their limiters are in different stores.
+    /// The limiters are in different stores.
     StoresDiffer,
     /// The store gave no answer.
     Store(StoreFailure),
@@ -143,17 +169,17 @@ impl fmt::Display for RedisCheckAllError {
             }
             RedisCheckAllError::CountsDenied(limit) => write!(
                 f,
-                "{limit} counts denied calls, so it cannot be charged all or nothing with others; leave out count=all, or check it alone"
+                "{limit} counts denied calls, so it cannot be charged all or nothing with others; remove count=all, or check it alone"
             ),
             RedisCheckAllError::Smooth(limit) => {
-                write!(f, "{limit}: smooth does not go with other calls; check it alone")
+                write!(f, "{limit}: smooth cannot be charged all or nothing with others; check it alone")
             }
             RedisCheckAllError::SlotsDiffer(one, other) => write!(
                 f,
-                "the keys {one} and {other} are in different slots of the cluster, so they cannot be charged as one; give both the same hash tag, such as {{acme}}:Harry and {{acme}}:site"
+                "the keys {one} and {other} are in different hash slots, so they cannot be charged together; give both the same hash tag, such as {{acme}}:user:42 and {{acme}}:site"
             ),
             RedisCheckAllError::StoresDiffer => f.write_str(
-                "the limiters are in different stores, so they cannot be charged as one; use one store",
+                "the limiters are in different stores, so they cannot be charged together; use one store",
             ),
             RedisCheckAllError::Store(failure) => failure.fmt(f),
         }

@@ -1,16 +1,17 @@
-//! Answering without the store, as `on_store_failure` says: the same for limiters and semaphores.
+//! Answers without the store, as `on_store_failure` says, for limiters and semaphores.
 
 use crate::failure::{OnStoreFailure, RedisBuildError};
 use crate::store::RedisStore;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
+use sluicegate_core::decision::store::{no_room, unlimited};
 
-/// A call that is denied because the store is unavailable is told to come back after this.
+/// The `retry_after` of a call that is denied because the store fails.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
-/// What answers while the store does not: `L` decides in this process's memory.
+/// What answers while the store fails. `L` decides in this process's memory.
 pub(crate) enum Fallback<L> {
     Error,
     Allow { limit: u32 },
@@ -19,9 +20,9 @@ pub(crate) enum Fallback<L> {
 }
 
 impl OnStoreFailure {
-    /// The answer to calls that are decided all or nothing while the store is unavailable: denied if
-    /// one of them fails closed, allowed if all of them fail open. `None` if there is no answer: a call
-    /// that is decided locally could not be rolled back for another that is denied.
+    /// The answer to calls that are decided all or nothing while the store is unavailable: denied
+    /// if one of them fails closed, allowed if all of them fail open. `None` if there is no answer:
+    /// a call that is decided locally could not be rolled back for another that is denied.
     pub fn answer_all(calls: impl IntoIterator<Item = OnStoreFailure>) -> Option<Answer> {
         let (mut fails_closed, mut all_fail_open) = (false, true);
         for call in calls {
@@ -38,12 +39,14 @@ impl OnStoreFailure {
 }
 
 impl<L> Fallback<L> {
-    /// `limit` is what an answer says that nothing decided; `local` makes what decides in memory.
+    /// `limit` is what an answer reports that no limit decided; `local` builds what decides in
+    /// memory.
     fn new(
         on_store_failure: OnStoreFailure,
-        limit: u32,
+        limit: u64,
         local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
     ) -> Result<Fallback<L>, RedisBuildError> {
+        let limit = saturating_count(limit);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },
@@ -52,19 +55,19 @@ impl<L> Fallback<L> {
         })
     }
 
-    /// An answer without the store; `None` if that is an error.
+    /// Returns an answer without the store, or `None` if the failure is reported.
     pub(crate) fn answer(&self, local: impl FnOnce(&L) -> Option<Decision>) -> Option<Answer> {
         Some(match self {
             Fallback::Error => return None,
-            Fallback::Allow { limit } => Answer::new(Decision::unlimited(*limit), Source::Allowed),
+            Fallback::Allow { limit } => Answer::new(unlimited(*limit), Source::Allowed),
             Fallback::Deny { limit } => {
-                Answer::new(Decision::no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
+                Answer::new(no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
             }
             Fallback::Local(memory) => Answer::new(local(memory)?, Source::Local),
         })
     }
 
-    /// What decides in memory, if anything does.
+    /// Returns what decides in memory, if anything does.
     pub(crate) fn local(&self) -> Option<&L> {
         match self {
             Fallback::Local(memory) => Some(memory),
@@ -85,7 +88,7 @@ impl Fallback<Limiter> {
             let limits: Vec<Limit> = limits.iter().map(|limit| limit.share(share)).collect();
             let builder =
                 Limiter::builder(limits.as_slice()).in_store(store.inner.local()?, scope.to_owned());
-            // Inline limits may be among them; here they are all the same.
+            // Inline limits may be among them; here they are treated alike.
             builder.untrusted().build()
         })
     }
@@ -104,11 +107,11 @@ impl Fallback<Semaphore> {
     }
 }
 
-/// What a builder is told of it.
+/// The builders' settings.
 #[derive(Debug)]
 pub(crate) struct FallbackSettings {
     pub(crate) on_store_failure: OnStoreFailure,
-    /// The share of the limit in percent.
+    /// The percentage of the limit.
     pub(crate) local_share: u32,
 }
 

@@ -1,14 +1,45 @@
-//! The same limits shared by many processes: their keys live in Redis or Valkey, on one server, with replicas, or in a cluster.
+//! Limits shared by many processes: their keys are in Redis or Valkey, on one server, under
+//! Sentinel or in a cluster.
 //!
-//! A limiter here gives the same answers as [`sluicegate::Limiter`]. A script in the store decides and writes, in one atomic step
-//! and one round trip; it tells what the key's state was, and the same code as in memory works out the rest of the answer from that.
+//! A limiter moves here from [`sluicegate::Limiter`] in one line; the methods are the same, with
+//! `.await?`:
+//!
+//! ```no_run
+//! use sluicegate_redis::{RedisLimiter, RedisStore};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::connect("redis://127.0.0.1").await?;
+//!
+//! // before: let limiter = sluicegate::Limiter::new("token-bucket 10/s burst=50")?;
+//! let limiter =
+//!     RedisLimiter::builder("token-bucket 10/s burst=50").in_store(&store, "api").build()?;
+//!
+//! // before: limiter.check("user:42").allowed()
+//! assert!(limiter.check("user:42").await?.allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A script in the store decides and writes, in one atomic step and one round trip. It returns the
+//! key's state, from which the core recomputes the decision, so that it has the same fields as in
+//! memory.
 //!
 //! ```text
-//! RedisLimiter ──▶ names, encode: one EVALSHA ──▶ link: single, Sentinel or cluster ──▶ lua/*.lua: decide, write, tell
-//!    Answer    ◀── sluicegate-core on the state that it was ◀── script_reply ◀─────────────────────────────┘
+//! RedisLimiter ──▶ names, encode ──▶ link: single, Sentinel, cluster ──▶ lua: decide, write
+//!    Answer    ◀── sluicegate-core recomputes the decision ◀── limiter/reply ◀──┘
 //! ```
+//!
+//! Invariants:
+//! - **A script only decides and writes.** The core computes all other fields of the decision from
+//!   the state in the reply, and must make the same decision. `lua/check/` has the checks under one
+//!   limit, written for speed; the other files have the same rules as functions for all other
+//!   verbs, named after their Rust counterparts. Tests compare both with the model.
+//! - **In a script every number is below 2^53.** The time is the store's unless the caller gives
+//!   one, and every write has an expiry that no decision depends on. Scripts that only return cost
+//!   or renew leases run even if the store is out of memory.
+//! - **A script call that may have run is never retried** (`link.rs`).
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap fails the test"))]
 
 mod backend;
 #[doc(hidden)]
@@ -24,7 +55,6 @@ mod names;
 mod receipt;
 mod round_trip;
 mod script;
-mod script_reply;
 mod scripts;
 mod semaphore;
 mod stats;

@@ -1,41 +1,48 @@
-//! Limiters whose keys are in a store that several processes share.
+//! Limiters whose keys are in a shared store.
 //!
-//! A script decides and writes; the core computes the same decision again from the state that the script tells, and both must
-//! agree. Here are the verbs.
+//! **The script decides; the core recomputes the decision on the state in its reply; the two must
+//! agree.** A script returns only whether the call is allowed, and the state. The core computes the
+//! other fields of the decision from that state, so that they are the same as in memory.
 //!
 //! ```text
-//! builder      makes a limiter                            call         checks: one, a batch, all or nothing
-//! ask          verbs as script calls                      reservation  what `reserve` returns
-//! denials      when a recent denial is repeated           acquire      waits, with queue and held
+//! builder        builds a limiter              call      checks: one, a batch, all or nothing
+//! script_calls   the verbs as script calls     reply     parses the scripts' replies
+//! reservation    what `reserve` returns        denials   when a cached denial answers
+//! acquire        waits; queue, wait_guard
 //! ```
 
 mod acquire;
-mod ask;
 mod builder;
 mod call;
 mod denials;
-mod held;
 mod queue;
+mod reply;
 mod reservation;
+mod script_calls;
+mod wait_guard;
 
 pub use builder::RedisLimiterBuilder;
 pub use call::{RedisCall, check_all, check_all_at, check_each};
 pub use reservation::RedisReservation;
+pub(crate) use script_calls::Close;
 
 use crate::encode::EncodedLimit;
+use crate::failure::bad_state;
 use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::receipt::StoredReceipt;
-use crate::script_reply::ScriptReply;
+use crate::round_trip::RoundTrip;
 use crate::store::RedisStore;
-use ask::{Ask, Verb, ask_each};
 use queue::Queues;
+use reply::ScriptReply;
+use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
 use sluicegate_core::algorithm;
-use sluicegate_core::receipts::{Ask as Reserve, Receipt as Name, Receipts};
-use sluicegate_core::several::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
 use std::borrow::Cow;
@@ -44,7 +51,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One limit, or several that must all agree, for keys that several processes share.
+/// A limit, or a list of limits that must all allow a call, for keys that several processes share.
 ///
 /// ```no_run
 /// use sluicegate_redis::{RedisLimiter, RedisStore};
@@ -52,16 +59,17 @@ use std::time::Duration;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = RedisStore::connect("redis://127.0.0.1").await?;
 /// let replies = RedisLimiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;
-/// if replies.check("Harry").await?.allowed() {
-///     println!("in whichever process Harry called: one of five per minute");
+/// if replies.check("user:42").await?.allowed() {
+///     println!("one of five replies per minute, over all processes");
 /// }
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// It has the methods of [`sluicegate::Limiter`], takes the same arguments and gives the same decisions; to move to it, change
-/// the constructor and add `.await?`. The time is the store's, so that the clocks of processes do not matter; the methods that
-/// end in `_at` take another one, for tests and replays. Clones are the same limiter.
+/// It has the methods of [`sluicegate::Limiter`] with the same arguments and decisions; to move to
+/// it, change the constructor and add `.await?`. The time is the store's, so the clocks of the
+/// processes do not matter; methods that end in `_at` take it as an argument, for tests and
+/// replays. Clones share one limiter.
 #[derive(Clone)]
 pub struct RedisLimiter {
     pub(crate) inner: Arc<Inner>,
@@ -73,198 +81,203 @@ pub(crate) struct Inner {
     names: Names,
     limits: Arc<[Limit]>,
     encoded: Vec<EncodedLimit>,
-    made: Vec<AnyLimit>,
-    /// What receipts are written for.
+    compiled: Vec<AnyLimit>,
+    /// Identifies the limits that a receipt was written for.
     tags: String,
     preserve_recovery_time: bool,
     fallback: Fallback<Limiter>,
-    /// In whose name denials are remembered, if they are.
-    remembers: Option<Arc<str>>,
-    /// The waiters of this process, under limits that do not lend.
+    /// Who owns the limiter's entries in the denial cache, if it uses the cache.
+    denial_owner: Option<Arc<str>>,
+    /// The waiters of this process, under limits that cannot reserve a time.
     queues: Queues,
 }
 
 impl RedisLimiter {
-    /// A limiter of a limit, or of several that must all agree. It needs a store: [`RedisLimiterBuilder::in_store`].
+    /// Builds a limiter from a limit, or from a list of limits that must all allow a call, in a
+    /// store: [`RedisLimiterBuilder::in_store`].
     pub fn builder(limits: impl IntoLimits) -> RedisLimiterBuilder {
         RedisLimiterBuilder::new(limits.into_limits())
     }
 
-    /// Decides a call of cost 1, and charges it if it is allowed.
+    /// Decides a call of cost 1, and charges the key if it is allowed.
     ///
     /// # Errors
-    /// When the store gives no answer, and the limiter does not answer without it.
+    /// If the store gives no answer, and the limiter has no fallback.
     pub async fn check(&self, key: impl Key) -> Result<Answer, StoreFailure> {
         self.check_cost(key, 1).await
     }
 
-    /// Decides a call of this cost, and charges it if it is allowed. Cost 0 is always allowed and changes nothing.
+    /// Decides a call of this cost, and charges the key if it is allowed. Cost 0 is always allowed
+    /// and changes nothing.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_cost(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn check_cost(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::check_cost`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.check(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Decides a call without charging it.
+    /// Decides a call without charging the key.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn peek(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::peek`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Charges `up_to`, or as much of it as remains, and returns how much that was. When nothing remains the answer is the denial
-    /// of cost 1.
+    /// Charges `up_to`, or as much of it as remains, and returns how much was charged. If nothing
+    /// remains, the answer is the denial of cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), or the store gives no answer.
-    pub async fn take(&self, key: impl Key, up_to: u32) -> Result<(Answer, u32), BackendError> {
+    /// If the limit does not support it (`count=all`, `smooth`), or the store gives no answer.
+    pub async fn take(&self, key: impl Key, up_to: u64) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::take`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::take`].
-    pub async fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Answer, u32), BackendError> {
+    pub async fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, Some(now)).await
     }
 
-    /// Returns cost that was charged for something that did not happen after all. The answer is the decision for cost 0.
+    /// Returns cost that was charged for work that did not happen. The answer is the decision for
+    /// cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this (a pacer, `smooth` with a warm-up), or the store gives no answer.
-    pub async fn refund(&self, key: impl Key, cost: u32) -> Result<Answer, BackendError> {
+    /// If the limit does not support it (a pacer, `smooth` with a warm-up), or the store gives no
+    /// answer.
+    pub async fn refund(&self, key: impl Key, cost: u64) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::refund`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::refund`].
-    pub async fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, BackendError> {
+    pub async fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets lend what will have come in by
-    /// then; other limits answer as to a check.
+    /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
+    /// Buckets may borrow what refills until then; other limits answer as to a check.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), the key has too many open receipts, or the store gives no
-    /// answer.
+    /// If the limit does not support it (`count=all`, `smooth`), the key has too many open
+    /// receipts, or the store gives no answer.
     pub async fn reserve(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<RedisReservation, BackendError> {
         let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), None).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::reserve`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::reserve`].
     pub async fn reserve_at(
         &self,
         key: impl Key,
-        cost: u32,
-        max_wait: Span,
+        cost: u64,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait, Some(now)).await?;
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), Some(now)).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt. Under
-    /// `smooth` this is how callers wait.
+    /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
+    /// Like a reservation, but without a receipt. Under `smooth` this is how callers wait.
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`), or the store gives no answer.
+    /// If the limit does not support it (`count=all`), or the store gives no answer.
     pub async fn check_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Answer, BackendError> {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::check_within`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::check_within`].
     pub async fn check_within_at(
         &self,
         key: impl Key,
-        cost: u32,
-        max_wait: Span,
+        cost: u64,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Answer, BackendError> {
-        self.inner.check_within(&key.to_bytes(), cost, max_wait, Some(now)).await
+        self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), Some(now)).await
     }
 
-    /// Returns what still counts of a reservation. `true` if that was anything: not if the receipt is used, unknown or worth
-    /// nothing any more.
+    /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was
+    /// returned, and `false` if the receipt is used, unknown or no longer worth anything.
     ///
     /// # Errors
-    /// When the receipt is not one of a shared store, or the store gives no answer.
+    /// If the receipt is not one of a shared store, or the store gives no answer.
     pub async fn cancel(&self, receipt: &Receipt) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "cancel", 0, None).await
+        self.inner.close(receipt, Close::Cancel, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::cancel`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn cancel_at(&self, receipt: &Receipt, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "cancel", 0, Some(now)).await
+        self.inner.close(receipt, Close::Cancel, Some(now)).await
     }
 
-    /// Changes the charge of a reservation to what was used: the rest is returned, an excess becomes debt. `false` if the receipt
-    /// is used or unknown.
+    /// Changes the charge of a reservation to what was used: the rest is returned, an excess
+    /// becomes debt. Returns `false` if the receipt is used or unknown.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle(&self, receipt: &Receipt, used: u32) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "settle", used, None).await
+    pub async fn settle(&self, receipt: &Receipt, used: u64) -> Result<bool, BackendError> {
+        self.inner.close(receipt, Close::Settle { used }, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::settle`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
-    pub async fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, "settle", used, Some(now)).await
+    pub async fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> Result<bool, BackendError> {
+        self.inner.close(receipt, Close::Settle { used }, Some(now)).await
     }
 
-    /// When the key's next window starts, or its next unit is available, rounded up. Now for an idle bucket or log.
+    /// Returns when the key's next window starts, or its next unit is available, rounded up. For an
+    /// idle bucket or log that is now.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn next_window(&self, key: impl Key) -> Result<Time, StoreFailure> {
         self.inner.next_window(&key.to_bytes(), None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisLimiter::next_window`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisLimiter::next_window`].
@@ -272,10 +285,10 @@ impl RedisLimiter {
         self.inner.next_window(&key.to_bytes(), Some(now)).await
     }
 
-    /// Deletes the key's state. Its receipts are void.
+    /// Deletes the key's state. Its receipts become void.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn reset(&self, key: impl Key) -> Result<(), StoreFailure> {
         self.inner.reset(&[&key.to_bytes()]).await
     }
@@ -283,15 +296,20 @@ impl RedisLimiter {
     /// Deletes the state of several keys in one round trip.
     ///
     /// # Errors
-    /// When the store gives no answer. The state of some of the keys may then be deleted.
+    /// If the store gives no answer. The state of some keys may have been deleted.
     pub async fn reset_each<K: Key>(&self, keys: &[K]) -> Result<(), StoreFailure> {
         let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(Key::to_bytes).collect();
         self.inner.reset(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await
     }
 
-    /// Names a call, to be made together with others: see [`check_all`] and [`check_each`].
-    pub fn call(&self, key: impl Key, cost: u32) -> RedisCall<'_> {
-        RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
+    /// Describes a call, to be made with others: see [`check_all`] and [`check_each`].
+    pub fn call(&self, key: impl Key, cost: u64) -> RedisCall<'_> {
+        RedisCall {
+            inner: &self.inner,
+            key: Cow::Owned(key.to_bytes().into_owned()),
+            cost: saturating_count(cost),
+            at: None,
+        }
     }
 
     /// The limits.
@@ -299,50 +317,52 @@ impl RedisLimiter {
         Arc::clone(&self.inner.limits)
     }
 
-    /// What its keys belong to.
+    /// The scope that its keys belong to.
     pub fn scope(&self) -> &str {
         &self.inner.scope
     }
 }
 
-/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's.
+/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's time.
 impl Inner {
     pub(crate) async fn check(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let answers = check_each(slice::from_ref(&self.call(key, cost, at))).await;
-        answers.into_iter().next().unwrap_or_else(|| Err(not_understood()))
+        answers.into_iter().next().unwrap_or_else(|| Err(bad_state()))
     }
 
     pub(crate) async fn peek(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
-        let states = self.ask_states(self.call(key, cost, at), Verb::Read).await;
-        let peeked = states.map(|(_, now, states)| peek_list(&self.made, &states, now, cost));
+        let states = self.execute_states(self.call(key, cost, at), Verb::Read).await;
+        let peeked =
+            states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, saturating_count(cost)));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
 
     pub(crate) async fn take(
         self: &Arc<Inner>,
         key: &[u8],
-        up_to: u32,
+        up_to: u64,
         at: Option<Time>,
-    ) -> Result<(Answer, u32), BackendError> {
+    ) -> Result<(Answer, u64), BackendError> {
         self.require(algorithm::Verb::Take)?;
-        let asked = async {
-            let (yes, now, mut states) = self.ask_states(self.call(key, up_to, at), Verb::Take).await?;
-            let taken = take_list(&self.made, &mut states, now, up_to);
+        let decided = async {
+            let (success, now, mut states) =
+                self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
+            let taken = take_list(&self.compiled, &mut states, now, saturating_count(up_to));
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
-            same(yes, taken > 0)?;
-            Ok((decision, taken))
+            require_agreement(success, taken > 0)?;
+            Ok((decision, u64::from(taken)))
         };
-        let (decision, mut taken) = match asked.await {
+        let (decision, mut taken) = match decided.await {
             Ok((decision, taken)) => (Ok(decision), taken),
             Err(failure) => (Err(failure), up_to),
         };
@@ -357,33 +377,37 @@ impl Inner {
     pub(crate) async fn refund(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::Refund)?;
-        let _forgets = self.forgets(key);
-        let states = self.ask_states(self.call(key, cost, at), Verb::Refund).await;
-        let refunded = states.map(|(_, now, states)| peek_list(&self.made, &states, now, 0));
+        let _invalidate = self.invalidate_denials(key);
+        let states = self.execute_states(self.call(key, cost, at), Verb::Refund).await;
+        let refunded = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, 0));
         Ok(self.answered(refunded, |limiter| limiter.refund(key, cost).ok())?)
     }
 
     pub(crate) async fn reserve(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
         self.require(algorithm::Verb::Reserve)?;
-        let _forgets = self.forgets(key);
+        let _invalidate = self.invalidate_denials(key);
         let receipt = StoredReceipt::new(&self.scope, key);
-        let call = self.call(key, cost, at);
-        let reserved = match self.ask_reserve("reserve", call, max_wait, &receipt).await {
+        let verb = Verb::Reserve { receipt: &receipt, max_wait };
+        let reserved = async {
+            let mut round_trip = self.admit(verb).await?;
+            self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, max_wait).await
+        };
+        let reserved = match reserved.await {
             Ok(None) => return Err(ReserveError::TooManyReceiptsOfKey.into()),
             Ok(Some(decision)) => Ok(decision),
             Err(failure) => Err(failure),
         };
-        // Without the store there is no receipt: it would be good in this process only.
+        // Without the store there is no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
             limiter.reserve(key, cost, max_wait.into()).ok().map(|reserved| reserved.decision())
         })?;
@@ -394,42 +418,40 @@ impl Inner {
     pub(crate) async fn check_within(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::CheckWithin)?;
-        let _forgets = self.forgets(key);
-        let asked = self.ask_within(self.call(key, cost, at), max_wait).await;
-        Ok(self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
+        let _invalidate = self.invalidate_denials(key);
+        let decision = self.decide_within(self.call(key, cost, at), max_wait).await;
+        Ok(self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
     }
 
     /// Cancels or settles. A receipt of another scope is unknown here.
     pub(crate) async fn close(
         self: &Arc<Inner>,
         receipt: &Receipt,
-        verb: &'static str,
-        used: u32,
+        close: Close,
         at: Option<Time>,
     ) -> Result<bool, BackendError> {
         let receipt = StoredReceipt::read(receipt)?;
         if receipt.scope != self.scope {
             return Ok(false);
         }
-        Ok(self.counted(self.close_stored(&receipt, verb, used, at).await)?)
+        Ok(self.counted(self.close_stored(&receipt, close, at).await)?)
     }
 
     async fn close_stored(
         self: &Arc<Inner>,
         receipt: &StoredReceipt,
-        verb: &'static str,
-        used: u32,
+        close: Close,
         at: Option<Time>,
     ) -> Result<bool, StoreFailure> {
-        let _forgets = self.forgets(&receipt.key);
-        match self.ask(self.call(&receipt.key, 0, at), Verb::Close { verb, receipt, used }).await? {
-            ScriptReply::Decided { yes, .. } => Ok(yes),
-            _ => Err(not_understood()),
+        let _invalidate = self.invalidate_denials(&receipt.key);
+        match self.execute(self.call(&receipt.key, 0, at), Verb::Close { receipt, close }).await? {
+            ScriptReply::Decided { success, .. } => Ok(success),
+            _ => Err(bad_state()),
         }
     }
 
@@ -438,8 +460,8 @@ impl Inner {
         key: &[u8],
         at: Option<Time>,
     ) -> Result<Time, StoreFailure> {
-        let (_, now, states) = self.counted(self.ask_states(self.call(key, 0, at), Verb::Read).await)?;
-        Ok(next_window_list(&self.made, &states, now))
+        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        Ok(next_window_list(&self.compiled, &states, now))
     }
 
     pub(crate) async fn reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
@@ -448,102 +470,116 @@ impl Inner {
                 local.reset(key);
             }
         }
-        let _forgets: Vec<_> = keys.iter().map(|key| self.forgets(key)).collect();
-        self.counted(self.ask_reset(keys).await)
+        let _invalidate: Vec<_> = keys.iter().map(|key| self.invalidate_denials(key)).collect();
+        self.counted(self.reset_states(keys).await)
     }
 
     pub(crate) fn limits(&self) -> Arc<[Limit]> {
         Arc::clone(&self.limits)
     }
 
-    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u32, at: Option<Time>) -> RedisCall<'a> {
-        RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
+    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> RedisCall<'a> {
+        RedisCall { inner: self, key: Cow::Borrowed(key), cost: saturating_count(cost), at }
     }
 
-    /// An error unless all limits offer the verb.
+    /// Fails unless all limits support the verb.
     fn require(&self, verb: algorithm::Verb) -> Result<(), Unsupported> {
-        self.made.iter().try_for_each(|limit| limit.require(verb))
+        self.compiled.iter().try_for_each(|limit| limit.require(verb))
     }
 
-    /// Makes one call.
-    async fn ask(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
-        let asks = [Ask { calls: slice::from_ref(&call), verb }];
-        let mut round_trip = if verb.is_sent_in_any_case() {
-            self.store.inner.admit_return(1).await
-        } else {
-            self.store.inner.admit(1).await?
-        };
-        let replies = ask_each(&mut round_trip, &asks).await;
-        replies.into_iter().next().unwrap_or_else(|| Err(not_understood()))
+    /// Executes one call.
+    async fn execute(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
+        let mut round_trip = self.admit(verb).await?;
+        self.execute_in(&mut round_trip, call, verb).await
     }
 
-    /// Makes one call, and reads the states that the reply tells.
-    async fn ask_states(
+    /// Waits until a call may be sent.
+    async fn admit(&self, verb: Verb<'_>) -> Result<RoundTrip<'_>, StoreFailure> {
+        if verb.is_always_sent() {
+            return Ok(self.store.inner.admit_return(1).await);
+        }
+        self.store.inner.admit(1).await
+    }
+
+    async fn execute_in(
+        &self,
+        round_trip: &mut RoundTrip<'_>,
+        call: RedisCall<'_>,
+        verb: Verb<'_>,
+    ) -> Result<ScriptReply, StoreFailure> {
+        let operations = [Operation { calls: slice::from_ref(&call), verb }];
+        let replies = execute_each(round_trip, &operations).await;
+        replies.into_iter().next().unwrap_or_else(|| Err(bad_state()))
+    }
+
+    /// Executes one call and decodes the states in the reply.
+    async fn execute_states(
         &self,
         call: RedisCall<'_>,
         verb: Verb<'_>,
     ) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
-        self.states(self.ask(call, verb).await?)
+        self.states(self.execute(call, verb).await?)
     }
 
-    async fn ask_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
+    async fn decide_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
         let cost = call.cost;
-        let (yes, now, mut states) = self.ask_states(call, Verb::Within { max_wait }).await?;
-        let decided = check_within_list(&self.made, &mut states, now, cost, max_wait);
+        let (success, now, mut states) = self.execute_states(call, Verb::Within { max_wait }).await?;
+        let decided = check_within_list(&self.compiled, &mut states, now, cost, max_wait);
         let decision = decided.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(decision)
     }
 
-    /// What a reservation came to; `None` if the key has too many open receipts.
-    async fn ask_reserve(
+    /// Decides a reservation. `None` if the key has too many open receipts.
+    async fn decide_reserve(
         &self,
-        verb: &'static str,
+        round_trip: &mut RoundTrip<'_>,
         call: RedisCall<'_>,
+        verb: Verb<'_>,
         max_wait: Span,
-        receipt: &StoredReceipt,
     ) -> Result<Option<Decision>, StoreFailure> {
         let cost = call.cost;
-        let (yes, now, mut states) = match self.ask(call, Verb::Reserve { verb, receipt, max_wait }).await? {
+        let (success, now, mut states) = match self.execute_in(round_trip, call, verb).await? {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        let reserve = Reserve { cost, max_wait, receipt: Name(0) };
-        let reserved = Receipts::default().reserve(&self.made, &mut states, now, reserve);
+        let reserve = ReserveCall { cost, max_wait, receipt: Name(0) };
+        let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
         let decision = reserved.unwrap_or_else(|_| unreachable_verb());
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(Some(decision))
     }
 
-    /// The core's decision of a check, on the states as they were.
+    /// Recomputes the decision of a check on the states before it.
     fn decided(&self, reply: ScriptReply, cost: u32) -> Result<Decision, StoreFailure> {
-        let (yes, now, mut states) = self.states(reply)?;
+        let (success, now, mut states) = self.states(reply)?;
         let decision = match (self.encoded.as_slice(), states.as_slice()) {
-            _ if cost == 0 => peek_list(&self.made, &states, now, 0),
-            // The script has entered the denied call already, and tells of the log after that.
-            ([encoded], [state]) if !yes && encoded.counts_denied() && cost <= encoded.limit.limit() => {
+            _ if cost == 0 => peek_list(&self.compiled, &states, now, 0),
+            // The script has already recorded the denied call, and its reply has the log after
+            // that.
+            ([encoded], [state]) if !success && encoded.counts_denied() && cost <= encoded.limit.limit() => {
                 encoded.limit.peek(state, now, cost)
             }
-            _ => check_list(&self.made, &mut states, now, cost),
+            _ => check_list(&self.compiled, &mut states, now, cost),
         };
-        same(yes, decision.allowed())?;
+        require_agreement(success, decision.allowed())?;
         Ok(decision)
     }
 
-    /// Whether the script said yes, when, and the state under each limit.
+    /// Returns whether the script succeeded, its time, and the state under each limit.
     fn states(&self, reply: ScriptReply) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
-        let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
+        let ScriptReply::Decided { success, now, states } = reply else { return Err(bad_state()) };
         let read = self
             .encoded
             .iter()
             .zip(&states)
             .map(|(encoded, raw)| encoded.read(raw, now, self.preserve_recovery_time));
         let states: Option<Vec<AnyState>> = read.collect();
-        let states = states.filter(|states| states.len() == self.encoded.len()).ok_or_else(not_understood)?;
-        Ok((yes, now, states))
+        let states = states.filter(|states| states.len() == self.encoded.len()).ok_or_else(bad_state)?;
+        Ok((success, now, states))
     }
 
-    /// The store's answer, or one without it.
+    /// Returns the store's answer, or the fallback's.
     fn answered(
         &self,
         decided: Result<Decision, StoreFailure>,
@@ -564,31 +600,19 @@ impl Inner {
     }
 }
 
-/// The script and the core must agree.
-fn same(script: bool, core: bool) -> Result<(), StoreFailure> {
+/// Fails unless the script and the core made the same decision.
+fn require_agreement(script: bool, core: bool) -> Result<(), StoreFailure> {
     if script == core {
         return Ok(());
     }
     Err(StoreFailure::BadReply(String::from(
-        "its script decided otherwise than we do; are all processes of the same version?",
+        "its script and this process decided differently; do all processes run the same version?",
     )))
 }
 
-/// The script has decided, but what it tells makes no sense.
-pub(crate) fn not_understood() -> StoreFailure {
-    StoreFailure::BadReply(String::from("a key's state makes no sense; was it written by something else?"))
-}
-
-/// Nothing was done, as the key's state is not one of ours.
-pub(crate) fn unreadable() -> StoreFailure {
-    StoreFailure::Rejected(String::from(
-        "a key's state there cannot be read; was it written by a newer version, or by something else?",
-    ))
-}
-
-/// The verb was required before the store was asked.
+/// For the result of a verb that all limits are known to support.
 fn unreachable_verb<T>() -> T {
-    unreachable!("the verb was required before")
+    unreachable!("all limits support the verb")
 }
 
 impl fmt::Debug for RedisLimiter {

@@ -1,33 +1,39 @@
-//! The way to the store: one server, a set with Sentinel, or a cluster.
+//! Connections to the store: a single server, a master under Sentinel, or a cluster.
 //!
-//! A script call is answered by its deadline, or fails; the rest of the crate never sees a connection. A call
-//! that may have run is never sent again. Replies that prove that nothing ran are the exception: NOSCRIPT,
-//! MOVED, ASK, TRYAGAIN and CLUSTERDOWN.
+//! A script call is answered by its deadline or fails; the rest of the crate never sees a
+//! connection.
+//!
+//! Invariant: **a script call that may have run is never retried.** Only replies that prove that
+//! nothing ran lead to another attempt: NOSCRIPT, MOVED, ASK, TRYAGAIN and CLUSTERDOWN
+//! (`call_error.rs`). The one exception is a waiter for a lease. It picks its lease id before the
+//! first attempt, so a retry is granted the same lease, and a lease that may have been granted can
+//! always be released.
 //!
 //! ```text
-//! address    how stores are written                    connection a connection, and whether its server will do
-//! node       a server and its connection               breaker    when to leave a server alone
-//! pipeline   calls over a connection, and NOSCRIPT     no_answer  why a call has no answer
-//! sentinel   who is the master                         cluster    who has which slot; slot, table
+//! address      parses the URL of a store           connection   connects, and verifies the server
+//! node         a server and its connection         breaker      when to stop calling a server
+//! pipeline     calls over a connection, NOSCRIPT   call_error   why a call has no answer
+//! sentinel     finds the current master            cluster      routes by slot; slot, slot_table
 //! ```
 //!
-//! Rights     What a user of the store must be allowed: `evalsha`, `script|load`, `info`, `ping`, and what the
-//!            scripts call; `select` for a database that is not 0; in a cluster `cluster|slots`,
-//!            `cluster|info` and `asking`.
-//! Promise    A call that is dropped half-way cannot mix up replies: they are matched by the connection's own
-//!            task, in order, and one whose caller is gone is dropped there.
+//! **Permissions.** The store's user needs `evalsha`, `script|load`, `info`, `ping` and the
+//! commands that the scripts call; `select` for a database other than 0; in a cluster also
+//! `cluster|slots`, `cluster|info` and `asking`.
+//!
+//! **Promise.** A dropped call cannot mix up replies: the connection's own task matches them in
+//! order, and discards a reply whose caller is gone.
 
 mod address;
 mod breaker;
+mod call_error;
 mod cluster;
 mod connection;
-mod no_answer;
 mod node;
 mod pipeline;
 mod sentinel;
 mod slot;
-mod table;
-#[cfg(test)]
+mod slot_table;
+#[cfg(all(test, feature = "_testkit"))]
 mod tests;
 mod tls;
 
@@ -38,10 +44,10 @@ pub(crate) use slot::slot;
 use crate::failure::ConnectError;
 use crate::script::ScriptCall;
 use crate::store::Settings;
-use address::{Address, Place, Shape};
+use address::{Address, Endpoint, Target};
 use cluster::Cluster;
-use connection::{Dialer, Part, Trouble};
-use node::{Haste, Node, NodeSettings, Route};
+use connection::{Dialer, NodeError, Role};
+use node::{Node, NodeSettings, Route, TimeBudget};
 use pipeline::Outgoing;
 use redis::Value;
 use sluicegate::backend::StoreFailure;
@@ -51,24 +57,25 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// How long [`Link::connect`] looks for a store that does not answer.
+/// How long [`Link::connect`] waits for a store that does not answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(3);
 
-/// Connections to a store.
+/// The connections to a store.
 pub(crate) struct Link {
     topology: Arc<Topology>,
-    /// Waits for the first server to say that it is a node of a cluster.
-    turner: Option<JoinHandle<()>>,
+    /// Switches to the cluster once the server turns out to be one of its nodes.
+    cluster_watcher: Option<JoinHandle<()>>,
 }
 
-/// Where the keys live.
+/// Which servers hold the keys.
 enum Topology {
     Server(Node),
     Cluster(Cluster),
-    /// A server; or a node of a cluster, and then that cluster as soon as it has said so.
-    First {
+    /// A single server, or a cluster known by one of its nodes: the server says which when it is
+    /// connected.
+    Undetermined {
         node: Node,
-        place: Place,
+        endpoint: Endpoint,
         dialer: Dialer,
         deadline: Duration,
         cluster: OnceLock<Cluster>,
@@ -76,19 +83,19 @@ enum Topology {
 }
 
 impl Link {
-    /// Connects, and comes back when the store can be used; or at once, if it was told to connect later.
+    /// Connects and returns once the store is usable, or at once under `connect_later`.
     pub(crate) async fn connect(settings: &Settings) -> Result<Link, ConnectError> {
         let link = Link::start(settings)?;
         if settings.connect_later {
             return Ok(link);
         }
-        match timeout(CONNECT_WAIT, link.settle()).await {
+        match timeout(CONNECT_WAIT, link.ready()).await {
             Ok(Ok(())) => Ok(link),
-            Ok(Err(trouble)) => Err(ConnectError::Unfit(trouble.to_string())),
-            // A part of a cluster is better than nothing, and the others may come.
+            Ok(Err(error)) => Err(ConnectError::Unfit(error.to_string())),
+            // A partly reachable cluster is usable; the other nodes may follow.
             Err(_) if link.is_usable() => Ok(link),
-            Err(_) => Err(ConnectError::Unreachable(match link.trouble() {
-                Some(trouble) => trouble.to_string(),
+            Err(_) => Err(ConnectError::Unreachable(match link.error() {
+                Some(error) => error.to_string(),
                 None => format!("{}: no answer within {CONNECT_WAIT:?}", without_password(&settings.url)),
             })),
         }
@@ -97,7 +104,7 @@ impl Link {
     fn start(settings: &Settings) -> Result<Link, ConnectError> {
         let address = Address::parse(&settings.url).map_err(ConnectError::BadUrl)?;
         if tokio::runtime::Handle::try_current().is_err() {
-            return Err(ConnectError::Unfit("there is no Tokio runtime here to run on".to_owned()));
+            return Err(ConnectError::Unfit("not inside a Tokio runtime; connect from one".to_owned()));
         }
         let tls = if address.tls {
             Some(tls::connector(settings.tls_ca.as_deref()).map_err(ConnectError::Unfit)?)
@@ -106,72 +113,73 @@ impl Link {
         };
         let dialer = Dialer { login: address.login, tls };
         let deadline = settings.deadline;
-        let node = |route, part| {
-            let (dialer, when_away) = (dialer.clone(), Arc::new(Notify::new()));
-            Node::start(NodeSettings { route, part, dialer, deadline, when_away })
+        let node = |route, role| {
+            let (dialer, on_down) = (dialer.clone(), Arc::new(Notify::new()));
+            Node::start(NodeSettings { route, role, dialer, deadline, on_down })
         };
-        let topology = match address.shape {
-            Shape::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline)),
-            Shape::Sentinel { sentinels, master } => {
-                Topology::Server(node(Route::Sentinel { sentinels, master }, Part::Master))
+        let topology = match address.target {
+            Target::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline)),
+            Target::Sentinel { sentinels, master } => {
+                Topology::Server(node(Route::Sentinel { sentinels, master }, Role::Master))
             }
-            Shape::One(place) => {
-                let first = node(Route::Fixed(place.clone()), Part::Alone);
-                Topology::First { node: first, place, dialer, deadline, cluster: OnceLock::new() }
+            Target::Server(endpoint) => {
+                let first = node(Route::Fixed(endpoint.clone()), Role::Standalone);
+                Topology::Undetermined { node: first, endpoint, dialer, deadline, cluster: OnceLock::new() }
             }
         };
         let topology = Arc::new(topology);
-        let turner = matches!(*topology, Topology::First { .. }).then(|| {
+        let cluster_watcher = matches!(*topology, Topology::Undetermined { .. }).then(|| {
             let topology = Arc::clone(&topology);
-            tokio::spawn(async move { topology.turn_into_cluster().await })
+            tokio::spawn(async move { topology.switch_to_cluster().await })
         });
-        Ok(Link { topology, turner })
+        Ok(Link { topology, cluster_watcher })
     }
 
-    /// Sends script calls, on each server in this order, and is back by then. An answer for each.
+    /// Sends script calls, in order per server, and returns an answer for each by `until`.
     pub(crate) async fn send(
         &self,
         calls: &[ScriptCall],
         until: Instant,
     ) -> Vec<Result<Value, StoreFailure>> {
-        match self.topology.now() {
-            Now::Server(node) => {
+        match self.topology.active() {
+            Active::Server(node) => {
                 let outgoing: Vec<Outgoing<'_>> =
                     calls.iter().map(|call| Outgoing { call, asking: false }).collect();
-                let answers = node.send(&outgoing, until, Haste::None).await;
+                let answers = node.send(&outgoing, until, TimeBudget::Full).await;
                 answers
                     .into_iter()
-                    .map(|answer| answer.map_err(|none| none.failure(node.deadline())))
+                    .map(|answer| answer.map_err(|none| none.into_failure(node.deadline())))
                     .collect()
             }
-            Now::Cluster(cluster) => cluster.send(calls, until).await,
+            Active::Cluster(cluster) => cluster.send(calls, until).await,
         }
     }
 
-    /// Whether keys are spread over servers, so that those of one call have to share a slot.
+    /// Returns `true` if keys are spread over servers, so that the keys of one call must share a
+    /// hash slot.
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.topology.now(), Now::Cluster(_))
+        matches!(self.topology.active(), Active::Cluster(_))
     }
 
-    /// How each server is doing.
+    /// The health of each server.
     pub(crate) fn health(&self) -> Vec<NodeHealth> {
-        match self.topology.now() {
-            Now::Server(node) => vec![node.health()],
-            Now::Cluster(cluster) => cluster.health(),
+        match self.topology.active() {
+            Active::Server(node) => vec![node.health()],
+            Active::Cluster(cluster) => cluster.health(),
         }
     }
 
-    /// Waits until calls can be made, or it is known that they cannot.
-    async fn settle(&self) -> Result<(), Trouble> {
-        if let Topology::First { node, .. } = &*self.topology {
-            match node.settle().await {
-                Err(Trouble::IsCluster) => self.topology.turn_into_cluster().await,
+    /// Waits until calls can be made, or are known to be impossible.
+    async fn ready(&self) -> Result<(), NodeError> {
+        if let Topology::Undetermined { node, .. } = &*self.topology {
+            match node.ready().await {
+                Err(NodeError::IsCluster) => self.topology.switch_to_cluster().await,
                 settled => return settled,
             }
         }
-        match self.topology.now() {
-            Now::Cluster(cluster) => cluster.settle().await,
-            Now::Server(node) => node.settle().await,
+        match self.topology.active() {
+            Active::Cluster(cluster) => cluster.ready().await,
+            Active::Server(node) => node.ready().await,
         }
     }
 
@@ -179,45 +187,45 @@ impl Link {
         self.health().iter().any(NodeHealth::is_up)
     }
 
-    fn trouble(&self) -> Option<Trouble> {
-        match self.topology.now() {
-            Now::Server(node) => node.trouble(),
-            Now::Cluster(cluster) => cluster.trouble(),
+    fn error(&self) -> Option<NodeError> {
+        match self.topology.active() {
+            Active::Server(node) => node.error(),
+            Active::Cluster(cluster) => cluster.error(),
         }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(turner) = &self.turner {
-            turner.abort();
+        if let Some(cluster_watcher) = &self.cluster_watcher {
+            cluster_watcher.abort();
         }
     }
 }
 
-/// Where the keys live, as far as is known.
-enum Now<'a> {
+/// What calls are sent to at the moment.
+enum Active<'a> {
     Server(&'a Node),
     Cluster(&'a Cluster),
 }
 
 impl Topology {
-    fn now(&self) -> Now<'_> {
+    fn active(&self) -> Active<'_> {
         match self {
-            Topology::Cluster(cluster) => Now::Cluster(cluster),
-            Topology::Server(node) => Now::Server(node),
-            Topology::First { node, cluster, .. } => match cluster.get() {
-                Some(cluster) => Now::Cluster(cluster),
-                None => Now::Server(node),
+            Topology::Cluster(cluster) => Active::Cluster(cluster),
+            Topology::Server(node) => Active::Server(node),
+            Topology::Undetermined { node, cluster, .. } => match cluster.get() {
+                Some(cluster) => Active::Cluster(cluster),
+                None => Active::Server(node),
             },
         }
     }
 
-    /// Waits for the first server to say that it is a node of a cluster, and goes on with that.
-    async fn turn_into_cluster(&self) {
-        if let Topology::First { node, place, dialer, deadline, cluster } = self {
-            node.turned_out_to_be_of_a_cluster().await;
-            cluster.get_or_init(|| Cluster::start(vec![place.clone()], dialer.clone(), *deadline));
+    /// Waits until the server turns out to be a cluster node, and then uses the whole cluster.
+    async fn switch_to_cluster(&self) {
+        if let Topology::Undetermined { node, endpoint, dialer, deadline, cluster } = self {
+            node.cluster_detected().await;
+            cluster.get_or_init(|| Cluster::start(vec![endpoint.clone()], dialer.clone(), *deadline));
         }
     }
 }

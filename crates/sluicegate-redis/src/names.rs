@@ -1,71 +1,72 @@
-//! What the keys of the store are called.
+//! The names of keys in the store.
 //!
 //! ```text
-//! sluice:1/r/api:0t|{Harry}       the prefix, the version, the scope, the limit's index and kind, and the key
-//! sluice:1/r/api:r|{Harry}        its open receipts
-//! sluice:1/r/jobs:0c|{Harry}      the leases of a semaphore; with k their costs, w the queue, u when its tickets expire
+//! sluice:1/r/api:0t|{user:42}     prefix, version, scope, the limit's index and kind, and the key
+//! sluice:1/r/api:r|{user:42}      its open receipts
+//! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: their costs; w: the queue; u: its expiry
 //! ```
 //!
-//! The version is that of what is stored under the names, so that no later version reads what it does not know.
+//! The version is that of the stored formats, so that no later version misreads them.
 //!
-//! In a cluster the text in braces decides where a key is, so all that is known of one caller is in one place and can be decided
-//! on as one. A caller's key that has a hash tag of its own keeps it (`{acme}:Harry`), so that several callers can be in one
-//! place too.
+//! In a cluster the text in braces determines the hash slot, so that all state of one key is in one
+//! slot and can be changed atomically. A key with a hash tag of its own keeps it
+//! (`{acme}:user:42`), so that several keys can share a slot.
 //!
-//! No two of (scope, place, key) have one name: the scope has no `|`, and the sign after it tells how the key is written.
+//! No two combinations of scope, index and key have one name: a scope contains no `|`, and the
+//! character after it tells how the key is written.
 
 use crate::failure::RedisBuildError;
 use crate::store::RedisStore;
 
-/// What the keys of a scope begin with.
+/// The names of a scope's keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
-    /// The prefix and the scope.
-    beginning: String,
+    /// The prefix, the version and the scope.
+    prefix: String,
 }
 
-/// The version of what is stored. A change of any format changes it.
+/// The version of the stored formats. A change of any format changes it.
 const VERSION: &str = "1";
 
-/// Why a scope cannot be part of a name.
+/// The rule for scopes, for error messages.
 pub(crate) const SCOPE_RULE: &str = "use any text without | { and }";
 
 impl Names {
-    /// Names in a scope; `None` if it has a sign that it must not have.
-    pub(crate) fn new(prefix: &str, scope: &str) -> Option<Names> {
-        let is_fit = !scope.contains(['|', '{', '}']);
-        is_fit.then(|| Names { beginning: format!("{prefix}{VERSION}/{scope}:") })
+    /// Returns the names of a scope, or `None` if the scope contains a reserved character.
+    pub(crate) fn new(key_prefix: &str, scope: &str) -> Option<Names> {
+        let is_valid = !scope.contains(['|', '{', '}']);
+        is_valid.then(|| Names { prefix: format!("{key_prefix}{VERSION}/{scope}:") })
     }
 
-    /// The store and the scope that a builder was told, and the names there.
-    pub(crate) fn placed(
-        place: Option<(RedisStore, String)>,
+    /// Returns the store and the scope of a builder, and the names in it.
+    pub(crate) fn resolve(
+        store: Option<(RedisStore, String)>,
     ) -> Result<(RedisStore, String, Names), RedisBuildError> {
-        let (store, scope) = place.ok_or(RedisBuildError::NoStore)?;
+        let (store, scope) = store.ok_or(RedisBuildError::NoStore)?;
         match Names::new(&store.inner.settings.key_prefix, &scope) {
             Some(names) => Ok((store, scope, names)),
             None => Err(RedisBuildError::BadScope(scope)),
         }
     }
 
-    /// The state under the limit at a place.
-    pub(crate) fn state(&self, place: usize, letter: char, key: &[u8]) -> Vec<u8> {
-        let mut name = Vec::with_capacity(self.beginning.len() + key.len() + 8);
-        name.extend_from_slice(self.beginning.as_bytes());
-        name.extend_from_slice(place.to_string().as_bytes());
+    /// The state under the limit at an index.
+    pub(crate) fn state(&self, index: usize, letter: char, key: &[u8]) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.prefix.len() + key.len() + 8);
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.extend_from_slice(index.to_string().as_bytes());
         name.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
         add_key(&mut name, key);
         name
     }
 
-    /// What a semaphore knows of a key: its leases, their costs, the line, and until when the tickets in it are good.
+    /// A semaphore's leases of a key, their costs, the queue, and when its entries expire.
     pub(crate) fn of_semaphore(&self, key: &[u8]) -> [Vec<u8>; 4] {
         ['c', 'k', 'w', 'u'].map(|letter| self.state(0, letter, key))
     }
 
     /// The receipts of a key.
     pub(crate) fn receipts(&self, key: &[u8]) -> Vec<u8> {
-        let mut name = self.beginning.clone().into_bytes();
+        let mut name = self.prefix.clone().into_bytes();
         name.push(b'r');
         add_key(&mut name, key);
         name
@@ -77,7 +78,8 @@ fn add_key(name: &mut Vec<u8>, key: &[u8]) {
         name.extend_from_slice(b"|=");
         name.extend_from_slice(key);
     } else if key.is_empty() || key.starts_with(b"}") {
-        // In braces it would be an empty tag, which is none: its names would be in different places.
+        // In braces this would be an empty tag, which is ignored: the names would be in different
+        // slots.
         name.extend_from_slice(b"|-{-}");
         name.extend_from_slice(key);
     } else {
@@ -87,7 +89,8 @@ fn add_key(name: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// Whether a cluster would take a part of the key as its tag: what is between the first `{` and the next `}`, if anything.
+/// Returns `true` if the key has a hash tag: a nonempty text between the first `{` and the next
+/// `}`.
 fn has_tag(key: &[u8]) -> bool {
     let open = key.iter().position(|byte| *byte == b'{');
     let inside = open.and_then(|open| key.get(open + 1..)).unwrap_or_default();
@@ -105,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_key_is_a_hash_tag_unless_it_has_one() {
-        assert_eq!(name("Harry"), "sluice:1/rule/api:0t|{Harry}");
-        assert_eq!(name("{acme}:Harry"), "sluice:1/rule/api:0t|={acme}:Harry");
+        assert_eq!(name("user:42"), "sluice:1/rule/api:0t|{user:42}");
+        assert_eq!(name("{acme}:user:42"), "sluice:1/rule/api:0t|={acme}:user:42");
         assert_eq!(name("a{b"), "sluice:1/rule/api:0t|{a{b}");
         assert_eq!(name(""), "sluice:1/rule/api:0t|-{-}");
         assert_eq!(name("}x"), "sluice:1/rule/api:0t|-{-}}x");
@@ -114,14 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_look_like_names_of_others_are_not_them() {
-        let keys = ["Harry", "{Harry}", "={Harry}", "{-}Harry", "-{-}Harry", "", "}", "{}", "{", "{{}}"];
+    fn keys_that_resemble_names_do_not_collide() {
+        let keys =
+            ["user:42", "{user:42}", "={user:42}", "{-}user:42", "-{-}user:42", "", "}", "{}", "{", "{{}}"];
         let names: std::collections::HashSet<String> = keys.iter().map(|key| name(key)).collect();
         assert_eq!(names.len(), keys.len());
     }
 
     #[test]
-    fn a_scope_must_not_end_early() {
+    fn a_scope_must_not_contain_reserved_characters() {
         assert!(Names::new("", "a|b").is_none() && Names::new("", "{a}").is_none());
     }
 }

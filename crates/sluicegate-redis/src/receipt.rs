@@ -1,10 +1,11 @@
-//! What a receipt of a shared store says.
+//! Receipts of a shared store.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use sluicegate::{BadReceipt, Receipt};
 
-/// A [`Receipt`] of a store, read: it names its scope and key, and is good in any process that shares the store.
+/// A parsed [`Receipt`] of a shared store. It carries its scope and key, and is valid in every
+/// process that shares the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredReceipt {
     pub(crate) scope: String,
@@ -20,10 +21,10 @@ impl StoredReceipt {
         StoredReceipt { scope: scope.to_owned(), key: key.to_owned(), name: random() }
     }
 
-    /// Reads a receipt.
+    /// Parses a receipt.
     ///
     /// # Errors
-    /// When it is not one of a shared store.
+    /// If it is not a receipt of a shared store.
     pub fn read(receipt: &Receipt) -> Result<StoredReceipt, BadReceipt> {
         let read = || {
             let bytes = BASE64.decode(receipt.stored()?).ok()?;
@@ -36,7 +37,7 @@ impl StoredReceipt {
         read().ok_or(BadReceipt)
     }
 
-    /// The scope of the limiter that gave it.
+    /// The scope of the limiter that issued it.
     pub fn scope(&self) -> &str {
         &self.scope
     }
@@ -46,10 +47,11 @@ impl StoredReceipt {
         &self.key
     }
 
-    /// As it is handed out: the name, the scope's length, the scope and the key.
+    /// Encodes the receipt: the name, the scope's length, the scope and the key.
     pub(crate) fn receipt(&self) -> Receipt {
         let mut bytes = self.name.to_vec();
-        // A scope is a name or a limit; if it were longer than this, its receipts would not be read back.
+        // A scope is a rule's name or a limit, and never that long; otherwise its receipts could
+        // not be parsed.
         bytes.extend_from_slice(&u16::try_from(self.scope.len()).unwrap_or(u16::MAX).to_be_bytes());
         bytes.extend_from_slice(self.scope.as_bytes());
         bytes.extend_from_slice(&self.key);
@@ -57,10 +59,11 @@ impl StoredReceipt {
     }
 }
 
-/// Bytes that cannot be guessed.
+/// Returns unguessable bytes.
 pub(crate) fn random<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
-    // The system's randomness fails on no system that we run on; if it did, an id could be guessed, no more.
+    // The system's randomness does not fail on any supported system. If it did, ids could be
+    // guessed, no more.
     if getrandom::getrandom(&mut bytes).is_err() {
         fastrand::fill(&mut bytes);
     }
@@ -72,8 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receipt_is_read_back_from_its_text() {
-        for (scope, key) in [("", &b""[..]), ("rule/api", b"Harry"), ("i/sliding-log 5/m", b"\0\xff{}|")] {
+    fn a_receipt_is_parsed_from_its_text() {
+        for (scope, key) in [("", &b""[..]), ("rule/api", b"user:42"), ("i/sliding-log 5/min", b"\0\xff{}|")]
+        {
             let receipt = StoredReceipt::new(scope, key);
             let text = receipt.receipt().to_string();
             assert_eq!(StoredReceipt::read(&text.parse().unwrap()), Ok(receipt));
@@ -81,15 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_receipts() {
-        let text = StoredReceipt::new("rule/api", b"Harry").receipt().to_string();
+    fn other_texts_are_not_receipts() {
+        let text = StoredReceipt::new("rule/api", b"user:42").receipt().to_string();
         for cut in 0..text.len() {
-            // What is cut from the key alone is a receipt of another key, which is unknown there.
+            // With only the key cut, it is a receipt of another key, where it is unknown.
             let read = text[..cut].parse().and_then(|receipt| StoredReceipt::read(&receipt));
             assert!(read.is_err() || read.is_ok_and(|read| read.scope == "rule/api"), "{cut}");
         }
         let memory = format!("m1.{}", "0".repeat(48));
-        for bad in ["s1.AAAA", "s1.Harry", &memory] {
+        for bad in ["s1.AAAA", "s1.user42", &memory] {
             assert_eq!(StoredReceipt::read(&bad.parse().unwrap()), Err(BadReceipt), "{bad}");
         }
     }

@@ -1,4 +1,4 @@
-//! One batch of script calls to a store: its permits, its deadline, and what is learned from how long it took.
+//! One batch of script calls to a store: its permits, its deadline, and its latency.
 
 use crate::script::ScriptCall;
 use crate::store::Inner;
@@ -7,25 +7,25 @@ use sluicegate::backend::StoreFailure;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-/// Script calls that may be sent until a deadline. A call that comes back undecided is sent again within it.
+/// A batch of script calls with a deadline. An undecided call is sent again within it.
 pub(crate) struct RoundTrip<'a> {
     store: &'a Inner,
-    /// Held for as long as the calls are in flight.
+    /// Held while the calls are in flight.
     _permit: Option<SemaphorePermit<'a>>,
     began: Instant,
     until: Instant,
     is_measured: bool,
-    /// How many calls have an answer, and whether any failed.
+    /// The number of answered calls, and whether any failed.
     answered: usize,
     failed: bool,
 }
 
 impl Inner {
-    /// Waits for permits to send a batch. A failure if none were free in time; nothing was sent then.
+    /// Waits for permits to send a batch. Fails if none were free in time; nothing was sent then.
     pub(crate) async fn admit(&self, calls: usize) -> Result<RoundTrip<'_>, StoreFailure> {
         let permit = match self.in_flight.try_acquire(calls) {
             Some(permit) => Some(permit),
-            // A store that is unavailable fails at once, so there is nothing to wait for.
+            // An unavailable store fails at once, so there is nothing to wait for.
             None if !self.is_partly_up() => None,
             None => {
                 let permit = self.in_flight.acquire(calls).await;
@@ -38,8 +38,8 @@ impl Inner {
         Ok(self.round_trip(permit, true))
     }
 
-    /// The same for calls that return a charge or a lease, or keep one: they are sent even if no permit was free in time, as
-    /// not sending them would leave the charge behind, or let the lease expire.
+    /// Waits for permits to send calls that return a charge or a lease, or renew one. They are sent
+    /// even without a permit: otherwise the charge would stay, or the lease expire.
     pub(crate) async fn admit_return(&self, calls: usize) -> RoundTrip<'_> {
         let permit = match self.in_flight.try_acquire(calls) {
             None if self.is_partly_up() => self.in_flight.acquire(calls).await.ok(),
@@ -48,8 +48,8 @@ impl Inner {
         self.round_trip(permit, true)
     }
 
-    /// A round trip of a waiter, who asks again and again: it takes no permit, as `semaphore/pace.rs` bounds how
-    /// often all waiters ask, and how long it takes is not measured.
+    /// A waiter's poll. It takes no permit, since `semaphore/polling.rs` bounds how often waiters
+    /// poll, and its latency is not measured.
     pub(crate) fn poll(&self) -> RoundTrip<'_> {
         self.round_trip(None, false)
     }
@@ -62,7 +62,7 @@ impl Inner {
 }
 
 impl RoundTrip<'_> {
-    /// Sends script calls in one write to each server. An answer for each.
+    /// Sends script calls in one write per server, and returns an answer for each.
     pub(crate) async fn send(&mut self, calls: &[ScriptCall]) -> Vec<Result<Value, StoreFailure>> {
         let answers = self.store.link.send(calls, self.until).await;
         for answer in &answers {
@@ -74,12 +74,12 @@ impl RoundTrip<'_> {
         answers
     }
 
-    /// How many calls have an answer so far.
+    /// The number of answered calls so far.
     pub(crate) fn answered(&self) -> usize {
         self.answered
     }
 
-    /// Of the calls since `before` this many were decided: one that was sent several times counts once.
+    /// Counts a call that was sent several times once: since `before`, this many were decided.
     pub(crate) fn decided(&mut self, before: usize, calls: usize) {
         self.answered = before + calls;
     }
@@ -87,7 +87,7 @@ impl RoundTrip<'_> {
     /// Sends one script call.
     pub(crate) async fn send_one(&mut self, call: &ScriptCall) -> Result<Value, StoreFailure> {
         let mut answers = self.send(std::slice::from_ref(call)).await;
-        answers.pop().unwrap_or_else(|| Err(StoreFailure::Unavailable("there was no call".to_owned())))
+        answers.pop().unwrap_or_else(|| Err(StoreFailure::Unavailable("no call was sent".to_owned())))
     }
 }
 

@@ -1,10 +1,10 @@
-//! The scripts, and one call of one of them.
+//! Scripts and script calls.
 
 use redis::Cmd;
 use sluicegate::Time;
 use std::sync::LazyLock;
 
-/// A script: its text, and the name by which a server knows it once it is loaded.
+/// A script: its text, and the hash that names it once it is loaded.
 pub(crate) struct Script {
     text: String,
     sha: String,
@@ -21,17 +21,17 @@ impl Script {
     }
 }
 
-/// One script call, ready to be sent: `EVALSHA sha n key... argument...`.
+/// A script call: `EVALSHA sha n key... argument...`.
 pub(crate) struct ScriptCall {
-    /// To be loaded where the server does not know it.
+    /// Loaded if the server does not have it.
     pub(crate) script: &'static LazyLock<Script>,
     pub(crate) command: Cmd,
-    /// The first key: in a cluster it says where to go, and all others have to be there too.
+    /// The first key, which routes the call in a cluster; all other keys must be in its slot.
     pub(crate) key: Vec<u8>,
 }
 
 impl ScriptCall {
-    /// A call on some keys, of which there is at least one. Arguments follow with [`ScriptCall::arg`].
+    /// A call on at least one key. Arguments follow with [`ScriptCall::arg`].
     pub(crate) fn new(script: &'static LazyLock<Script>, keys: &[impl AsRef<[u8]>]) -> ScriptCall {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&script.sha).arg(keys.len());
@@ -41,7 +41,7 @@ impl ScriptCall {
         ScriptCall { script, command, key: keys.first().map(|key| key.as_ref().to_vec()).unwrap_or_default() }
     }
 
-    /// Adds the time of the call, which is the first argument of every script; `None` is the server's.
+    /// Adds the time of the call, the first argument of every script; `None` is the server's time.
     pub(crate) fn at(mut self, at: Option<Time>) -> ScriptCall {
         match at {
             Some(at) => self.command.arg(at.as_micros()),

@@ -1,4 +1,4 @@
-//! The scripts, put together from `lua/`.
+//! The scripts, assembled from `lua/`.
 
 use crate::script::Script;
 use std::sync::LazyLock;
@@ -11,8 +11,8 @@ const SLIDING_LOG: &str = include_str!("../lua/sliding_log.lua");
 const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
 const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
-const LINE: &str = include_str!("../lua/semaphore/line.lua");
-const TOLD: &str = include_str!("../lua/told.lua");
+const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
+const REPORT: &str = include_str!("../lua/report.lua");
 
 /// A check under one bucket.
 pub(crate) static CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
@@ -32,7 +32,7 @@ pub(crate) static CHECK_SLIDING_WINDOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new([PRELUDE, SLIDING_WINDOW, check].concat())
 });
 
-/// A check under the smooth limiter, at once or within a longest wait.
+/// A check under `smooth`, at once or within a longest wait.
 pub(crate) static CHECK_SMOOTH: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/smooth.lua");
     Script::new([PRELUDE, SMOOTH, check].concat())
@@ -40,30 +40,31 @@ pub(crate) static CHECK_SMOOTH: LazyLock<Script> = LazyLock::new(|| {
 
 /// A check under one sliding log.
 pub(crate) static CHECK_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
-    // What only a long log needs stands where it is needed: functions are made anew with every call of a script.
+    // The functions for a long log are inlined where they are needed: a script defines its
+    // functions on every call.
     let long = [SLIDING_LOG, include_str!("../lua/check/sliding_log_long.lua")].concat();
     Script::new([PRELUDE, &CHECK_LOG.replace("  -- A LONG LOG\n", &long)].concat())
 });
 
-/// The same for a log that is never long.
+/// A check under one sliding log that is never long.
 pub(crate) static CHECK_SHORT_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
     let check = CHECK_LOG.replace("call('GETRANGE', key, '0', '4095')", "call('GET', key) or ''");
     Script::new([PRELUDE, &check.replace("if size == 4096 then", "if false then")].concat())
 });
 
-/// A check under one sliding log that counts denied calls too.
+/// A check under one sliding log with `count=all`.
 pub(crate) static CHECK_SLIDING_LOG_ALL: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/sliding_log_all.lua");
     Script::new([PRELUDE, SLIDING_LOG, check].concat())
 });
 
-/// What is known, under any limits.
+/// Reads the state under any list of limits.
 pub(crate) static READ: LazyLock<Script> = LazyLock::new(|| {
     let read = include_str!("../lua/read.lua");
-    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, TOLD, read].concat())
+    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, REPORT, read].concat())
 });
 
-/// Every verb, under any limits.
+/// All verbs, under any list of limits.
 pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         [
@@ -73,9 +74,9 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             SLIDING_WINDOW,
             SLIDING_LOG,
             SMOOTH,
-            TOLD,
+            REPORT,
             include_str!("../lua/returns/gcra.lua"),
-            include_str!("../lua/returns/piles.lua"),
+            include_str!("../lua/returns/rollback.lua"),
             include_str!("../lua/returns/fixed_window.lua"),
             include_str!("../lua/returns/sliding_window.lua"),
             include_str!("../lua/returns/sliding_log.lua"),
@@ -90,39 +91,39 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
 
-/// Forgets one receipt.
+/// Deletes one receipt.
 pub(crate) static FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/forget.lua")].concat()));
 
 pub(crate) static RESET: LazyLock<Script> =
-    LazyLock::new(|| Script::new([&needs_no_memory(), include_str!("../lua/reset.lua")].concat()));
+    LazyLock::new(|| Script::new([&prelude_allowing_oom(), include_str!("../lua/reset.lua")].concat()));
 
-/// Takes a lease of a semaphore, or stands in line for one.
+/// Acquires a lease, or enters the queue for one.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     let acquire = include_str!("../lua/semaphore/acquire.lua");
-    Script::new([PRELUDE, LEASES, LINE, acquire].concat())
+    Script::new([PRELUDE, LEASES, QUEUE, acquire].concat())
 });
 
-/// How a key of a semaphore stands.
+/// Decides about a lease without acquiring it.
 pub(crate) static PEEK: LazyLock<Script> = LazyLock::new(|| {
     let peek = include_str!("../lua/semaphore/peek.lua");
-    Script::new([PRELUDE, LEASES, LINE, peek].concat())
+    Script::new([PRELUDE, LEASES, QUEUE, peek].concat())
 });
 
-/// Gives a lease a new ttl.
+/// Renews a lease.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| {
     let renew = include_str!("../lua/semaphore/renew.lua");
-    Script::new([&needs_no_memory(), LEASES, renew].concat())
+    Script::new([&prelude_allowing_oom(), LEASES, renew].concat())
 });
 
-/// Returns a lease.
+/// Releases a lease.
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     let release = include_str!("../lua/semaphore/release.lua");
-    Script::new([&needs_no_memory(), LEASES, release].concat())
+    Script::new([&prelude_allowing_oom(), LEASES, release].concat())
 });
 
-/// The prelude of scripts that take nothing but what is there already: they run also when the server has no memory left. A holder must be able to
-/// keep its place then, and whoever gives something back is the one who makes room.
-fn needs_no_memory() -> String {
+/// The prelude of scripts that only return or renew. They run even if the server is out of memory:
+/// a holder must be able to keep its lease, and returning frees memory.
+fn prelude_allowing_oom() -> String {
     PRELUDE.replacen("#!lua\n", "#!lua flags=allow-oom\n", 1)
 }

@@ -1,75 +1,90 @@
-//! So many at once, over many processes: a semaphore whose leases are in the shared store.
+//! A concurrency limit for many processes: a semaphore whose leases are in the shared store.
 //!
-//! In plain words: whoever wants to act takes a lease, one script call, and gives it back after it, another one. A lease has an
-//! id that nobody can guess, made here before the store is asked. So a lease whose answer was lost can still be given back, and one
-//! that nobody gives back, because its process has died, lapses by the store's clock.
+//! Acquiring a lease is one script call, releasing it another. The lease id is unguessable and
+//! picked before the call is sent, so that a lease whose reply was lost can still be released. A
+//! lease that is never released, because its process died, expires by the store's clock.
 //!
-//! Here are the verbs; `builder.rs` makes a semaphore, `ask.rs` makes script calls of verbs and `reply.rs` reads what scripts reply, `claim.rs` releases
-//! leases that no caller came to hold, `lease.rs` and `grant.rs` are what callers get, `wait.rs` and `waiters.rs` let them wait and `pace.rs`
-//! says how often they ask, and `scope.rs` is what semaphores of one scope have in common.
+//! Invariants:
+//! - A lease id is used once, so a late call never renews or releases another lease.
+//! - A lease that any call has seen as expired is gone, even if the clock steps back.
+//! - Waiters poll within a budget per process ([`POLLS_PER_SECOND_MAX`]), and a queue entry
+//!   outlasts two lost polls (`polling.rs`).
+//! - Waiters and holders follow the limit of the scope's most recent semaphore (`scope.rs`).
+//!
+//! ```text
+//! builder          builds a semaphore               reply            parses the scripts' replies
+//! script_calls     the verbs as script calls        lease, grant     what callers receive
+//! pending_lease    releases undelivered leases      acquire          waits; waiters, polling
+//! scope            what the semaphores of one scope share
+//! ```
 
-mod ask;
+mod acquire;
 mod builder;
-mod claim;
 mod grant;
 mod id;
 mod lease;
-mod pace;
+mod pending_lease;
+mod polling;
 mod reply;
 mod scope;
-mod wait;
+mod script_calls;
 mod waiters;
 
 pub use builder::RedisSemaphoreBuilder;
 pub use lease::{LeaseLost, RedisLease};
-pub use pace::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
+pub use polling::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
 pub(crate) use scope::Scopes;
 
 use crate::fallback::Fallback;
 use crate::names::Names;
 use crate::store::RedisStore;
-use claim::Claim;
 use grant::{granted, without_lease};
 use id::StoreId;
-use scope::{Member, Numbers};
+use pending_lease::PendingLease;
+use scope::{LeaseLimit, ScopeMember};
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
 use sluicegate::{IntoLimits, Key, Limit, Time};
+use sluicegate_core::bounds::saturating_count;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// At most so many at once for each key, over all processes that share the store.
+/// A concurrency limit for keys that several processes share.
 ///
 /// ```no_run
 /// use sluicegate_redis::{RedisSemaphore, RedisStore};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = RedisStore::connect("redis://127.0.0.1").await?;
-/// let exports = RedisSemaphore::builder("concurrency 10 ttl=30s").in_store(&store, "exports").build()?;
-/// let grant = exports.acquire("acme", 1).await?;
+/// let exports = RedisSemaphore::builder("concurrency 10 ttl=30s").in_store(&store,
+/// "exports").build()?;
+/// let grant = exports.acquire("tenant:acme", 1).await?;
 /// if let Some(lease) = grant.lease() {
-///     // At most ten of acme's at once, in whichever processes.
+///     // At most ten exports of this tenant at once, over all processes.
 ///     lease.release().await?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// **A lease lapses** `ttl` after it was taken or last renewed, by the store's clock, whatever its holder does. So a process that dies frees its
-/// places within `ttl`. And a process that is slow, or stopped, may act without holding a place any more: renew in time, and stop
-/// when [`renew`](RedisLease::renew) says no ([`renew_while`](RedisLease::renew_while) does both).
+/// **A lease expires** `ttl` after it was acquired or last renewed, by the store's clock, whatever
+/// its holder does. So a process that dies frees its permits within `ttl`. A process that is slow
+/// or stopped may keep acting without a permit: renew in time, and stop when
+/// [`renew`](RedisLease::renew) returns `false` ([`renew_while`](RedisLease::renew_while) does
+/// both).
 ///
-/// **Other numbers**: semaphores of one scope share the leases, in whichever process they are. One with fewer places than are held gives out
-/// none until enough are back; the leases that are out stay. Where there are several of one scope in a process, because numbers have changed, whoever waits and whoever
-/// holds a lease goes by the newest one; whoever neither waits nor holds one is answered by the one that it asks.
+/// **A changed limit.** Semaphores of one scope share their leases, in every process. If the new
+/// limit is lower than what is held, no lease is granted until enough are released; held leases
+/// stay. If a process has several semaphores of one scope, because its configuration was reloaded,
+/// waiters and holders follow the newest one, and other calls the semaphore that they are made on.
 ///
-/// It has the methods of [`sluicegate::semaphore::Semaphore`] and takes the same arguments; to move to it, change the constructor and add
-/// `.await?`. The time is the store's; the methods that end in `_at` take another one, for tests and replays. Clones are the same
-/// semaphore.
+/// It has the methods of [`sluicegate::semaphore::Semaphore`] with the same arguments; to move to
+/// it, change the constructor and add `.await?`. The time is the store's; methods that end in `_at`
+/// take it as an argument, for tests and replays. Clones share one semaphore.
 #[derive(Clone)]
 pub struct RedisSemaphore {
     pub(crate) inner: Arc<Inner>,
@@ -80,69 +95,71 @@ pub(crate) struct Inner {
     scope: String,
     names: Names,
     limit: Limit,
-    member: Member,
+    member: ScopeMember,
     fallback: Fallback<Semaphore>,
-    /// The most that may stand in line under one key, of all processes.
+    /// The most waiters per key, of all processes.
     max_queue: usize,
-    /// The most that may wait under all keys of the scope, of this process.
+    /// The most waiters for all keys of the scope, of this process.
     max_waiters: usize,
 }
 
 impl RedisSemaphore {
-    /// A semaphore of one `concurrency` limit, which says its `ttl`. It needs a store: [`RedisSemaphoreBuilder::in_store`].
+    /// Builds a semaphore from one `concurrency` limit, which needs a `ttl`, in a store:
+    /// [`RedisSemaphoreBuilder::in_store`].
     pub fn builder(limit: impl IntoLimits) -> RedisSemaphoreBuilder {
         RedisSemaphoreBuilder::new(limit.into_limits())
     }
 
-    /// Takes a lease if there is a place, and does not wait for one. It does not go before those who wait in line, of whichever process.
-    /// Cost 0 is always allowed and takes none.
+    /// Acquires a lease if a permit is free, without waiting. It does not overtake waiters of any
+    /// process. Cost 0 is always allowed and needs no lease.
     ///
     /// # Errors
-    /// When the store gives no answer, and the semaphore is not to answer without it. A lease that may have been taken all the same
-    /// is given back, as well as that can be.
-    pub async fn try_acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
+    /// If the store gives no answer, and the semaphore has no fallback. A lease that may have been
+    /// granted nevertheless is released in the background, as far as possible.
+    pub async fn try_acquire(&self, key: impl Key, cost: u64) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time of the caller's, for tests and replays.
+    /// Like [`RedisSemaphore::try_acquire`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn try_acquire_at(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         now: Time,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.try_acquire(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Decides whether a lease of this cost would be granted now. None is taken.
+    /// Decides whether a lease of this cost would be granted now, without acquiring it.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn peek(&self, key: impl Key, cost: u32) -> Result<Answer, StoreFailure> {
+    pub async fn peek(&self, key: impl Key, cost: u64) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisSemaphore::peek`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Answer, StoreFailure> {
+    pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Extends a live lease by a full TTL. `false` if it has expired, also if its permit is still free, or never was there. Its
-    /// holder must stop then.
+    /// Extends a live lease by a full TTL. Returns `false` if it has expired (even if its permit is
+    /// still free) or is unknown; its holder must then stop.
     ///
     /// # Errors
-    /// When the id is not one of this crate, or the store gives no answer. The lease may have been renewed all the same.
+    /// If the id is malformed, or the store gives no answer. The lease may have been renewed
+    /// nevertheless.
     pub async fn renew(&self, key: impl Key, lease: &LeaseId) -> Result<bool, BackendError> {
         self.inner.renew(&key.to_bytes(), lease, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisSemaphore::renew`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisSemaphore::renew`].
@@ -150,16 +167,16 @@ impl RedisSemaphore {
         self.inner.renew(&key.to_bytes(), lease, Some(now)).await
     }
 
-    /// Releases a lease. `false` if it had expired, or never was there.
+    /// Releases a lease. Returns `false` if it had expired or is unknown.
     ///
     /// # Errors
-    /// When the id is not one of this crate, or the store gives no answer. The lease may have been released all the same, and it
-    /// is safe to try again.
+    /// If the id is malformed, or the store gives no answer. The lease may have been released
+    /// nevertheless, and it is safe to try again.
     pub async fn release(&self, key: impl Key, lease: &LeaseId) -> Result<bool, BackendError> {
         self.inner.release(&key.to_bytes(), lease, None).await
     }
 
-    /// The same at a time.
+    /// Like [`RedisSemaphore::release`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisSemaphore::release`].
@@ -167,10 +184,10 @@ impl RedisSemaphore {
         self.inner.release(&key.to_bytes(), lease, Some(now)).await
     }
 
-    /// Deletes the key's leases, which can then not be renewed any more. Waiters stay in the queue.
+    /// Deletes the key's leases, so that they cannot be renewed. Waiters stay in the queue.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn reset(&self, key: impl Key) -> Result<(), StoreFailure> {
         self.inner.reset(&[&key.to_bytes()]).await
     }
@@ -178,43 +195,47 @@ impl RedisSemaphore {
     /// Deletes the leases of several keys in one round trip.
     ///
     /// # Errors
-    /// When the store gives no answer. The leases of some of the keys may then be deleted.
+    /// If the store gives no answer. The leases of some keys may have been deleted.
     pub async fn reset_each<K: Key>(&self, keys: &[K]) -> Result<(), StoreFailure> {
         let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(Key::to_bytes).collect();
         self.inner.reset(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await
     }
 
-    /// Waits for a place and takes it. Only a cost above the limit, or too long a line, is refused. If the numbers are changed meanwhile, by another
-    /// semaphore of the same scope, it goes on by the new ones.
+    /// Waits for a permit and acquires a lease. Denied only if the cost exceeds the limit or the
+    /// queue is full. A waiter follows the limit of another semaphore of the scope if one is
+    /// created meanwhile.
     ///
-    /// **Order.** Whoever waits has a ticket in the store, and a place that becomes free goes to the oldest ticket: callers of all
-    /// processes go first come, first served, and a large cost is not overtaken by small ones. Whoever waits asks again and again, the first in
-    /// line every 20 ms at least, so that a place that another process returns may stay empty for that long. All who wait in this process ask at most
-    /// [`POLLS_PER_SECOND_MAX`] times a second together: where more than twenty wait under keys of their own, each asks less often. A ticket
-    /// that nobody asks for is good for [`WAITER_TTL`], or up to [`WAITER_TTL_MAX`] if very many wait: so long a process that has died can hold
-    /// up those behind it.
+    /// **Order.** Each waiter has an entry in the store's queue, and a free permit goes to the
+    /// oldest one: first in, first out over all processes, and small costs do not overtake a large
+    /// one. Waiters poll, the first one of a key in this process every 20 ms, so a permit that
+    /// another process releases may stay free for that long. All waiters of a process poll at most
+    /// [`POLLS_PER_SECOND_MAX`] times per second; with more than twenty keys that have waiters,
+    /// each polls less often. An entry that is not polled for lives for [`WAITER_TTL`], or up to
+    /// [`WAITER_TTL_MAX`] with very many waiters: a process that has died can hold up the waiters
+    /// behind it for that long.
     ///
-    /// **Dropped while it waits**, it leaves the line, and gives back what it may have been given, by a task on the runtime that it was polled
-    /// on and as well as can be: what fails lapses.
+    /// **Dropped while it waits**, it leaves the queue, and a task on its runtime releases what it
+    /// may have been granted, as far as possible. What cannot be released expires.
     ///
-    /// **When the store fails**: an answer that is lost is asked for again with the same ticket, which nothing is charged for twice. When the
-    /// store is away, or refuses, the semaphore answers as for the other verbs; under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny)
-    /// callers wait and ask again.
+    /// **When the store fails**: after a lost reply the waiter polls again with the same lease id,
+    /// so that it is never granted two leases. While the store is unavailable or rejects calls, the
+    /// semaphore's fallback answers; under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny)
+    /// waiters keep polling.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Grant<RedisLease>, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u64) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
-    /// The same for at most so long.
+    /// Waits for at most `max_wait`.
     ///
     /// # Errors
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn acquire_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Instant::now().checked_add(max_wait)).await
@@ -227,7 +248,7 @@ impl RedisSemaphore {
     pub async fn acquire_until(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         deadline: Time,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
@@ -238,34 +259,34 @@ impl RedisSemaphore {
         self.inner.limit.clone()
     }
 
-    /// What its keys belong to.
+    /// The scope that its keys belong to.
     pub fn scope(&self) -> &str {
         &self.inner.scope
     }
 }
 
-/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's.
+/// The verbs, for keys as bytes. `at` is the time of the call; `None` is the store's time.
 impl Inner {
     pub(crate) async fn try_acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.acquire_now(key, cost, self.member.numbers(), at).await)
+        self.counted(self.acquire_now(key, saturating_count(cost), self.member.limit(), at).await)
     }
 
     pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         until: Option<Instant>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.wait(key, cost, until).await)
+        self.counted(self.wait(key, saturating_count(cost), until).await)
     }
 
-    pub(crate) async fn peek(&self, key: &[u8], cost: u32, at: Option<Time>) -> Result<Answer, StoreFailure> {
-        let answer = match self.ask_peek(key, cost, self.member.numbers(), at).await {
+    pub(crate) async fn peek(&self, key: &[u8], cost: u64, at: Option<Time>) -> Result<Answer, StoreFailure> {
+        let answer = match self.send_peek(key, saturating_count(cost), self.member.limit(), at).await {
             Ok(decided) => Ok(decided.answer()),
             Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
         };
@@ -282,7 +303,7 @@ impl Inner {
         let Some(id) = StoreId::read(lease)? else {
             return Ok(self.fallback.local().is_some_and(|local| local.renew(key, lease)));
         };
-        let renewed = self.ask_renew(key, &id, self.member.numbers(), at).await;
+        let renewed = self.send_renew(key, &id, self.member.limit(), at).await;
         self.count(renewed.is_ok().then_some(Source::Store));
         Ok(renewed?.0)
     }
@@ -297,15 +318,15 @@ impl Inner {
             return Ok(self.release_stored(key, &id, at).await?);
         }
         let released = self.fallback.local().is_some_and(|local| local.release(key, lease));
-        self.member.waiters().wake_first(key);
+        self.member.waiters().wake_head(key);
         Ok(released)
     }
 
     /// Releases a lease in the store, and wakes the next waiter of this process.
     async fn release_stored(&self, key: &[u8], id: &StoreId, at: Option<Time>) -> Result<bool, StoreFailure> {
-        let released = self.ask_release(key, id, None, at).await;
+        let released = self.send_release(key, id, None, at).await;
         self.count(released.is_ok().then_some(Source::Store));
-        self.member.waiters().wake_first(key);
+        self.member.waiters().wake_head(key);
         released
     }
 
@@ -315,11 +336,11 @@ impl Inner {
                 local.reset(key);
             }
         }
-        let reset = self.ask_reset(keys).await;
+        let reset = self.send_reset(keys).await;
         self.count(reset.is_ok().then_some(Source::Store));
         reset?;
         for key in keys {
-            self.member.waiters().wake_first(key);
+            self.member.waiters().wake_head(key);
         }
         Ok(())
     }
@@ -328,50 +349,55 @@ impl Inner {
         self.limit.clone()
     }
 
-    /// A lease, if a permit is free.
+    /// Acquires a lease if a permit is free.
     async fn acquire_now(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
-        numbers: Numbers,
+        limit: LeaseLimit,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let began = Instant::now();
-        if numbers.need_no_lease(cost) {
-            return self.answer_without_lease(key, cost, numbers, (at, began)).await;
+        if limit.needs_no_lease(cost) {
+            return self.answer_without_lease(key, cost, limit, (at, began)).await;
         }
-        let claim = Claim::new(self, key, cost);
-        match self.ask_acquire(key, (claim.id(), cost), None, numbers, at).await {
-            Ok(decided) if decided.is_taken => {
-                Ok(granted(decided.answer(), Some(claim.held(&decided, began)), began))
+        let round_trip = match self.store.inner.admit(1).await {
+            Ok(round_trip) => round_trip,
+            Err(failure) => return self.fallback_grant(failure, key, cost, began),
+        };
+        // Made once the call may be sent: a lease that was never requested need not be released.
+        let pending = PendingLease::new(self, key, cost);
+        match self.send_acquire(round_trip, key, (pending.id(), cost), None, limit, at).await {
+            Ok(decided) if decided.is_granted => {
+                Ok(granted(decided.answer(), Some(pending.granted(&decided, began)), began))
             }
             Ok(decided) => {
-                claim.nothing_taken();
+                pending.disarm();
                 Ok(without_lease(decided.answer(), began))
             }
             Err(failure) => {
-                claim.failed(&failure);
-                self.grant_without(failure, key, cost, began)
+                pending.failed(&failure);
+                self.fallback_grant(failure, key, cost, began)
             }
         }
     }
 
-    /// The answer to a call that began at a moment, and costs nothing or more than the limit.
+    /// Answers a call that needs no lease: its cost is 0 or exceeds the limit.
     async fn answer_without_lease(
         self: &Arc<Inner>,
         key: &[u8],
         cost: u32,
-        numbers: Numbers,
+        limit: LeaseLimit,
         (at, began): (Option<Time>, Instant),
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        match self.ask_peek(key, cost, numbers, at).await {
+        match self.send_peek(key, cost, limit, at).await {
             Ok(decided) => Ok(without_lease(decided.answer(), began)),
-            Err(failure) => self.grant_without(failure, key, cost, began),
+            Err(failure) => self.fallback_grant(failure, key, cost, began),
         }
     }
 
-    /// The answer without the store. A lease of this process's memory has a home here too.
-    fn grant_without(
+    /// Answers without the store, if the semaphore has a fallback.
+    fn fallback_grant(
         self: &Arc<Inner>,
         failure: StoreFailure,
         key: &[u8],
@@ -380,7 +406,7 @@ impl Inner {
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let mut lease = None;
         let answer = self.fallback.answer(|local| {
-            let grant = local.try_acquire(key, cost);
+            let grant = local.try_acquire(key, cost.into());
             let decision = grant.decision();
             lease = grant.lease();
             Some(decision)

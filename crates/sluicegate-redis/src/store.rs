@@ -13,16 +13,17 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a decision may take, unless said.
+/// The default deadline of a decision.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(50);
-/// What the names of keys begin with, unless said.
+/// The default prefix of key names.
 pub const KEY_PREFIX_DEFAULT: &str = "sluice:";
-/// How many keys are held in memory while the store is away, unless said.
+/// The default bound on keys in memory while the store is unavailable.
 pub const LOCAL_KEYS_DEFAULT: usize = 100_000;
-/// How many leases are given out in memory while the store is away, unless said.
+/// The default bound on leases in memory while the store is unavailable.
 pub const LOCAL_LEASES_DEFAULT: usize = 100_000;
 
-/// Keys in Redis or Valkey, for limiters in as many processes as connect. Clones are the same store.
+/// A Redis or Valkey store, for limiters and semaphores in any number of processes. Clones share
+/// one store.
 #[derive(Clone)]
 pub struct RedisStore {
     pub(crate) inner: Arc<Inner>,
@@ -33,25 +34,26 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) in_flight: InFlight,
     pub(crate) counters: Counters,
-    /// The keys of limiters that decide in memory while the store is away. One room for all of them, made when the first needs it.
+    /// The keys of limiters that decide in memory while the store is unavailable. All share one
+    /// store, built when it is first needed.
     local: OnceLock<MemoryStore>,
-    /// The leases of semaphores that decide there. The same: one room, made when the first needs it.
+    /// The leases of semaphores that decide in memory meanwhile, likewise.
     local_leases: OnceLock<LeasePool>,
-    /// What its semaphores in this process have in common.
+    /// What its semaphores share in this process.
     pub(crate) scopes: Scopes,
-    /// Recent denials, if they are to be remembered.
+    /// The denial cache, if it is on.
     pub(crate) denials: Option<DenialCache>,
 }
 
-/// What a store is told.
+/// The settings of a store.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) url: String,
     pub(crate) deadline: Duration,
     pub(crate) key_prefix: String,
-    /// Certificates to trust, in PEM, in place of the machine's.
+    /// CA certificates in PEM, instead of the system's.
     pub(crate) tls_ca: Option<Vec<u8>>,
-    /// Whether not to wait for the store at the start.
+    /// Whether `connect` returns without waiting for the store.
     pub(crate) connect_later: bool,
     pub(crate) local_keys: usize,
     pub(crate) local_leases: usize,
@@ -59,7 +61,7 @@ pub(crate) struct Settings {
     pub(crate) on_round_trip: Option<OnRoundTrip>,
 }
 
-/// Told of a round trip: how many calls it answered, and how long it took.
+/// Called after a round trip with the number of calls that it answered, and its duration.
 type OnRoundTrip = Arc<dyn Fn(u64, Duration) + Send + Sync>;
 
 impl Settings {
@@ -78,7 +80,7 @@ impl Settings {
     }
 }
 
-/// Settings of a store. Made by [`RedisStore::builder`].
+/// Builds a [`RedisStore`]: see [`RedisStore::builder`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -86,43 +88,44 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStore {
-    /// The store at an address, with the default settings: `redis://127.0.0.1`.
+    /// Connects to the store at a URL such as `redis://127.0.0.1`, with default settings.
     ///
     /// # Errors
-    /// When the address is wrong, or what is there cannot be used.
+    /// If the URL is invalid, or the server is unusable or does not answer.
     pub async fn connect(url: &str) -> Result<RedisStore, ConnectError> {
         RedisStore::builder(url).connect().await
     }
 
-    /// A store with settings of your own.
+    /// Builds a store with other settings.
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder { settings: Settings::new(url) }
     }
 
-    /// What it has answered so far, and how often it has failed.
+    /// Returns the store's statistics.
     pub fn stats(&self) -> RedisStats {
         self.inner.counters.view()
     }
 
-    /// Counts an answer that the caller gave itself, because [`check_all`](crate::check_all) had none.
+    /// Counts an answer that the caller gave itself, because [`check_all`](crate::check_all) had
+    /// none.
     #[doc(hidden)]
     pub fn count_answer(&self, source: Source) {
         self.inner.counters.count(Some(source));
     }
 
-    /// How each server is doing: one, or all nodes of a cluster that have slots.
+    /// Returns the health of each server: a single one, or all cluster nodes that own slots.
     pub fn health(&self) -> Vec<NodeHealth> {
         self.inner.link.health()
     }
 
-    /// Returns `true` if the whole store is available: of a cluster, all nodes.
+    /// Returns `true` if the whole store is available: in a cluster, all nodes.
     pub fn is_up(&self) -> bool {
         let health = self.health();
-        // A cluster that was never reached has no nodes that are known.
+        // A cluster that was never reached has no known nodes.
         !health.is_empty() && health.iter().all(NodeHealth::is_up)
     }
 
-    /// Returns `true` if any node is available.
+    /// Returns `true` if at least one node is available.
     pub fn is_partly_up(&self) -> bool {
         self.inner.is_partly_up()
     }
@@ -133,7 +136,7 @@ impl Inner {
         self.link.health().iter().any(NodeHealth::is_up)
     }
 
-    /// Room for the keys of limiters that decide in memory while the store is away.
+    /// The store of limiters that decide in memory while this one is unavailable.
     pub(crate) fn local(&self) -> Result<&MemoryStore, sluicegate::BuildError> {
         if let Some(local) = self.local.get() {
             return Ok(local);
@@ -142,7 +145,7 @@ impl Inner {
         Ok(self.local.get_or_init(|| made))
     }
 
-    /// Room for the leases of semaphores that decide there.
+    /// The leases of semaphores that decide in memory meanwhile.
     pub(crate) fn local_leases(&self) -> Result<&LeasePool, sluicegate::BuildError> {
         if let Some(leases) = self.local_leases.get() {
             return Ok(leases);
@@ -153,65 +156,70 @@ impl Inner {
 }
 
 impl RedisStoreBuilder {
-    /// How many keys are held in memory at the most for limiters that decide there while the store is away
-    /// ([`OnStoreFailure::Local`](crate::OnStoreFailure::Local)): [`LOCAL_KEYS_DEFAULT`] unless said.
+    /// Sets the most keys in memory for limiters that decide there while the store is unavailable
+    /// ([`OnStoreFailure::Local`](crate::OnStoreFailure::Local)); [`LOCAL_KEYS_DEFAULT`] by
+    /// default.
     pub fn local_keys(mut self, most: usize) -> RedisStoreBuilder {
         self.settings.local_keys = most;
         self
     }
 
-    /// The same for leases of semaphores, and those for which somebody waits there: [`LOCAL_LEASES_DEFAULT`] unless said. Beyond it nobody is given one.
+    /// Sets the most leases and waiters in memory for semaphores that decide there while the store
+    /// is unavailable; [`LOCAL_LEASES_DEFAULT`] by default. Beyond it, calls are denied.
     pub fn local_leases(mut self, most: usize) -> RedisStoreBuilder {
         self.settings.local_leases = most;
         self
     }
 
-    /// How long a decision may take before it counts as failed.
+    /// Sets the deadline of a decision; [`DEADLINE_DEFAULT`] by default.
     pub fn deadline(mut self, deadline: Duration) -> RedisStoreBuilder {
         self.settings.deadline = deadline;
         self
     }
 
-    /// What the names of all keys begin with.
+    /// Sets the prefix of all key names; [`KEY_PREFIX_DEFAULT`] by default.
     pub fn key_prefix(mut self, prefix: &str) -> RedisStoreBuilder {
         prefix.clone_into(&mut self.settings.key_prefix);
         self
     }
 
-    /// Trusts servers whom these certificates vouch for, in PEM, and nobody else. For `rediss://` and its like;
-    /// without it the machine's certificates decide.
+    /// Sets the CA certificates to trust, in PEM, instead of the system's. For `rediss://` and the
+    /// other TLS schemes.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> RedisStoreBuilder {
         self.settings.tls_ca = Some(pem.into());
         self
     }
 
-    /// Does not wait for the store: it may be away at the start, and is used as soon as it comes. Until then calls
-    /// fail as in any outage. What is wrong with the address itself is still an error of
-    /// [`connect`](RedisStoreBuilder::connect).
+    /// Returns from [`connect`](RedisStoreBuilder::connect) without waiting: the store may be
+    /// unavailable at the start, and is used as soon as it is up. Until then calls fail as in any
+    /// outage. An invalid URL is still an error.
     pub fn connect_later(mut self) -> RedisStoreBuilder {
         self.settings.connect_later = true;
         self
     }
 
-    /// Whether recent denials are repeated without a round trip, so that callers that do not stop cost the store nothing.
-    /// Off by default.
+    /// Sets whether recent denials are repeated without a round trip, so that callers that keep
+    /// retrying cost the store nothing; off by default.
     ///
-    /// A check that costs at least as much as one that was just denied for the same key is denied again, without asking the
-    /// store, until that denial's `retry_after` is over or [`DENIAL_CACHE_AGE_MAX`](crate::DENIAL_CACHE_AGE_MAX) has passed. Its answer
-    /// comes from [`Source::Remembered`](sluicegate::backend::Source::Remembered) and has the fields of the denial, with less to wait: what
-    /// remains is what remained then, and the wait is that of the smaller cost. Whoever waits as told is asked at the store.
+    /// A check that costs at least as much as one that was just denied for the same key is denied
+    /// without a round trip, until that denial's `retry_after` or
+    /// [`DENIAL_CACHE_AGE_MAX`](crate::DENIAL_CACHE_AGE_MAX) is over. The answer's source is
+    /// [`Source::Remembered`](sluicegate::backend::Source::Remembered), and its fields are those of
+    /// the denial with a shorter wait: the remaining amount as of then, and the wait for the
+    /// smaller cost. A caller that waits as told reaches the store.
     ///
-    /// What it changes: cost that another process gives back, or a key that it resets, is seen up to that second late; what this
-    /// process gives back is seen at once. Nothing is ever admitted because of it. Under `count=all`, where denied calls
-    /// count, and at times of the caller's nothing is remembered. At most
-    /// [`DENIAL_CACHE_KEYS_MAX`](crate::DENIAL_CACHE_KEYS_MAX) keys are, and the oldest make room.
+    /// The effect: cost that another process returns, or a key that it resets, is seen up to a
+    /// second late; what this process returns is seen at once. Nothing is admitted because of it.
+    /// Under `count=all`, where denied calls count, and at a given time nothing is cached. At most
+    /// [`DENIAL_CACHE_KEYS_MAX`](crate::DENIAL_CACHE_KEYS_MAX) keys are cached, and the oldest are
+    /// evicted.
     pub fn remember_denials(mut self, remember: bool) -> RedisStoreBuilder {
         self.settings.remember_denials = remember;
         self
     }
 
-    /// Is told of each round trip how many calls it answered and how long it took, for metrics. Round trips that
-    /// waiters for leases make again and again are not among them.
+    /// Sets a callback for metrics, called after each round trip with the number of calls that it
+    /// answered and its duration. Polls of waiters for leases are not reported.
     pub fn on_round_trip(
         mut self,
         on_round_trip: impl Fn(u64, Duration) + Send + Sync + 'static,
@@ -220,10 +228,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects. Must be called in a Tokio runtime, which has to live as long as the store.
+    /// Connects. Must be called in a Tokio runtime, which must outlive the store.
     ///
     /// # Errors
-    /// When the address is wrong, what is there cannot be used, or nobody answers for 3 seconds.
+    /// If the URL is invalid, or the server is unusable or does not answer within 3 seconds.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         if self.settings.key_prefix.contains(['{', '}']) {
             return Err(ConnectError::BadPrefix(self.settings.key_prefix));
@@ -246,7 +254,7 @@ impl RedisStoreBuilder {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody wants to find a password in a log.
+        // Omits the password.
         f.debug_struct("Settings")
             .field("url", &without_password(&self.url))
             .field("deadline", &self.deadline)

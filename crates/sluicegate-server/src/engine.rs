@@ -21,7 +21,7 @@
 //! | `rule.rs` | a rule, its exceptions per key, its counters; all rules of a configuration |
 //! | `rule_cache.rs` | the rules that one connection uses |
 //! | `inline.rs`, `throttle.rs` | limits that come with a request, `CL.THROTTLE` among them |
-//! | `leases.rs`, `lease_pools.rs` | leases of `concurrency` limits, and the pools that bound them |
+//! | `leases.rs`, `lease_pools.rs` | leases of `concurrency` limits, and their bounds |
 //! | `storage.rs` | where keys live; builds the backends |
 //! | `request_error.rs` | why a request has no decision |
 //!
@@ -83,7 +83,7 @@ pub struct Settings {
     /// The longest key, in bytes.
     pub key_len_max: usize,
     /// The largest cost of one call.
-    pub cost_max: u32,
+    pub cost_max: u64,
     /// The most keys held in memory.
     pub max_keys: usize,
     /// The most open receipts, in memory.
@@ -104,7 +104,7 @@ impl Default for Settings {
         Settings {
             allow_inline: true,
             key_len_max: 64 * 1024,
-            cost_max: sluicegate_core::bounds::COUNT_MAX,
+            cost_max: u64::from(sluicegate_core::bounds::COUNT_MAX),
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
             max_leases: sluicegate::semaphore::MAX_LEASES_DEFAULT,
@@ -245,17 +245,19 @@ impl Engine {
     ///
     /// # Errors
     /// If it is larger.
-    pub fn cost(&self, cost: u64) -> Result<u32, RequestError> {
+    pub fn cost(&self, cost: u64) -> Result<u64, RequestError> {
         let most = self.settings.cost_max;
-        let within = u32::try_from(cost).ok().filter(|cost| *cost <= most);
-        within.ok_or_else(|| RequestError::new(format!("cost {cost} is too large; use at most {most}")))
+        if cost <= most {
+            return Ok(cost);
+        }
+        Err(RequestError::new(format!("cost {cost} is too large; use at most {most}")))
     }
 
     /// Makes a call, for one of its verbs.
     ///
     /// # Errors
     /// If the rule is not found (see [`Engine::find`]), or the key or the cost exceeds its bound.
-    pub fn call<'a>(&self, target: Target<'a>, cost: u32) -> Result<Call<'a>, RequestError> {
+    pub fn call<'a>(&self, target: Target<'a>, cost: u64) -> Result<Call<'a>, RequestError> {
         self.bounded(target.key, cost)?;
         Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
     }
@@ -269,7 +271,7 @@ impl Engine {
         &self,
         cache: &mut RuleCache,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         max_wait: Option<Span>,
     ) -> Result<Call<'a>, RequestError> {
         self.bounded(target.key, cost)?;
@@ -342,11 +344,11 @@ impl Engine {
     ///
     /// # Errors
     /// Those of [`Engine::cancel`].
-    pub async fn settle(&self, receipt: &str, used: u32, now: Time) -> Result<bool, RequestError> {
+    pub async fn settle(&self, receipt: &str, used: u64, now: Time) -> Result<bool, RequestError> {
         self.close(receipt, Some(used), now).await
     }
 
-    async fn close(&self, receipt: &str, used: Option<u32>, now: Time) -> Result<bool, RequestError> {
+    async fn close(&self, receipt: &str, used: Option<u64>, now: Time) -> Result<bool, RequestError> {
         let receipt: Receipt = receipt.parse()?;
         if let Some(store) = self.storage.memory() {
             if !receipt.is_of_memory() {
@@ -382,7 +384,7 @@ impl Engine {
         }
     }
 
-    fn bounded(&self, key: &[u8], cost: u32) -> Result<(), RequestError> {
+    fn bounded(&self, key: &[u8], cost: u64) -> Result<(), RequestError> {
         let most = self.settings.key_len_max;
         if key.len() > most {
             let length = key.len();
@@ -390,7 +392,7 @@ impl Engine {
                 "the key has {length} bytes; use at most {most}, or hash it"
             )));
         }
-        self.cost(u64::from(cost)).map(|_| ())
+        self.cost(cost).map(|_| ())
     }
 
     fn allows_inline(&self) -> Result<(), RequestError> {

@@ -59,13 +59,14 @@ fn told(scenario: &Scenario) -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!("{text}    {}\n", scenario.shows))
 }
 
-/// `+30m`, or `+30m - 1us` where that is meant.
+/// `+30min`, or `+30min - 1us` where that is meant.
 fn after(wait: Span) -> String {
     let next = Span::from_micros(wait.as_micros() + 1);
     if next.as_micros().is_multiple_of(1_000_000) { format!("+{next} - 1us") } else { format!("+{wait}") }
 }
 
-/// The same calls under each algorithm: one each 1.25 s for 105 s, from half a minute before a minute ends.
+/// The same calls under each algorithm: one each 1.25 s for 105 s, from half a minute before a
+/// minute ends.
 fn comparison() -> Result<String, Box<dyn std::error::Error>> {
     const CALLS: u64 = 84;
     // 2026-11-11T12:00:30Z

@@ -1,9 +1,10 @@
-//! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the trace's own.
+//! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the
+//! trace's own.
 
 use crate::trace::{Trace, TraceError};
 use sluicegate::Limit;
 use sluicegate::limit::ListError;
-use sluicegate_core::several::check_list;
+use sluicegate_core::all_of::check_list;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -95,7 +96,8 @@ impl std::error::Error for ReplayError {}
 /// Replays a trace and writes a decision for each of its calls. How many there were.
 ///
 /// # Errors
-/// At the first row that is not a call, after the decisions of the rows before it; or when writing fails.
+/// At the first row that is not a call, after the decisions of the rows before it; or when writing
+/// fails.
 pub fn run(mut replay: Replay, input: impl Read, output: impl Write) -> Result<u64, ReplayError> {
     let mut trace = Trace::open(input).map_err(ReplayError::Trace)?;
     let mut decisions = Decisions::new(output);
@@ -149,7 +151,8 @@ impl<W: Write> Decisions<W> {
     }
 }
 
-/// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when never.
+/// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when
+/// never.
 fn write_row(out: &mut Vec<u8>, decision: &Decision) {
     let mut digits = itoa::Buffer::new();
     let mut field = |out: &mut Vec<u8>, number: u64| {
@@ -157,8 +160,8 @@ fn write_row(out: &mut Vec<u8>, decision: &Decision) {
         out.extend_from_slice(digits.format(number).as_bytes());
     };
     out.push(if decision.allowed() { b'1' } else { b'0' });
-    field(out, u64::from(decision.limit()));
-    field(out, u64::from(decision.remaining()));
+    field(out, decision.limit());
+    field(out, decision.remaining());
     match decision.retry_after() {
         None => out.push(b','),
         Some(RetryAfter::After(wait)) => field(out, wait.as_micros()),

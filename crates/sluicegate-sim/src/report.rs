@@ -24,7 +24,7 @@ pub struct Report<'a> {
     pub tried: Vec<Tried>,
 }
 
-/// A limit, or several that must all agree, and what came of it.
+/// A limit or a list of limits, and its result.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// What it is called.
@@ -65,7 +65,8 @@ impl<'a> Report<'a> {
         Report { source, simulation, crowd, tried: Vec::new() }
     }
 
-    /// Tries limits, each under its label. `tell` hears from time to time how many more calls are decided.
+    /// Tries limits, each under its label. `tell` hears from time to time how many more calls are
+    /// decided.
     ///
     /// # Errors
     /// When limits do not go together.

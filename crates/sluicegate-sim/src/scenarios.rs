@@ -1,4 +1,5 @@
-//! The classic scenarios that limits are written for: each a limit, some calls, and what they should meet.
+//! The classic scenarios that limits are written for: each a limit, some calls, and what they
+//! should meet.
 //!
 //! Tests run them, and the example `scenarios` shows them.
 
@@ -60,7 +61,7 @@ pub fn all() -> Vec<Scenario> {
         },
         Scenario {
             wish: "a shopper may order once in 30 minutes",
-            limit: "min-interval 30m",
+            limit: "min-interval 30min",
             shows: "the second order passes 30 minutes after the first, not a microsecond sooner",
             calls: burst(NOON, "shopper", 2, 1)
                 .chain(burst(NOON + 30 * MINUTE - 1, "shopper", 1, 0))
@@ -90,7 +91,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario {
             wish: "a worker takes one job each 100 ms, and ten may wait their turn",
             limit: "pacer 10/s queue=10",
-            shows: "eleven calls at once are told to wait 0, 100, ... 1000 ms; the twelfth is turned away",
+            shows: "eleven simultaneous calls get delays of 0, 100, ... 1000 ms; the twelfth is denied",
             calls: burst(NOON, "worker", 13, 11).collect(),
         },
         Scenario {

@@ -4,7 +4,7 @@
 //! cargo run -p sluicegate-tower --example axum_app
 //! ```
 //!
-//! It prints what to try. Seen with curl:
+//! It prints what to try. RateLimitEvent with curl:
 //!
 //! ```text
 //! $ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{http_code} ' localhost:3000/; done
@@ -53,14 +53,14 @@ pub fn router() -> Result<Router, BuildError> {
         RateLimitLayer::new(Limiter::new("token-bucket 1/s burst=5")?).key(key::peer_ip()).name("home");
 
     // Each API key: 100 points a minute. A report costs 10, a big one 50.
-    let by_api_key = RateLimitLayer::new(Limiter::new("sliding-log 100/m")?)
+    let by_api_key = RateLimitLayer::new(Limiter::new("sliding-log 100/min")?)
         .key(key::header("x-api-key"))
-        .on_missing_key(OnMissingKey::Refuse)
+        .on_missing_key(OnMissingKey::Reject)
         .cost(|head| if head.uri.query() == Some("big") { 50 } else { 10 })
         .name("reports");
 
     // Each address: three wrong passwords in five minutes. Right ones do not count.
-    let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 3/5m")?)
+    let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 3/5min")?)
         .key(key::peer_ip())
         .charge_if(|status| status == StatusCode::UNAUTHORIZED)
         .name("failed-logins");

@@ -1,8 +1,8 @@
 //! So many calls of a service at once, whatever kind of service it is: the layer, its service and the future of its responses.
 
-use crate::future::again;
+use crate::future::take_once;
 use pin_project_lite::pin_project;
-use sluicegate_guard::bulkhead::{Enter, Permit};
+use sluicegate_guard::bulkhead::{AcquirePermit, Permit};
 use sluicegate_guard::{Bulkhead, Denial, Outcome};
 use std::error::Error;
 use std::fmt;
@@ -34,7 +34,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(guarded.clone().oneshot("select 1").await.unwrap(), 8);
 ///
 /// let closed = BulkheadLayer::new(Bulkhead::new("bulkhead 1")?);
-/// let _held = closed.bulkhead().try_enter();
+/// let _held = closed.bulkhead().try_acquire();
 /// let error = closed.layer(guarded).oneshot("select 1").await.unwrap_err();
 /// assert!(error.is::<BulkheadDenied>());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -99,10 +99,10 @@ where
 
     #[inline]
     fn call(&mut self, request: Q) -> BulkheadFuture<S, Q> {
-        let mut enter = self.bulkhead.enter();
-        if let Some(place) = enter.at_once() {
+        let mut enter = self.bulkhead.acquire();
+        if let Some(permit) = enter.try_now() {
             let inner = self.inner.call(request);
-            return BulkheadFuture { state: State::Calling { inner, place: Some(place) } };
+            return BulkheadFuture { state: State::Calling { inner, permit: Some(permit) } };
         }
         // The service that was ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
@@ -130,9 +130,9 @@ pin_project! {
         S: Service<Q>,
     {
         // The request is in a box, as it would make the future of every other large.
-        Entering { enter: Enter, parked: Option<Box<(S, Q)>> },
+        Entering { enter: AcquirePermit, parked: Option<Box<(S, Q)>> },
         // Dropped in this order: what the call holds is gone when its place is free.
-        Calling { #[pin] inner: S::Future, place: Option<Permit> },
+        Calling { #[pin] inner: S::Future, permit: Option<Permit> },
     }
 }
 
@@ -147,18 +147,18 @@ where
         let mut state = self.project().state;
         loop {
             let (enter, parked) = match state.as_mut().project() {
-                Now::Calling { inner, place } => {
+                Now::Calling { inner, permit } => {
                     let result = ready!(inner.poll(context));
                     let outcome = if result.is_ok() { Outcome::Success } else { Outcome::Failure };
-                    again(place).finish(outcome);
+                    take_once(permit).finish(outcome);
                     return Poll::Ready(result.map_err(Into::into));
                 }
                 Now::Entering { enter, parked } => (enter, parked),
             };
             let entry = ready!(Pin::new(enter).poll(context));
-            let (mut inner, request) = *again(parked);
+            let (mut inner, request) = *take_once(parked);
             match entry.into_result() {
-                Ok(place) => state.set(State::Calling { inner: inner.call(request), place: Some(place) }),
+                Ok(permit) => state.set(State::Calling { inner: inner.call(request), permit: Some(permit) }),
                 Err(denial) => return Poll::Ready(Err(Box::new(BulkheadDenied { denial }))),
             }
         }
@@ -180,7 +180,7 @@ impl BulkheadDenied {
 
 impl fmt::Display for BulkheadDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no place in the bulkhead: {}", self.denial)
+        write!(f, "no permit in the bulkhead: {}", self.denial)
     }
 }
 

@@ -6,9 +6,9 @@
 //! [`common_methods`].
 
 use crate::future::{Admission, Parked};
-use crate::head::Head;
-use crate::key::{self, Extract, MissingKey, RequestKey};
+use crate::key::{self, KeyExtractor, MissingKey, RequestKey};
 use crate::rejection::{Reason, Rejection, Respond};
+use crate::request_head::RequestHead;
 use http::{Request, Response};
 use sluicegate::backend::{Answer, BackendError, Pending, Source, StoreFailure};
 use std::mem;
@@ -23,20 +23,20 @@ pub enum OnMissingKey {
     #[default]
     Share,
     /// Rejected with 400.
-    Refuse,
+    Reject,
     /// Admitted without a limit: for keys that only some requests must have. A client that leaves
     /// the key out is not limited.
-    Pass,
+    Admit,
 }
 
-pub(crate) type OfHead<T> = Arc<dyn Fn(&Head<'_>) -> T + Send + Sync>;
+pub(crate) type OfHead<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
 
 /// The settings of every layer.
 #[derive(Clone)]
 pub(crate) struct Common {
-    pub(crate) key: Arc<dyn Extract>,
+    pub(crate) key: Arc<dyn KeyExtractor>,
     pub(crate) on_missing_key: OnMissingKey,
-    pub(crate) cost: Option<OfHead<u32>>,
+    pub(crate) cost: Option<OfHead<u64>>,
     pub(crate) skip: Option<OfHead<bool>>,
     pub(crate) name: Arc<str>,
 }
@@ -57,16 +57,16 @@ impl Default for Common {
 #[derive(Clone)]
 pub(crate) struct Shared<M, R> {
     pub(crate) common: Common,
-    pub(crate) own: M,
+    pub(crate) settings: M,
     pub(crate) respond: R,
 }
 
 /// A request about which a backend is asked.
 pub(crate) struct Call<'a> {
-    pub(crate) head: &'a Head<'a>,
+    pub(crate) head: &'a RequestHead<'a>,
     /// `None` if the answer took time: the key is extracted again by what needs it.
     pub(crate) key: Option<&'a RequestKey<'a>>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// How a layer admits requests: a layer's own settings, with the backend among them.
@@ -78,7 +78,7 @@ pub(crate) trait Admit<R>: Sized {
     type Admitted: Default;
 
     /// Asks the backend.
-    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer>;
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer>;
 
     /// Admits a request, or returns the response that its client gets instead.
     fn admit<B>(
@@ -90,7 +90,7 @@ pub(crate) trait Admit<R>: Sized {
         R: Respond<B>;
 
     /// Whether a request that must have a key, and has none, is rejected.
-    fn rejects(&self, _head: &Head<'_>, _missing: MissingKey) -> bool {
+    fn rejects(&self, _head: &RequestHead<'_>, _missing: MissingKey) -> bool {
         true
     }
 }
@@ -100,12 +100,12 @@ enum Next<B, A, T> {
     Serve(A),
     Respond(Response<B>),
     /// The answer takes time.
-    Wait(crate::future::Later<T>, u32),
+    Wait(crate::future::Later<T>, u64),
 }
 
 impl<M, R> Shared<M, R> {
-    pub(crate) fn new(own: M, respond: R) -> Shared<M, R> {
-        Shared { common: Common::default(), own, respond }
+    pub(crate) fn new(settings: M, respond: R) -> Shared<M, R> {
+        Shared { common: Common::default(), settings, respond }
     }
 
     /// The same settings with other responses.
@@ -113,13 +113,13 @@ impl<M, R> Shared<M, R> {
     where
         M: Clone,
     {
-        Arc::new(Shared { common: self.common.clone(), own: self.own.clone(), respond })
+        Arc::new(Shared { common: self.common.clone(), settings: self.settings.clone(), respond })
     }
 
     /// The response to a request that does not reach the service. `violated` is the name of the
     /// policy, quoted.
     #[cold]
-    pub(crate) fn refuse<B>(&self, reason: Reason, violated: String, head: &Head<'_>) -> Response<B>
+    pub(crate) fn reject<B>(&self, reason: Reason, violated: String, head: &RequestHead<'_>) -> Response<B>
     where
         R: Respond<B>,
     {
@@ -141,9 +141,9 @@ impl<M: Admit<R>, R> Shared<M, R> {
     {
         // The service is called in one place only: a request and a future are large, and are copied
         // less often so.
-        let admitted = match self.decide(&Head::of(&request)) {
+        let admitted = match self.decide(&RequestHead::of(&request)) {
             Next::Serve(admitted) => admitted,
-            Next::Respond(response) => return Admission::Refused { response: Some(response) },
+            Next::Respond(response) => return Admission::GuardDenial { response: Some(response) },
             Next::Wait(answer, cost) => {
                 // The service that was ready is the one to call; its clone may not be.
                 let clone = service.clone();
@@ -156,7 +156,7 @@ impl<M: Admit<R>, R> Shared<M, R> {
     }
 
     #[inline]
-    fn decide<B>(self: &Arc<Self>, head: &Head<'_>) -> Next<B, M::Admitted, M::Answer>
+    fn decide<B>(self: &Arc<Self>, head: &RequestHead<'_>) -> Next<B, M::Admitted, M::Answer>
     where
         R: Respond<B>,
     {
@@ -171,20 +171,24 @@ impl<M: Admit<R>, R> Shared<M, R> {
             Ok(key) => key,
             Err(missing) => match (*missing, on_missing_key) {
                 (MissingKey::Absent, OnMissingKey::Share) => &RequestKey::SHARED,
-                (MissingKey::Absent, OnMissingKey::Pass) => return Next::Serve(M::Admitted::default()),
-                (missing, _) if !self.own.rejects(head, missing) => {
+                (MissingKey::Absent, OnMissingKey::Admit) => return Next::Serve(M::Admitted::default()),
+                (missing, _) if !self.settings.rejects(head, missing) => {
                     return Next::Serve(M::Admitted::default());
                 }
-                (MissingKey::Absent, OnMissingKey::Refuse) => {
-                    return Next::Respond(self.refuse(Reason::MissingKey, String::new(), head));
+                (MissingKey::Absent, OnMissingKey::Reject) => {
+                    return Next::Respond(self.reject(Reason::MissingKey, String::new(), head));
                 }
                 (MissingKey::NotProvided(what), _) => {
-                    return Next::Respond(self.refuse(Reason::SetUp(what.into()), String::new(), head));
+                    return Next::Respond(self.reject(
+                        Reason::Misconfigured(what.into()),
+                        String::new(),
+                        head,
+                    ));
                 }
             },
         };
         let cost = cost.as_ref().map_or(1, |cost| cost(head));
-        match self.own.ask(key, cost) {
+        match self.settings.ask_backend(key, cost) {
             Pending::Ready(answer) => match M::admit(self, answer, &Call { head, key: Some(key), cost }) {
                 Ok(admitted) => Next::Serve(admitted),
                 Err(response) => Next::Respond(response),
@@ -195,7 +199,7 @@ impl<M: Admit<R>, R> Shared<M, R> {
 }
 
 /// A denial without the store is no denial of the limit: the limit is not used up.
-pub(crate) fn by_the_limit(answer: &Answer) -> Result<(), BackendError> {
+pub(crate) fn require_backend(answer: &Answer) -> Result<(), BackendError> {
     if answer.source() == Source::Denied {
         return Err(StoreFailure::Unavailable("the limiter fails closed".to_owned()).into());
     }
@@ -210,7 +214,7 @@ macro_rules! common_methods {
             /// The key of a request: one of [`crate::key`], or two of them in a tuple. The default
             /// is the peer's address, [`crate::key::peer_ip`].
             #[must_use]
-            pub fn key(mut self, key: impl $crate::key::Extract + 'static) -> Self {
+            pub fn key(mut self, key: impl $crate::key::KeyExtractor + 'static) -> Self {
                 self.shared_mut().common.key = Arc::new(key);
                 self
             }
@@ -226,7 +230,10 @@ macro_rules! common_methods {
             /// The cost of a request; the default is 1. A request of cost 0 is always admitted, and
             /// charged nothing.
             #[must_use]
-            pub fn cost(mut self, cost: impl Fn(&$crate::Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
+            pub fn cost(
+                mut self,
+                cost: impl Fn(&$crate::RequestHead<'_>) -> u64 + Send + Sync + 'static,
+            ) -> Self {
                 self.shared_mut().common.cost = Some(Arc::new(cost));
                 self
             }
@@ -236,7 +243,7 @@ macro_rules! common_methods {
             #[must_use]
             pub fn skip(
                 mut self,
-                is_skipped: impl Fn(&$crate::Head<'_>) -> bool + Send + Sync + 'static,
+                is_skipped: impl Fn(&$crate::RequestHead<'_>) -> bool + Send + Sync + 'static,
             ) -> Self {
                 self.shared_mut().common.skip = Some(Arc::new(is_skipped));
                 self

@@ -9,7 +9,7 @@ mod future;
 mod layer;
 mod service;
 
-pub use body::HeldBody;
+pub use body::LeasedBody;
 pub use future::ConcurrencyLimitFuture;
-pub use layer::{ConcurrencyLayer, Hold};
+pub use layer::{ConcurrencyLayer, HoldUntil};
 pub use service::ConcurrencyLimit;

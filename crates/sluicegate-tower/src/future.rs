@@ -2,8 +2,8 @@
 //! by hand, so that an answer of memory costs no box.
 
 use crate::common::{Admit, Call, Shared};
-use crate::head::Head;
 use crate::rejection::Respond;
+use crate::request_head::RequestHead;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ pin_project! {
         Waiting { answer: Later<M::Answer>, parked: Option<Box<Parked<S, Q, M, R>>> },
         // Dropped in this order: what the service holds is gone when the permit is free.
         Serving { #[pin] inner: S::Future, admitted: M::Admitted },
-        Refused { response: Option<Response<B>> },
+        GuardDenial { response: Option<Response<B>> },
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Parked<S, Q, M, R> {
     pub(crate) inner: S,
     pub(crate) request: Request<Q>,
     pub(crate) shared: Arc<Shared<M, R>>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 }
 
 /// A request whose answer is there.
@@ -43,7 +43,7 @@ pub(crate) enum Answered<'a, F, A, B> {
     /// It is served, and holds this. The response goes by without being copied.
     Serving(Pin<&'a mut F>, &'a mut A),
     /// Its response.
-    Refused(Response<B>),
+    GuardDenial(Response<B>),
 }
 
 impl<S, Q, B, M, R> Admission<S, Q, B, M, R>
@@ -60,25 +60,26 @@ where
     ) -> Poll<Answered<'a, S::Future, M::Admitted, B>> {
         if let AdmissionProjection::Waiting { answer, parked } = self.as_mut().project() {
             let answer = ready!(answer.as_mut().poll(context));
-            let Parked { mut inner, request, shared, cost } = *again(parked);
-            let admitted = M::admit(&shared, answer, &Call { head: &Head::of(&request), key: None, cost });
+            let Parked { mut inner, request, shared, cost } = *take_once(parked);
+            let admitted =
+                M::admit(&shared, answer, &Call { head: &RequestHead::of(&request), key: None, cost });
             self.set(match admitted {
                 Ok(admitted) => Admission::Serving { inner: inner.call(request), admitted },
-                Err(response) => Admission::Refused { response: Some(response) },
+                Err(response) => Admission::GuardDenial { response: Some(response) },
             });
         }
         Poll::Ready(match self.project() {
             AdmissionProjection::Serving { inner, admitted } => Answered::Serving(inner, admitted),
-            AdmissionProjection::Refused { response } => Answered::Refused(again(response)),
+            AdmissionProjection::GuardDenial { response } => Answered::GuardDenial(take_once(response)),
             AdmissionProjection::Waiting { .. } => unreachable!("it has its answer"),
         })
     }
 }
 
 /// Takes what a future gives away once.
-pub(crate) fn again<T>(once: &mut Option<T>) -> T {
+pub(crate) fn take_once<T>(once: &mut Option<T>) -> T {
     match once.take() {
         Some(value) => value,
-        None => panic!("a future must not be polled again after it has given its response"),
+        None => panic!("a future must not be polled take_once after it has given its response"),
     }
 }

@@ -3,18 +3,18 @@
 //! This is the layer and its settings; `guard/tries.rs` makes the tries of a request, `guard/judge.rs` says how they went,
 //! `guard/fallback.rs` is what is given instead, and `guard/service.rs` is the service and the future of its responses.
 
+mod attempts;
+mod classify;
 mod fallback;
-mod judge;
 mod service;
-mod tries;
 
+pub use attempts::{CloneRequest, NoRetry, RetryWith};
 pub use fallback::{Fallback, NoFallback};
 pub use service::{GuardFuture, GuardService};
-pub use tries::{CopyRequest, Once, RetryWith};
 
-use crate::rejection::{GrpcStatus, Problem, Rejection, RespondWith};
+use crate::rejection::{GrpcStatus, ProblemDetails, Rejection, RespondWith};
+use classify::ResponseClassifier;
 use http::{HeaderMap, Request, Response, StatusCode};
-use judge::ByHead;
 use sluicegate_guard::{Guard, Outcome};
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use tower_layer::Layer;
 /// was up. Errors of the service itself stay what they are. The guard is shared: clone a layer, add it to many routes, serve
 /// many connections, and there is still one breaker and one bulkhead.
 ///
-/// A response with a status of 500 or more is a failure, and so is an error of the service; see [`GuardLayer::judge`]. A place is held until
+/// A response with a status of 500 or more is a failure, and so is an error of the service; see [`GuardLayer::classify`]. A place is held until
 /// the head of the response is there, not until its body has ended: [`crate::ConcurrencyLayer`] holds its own for so long. Being ready takes
 /// no place, and neither does a future that nobody has polled.
 ///
@@ -48,7 +48,7 @@ use tower_layer::Layer;
 ///
 /// It is for HTTP, gRPC included: a service of something else has no response that could say no, and its errors are its own. Around such
 /// a one put [`Guard::call`] itself, which gives a [`sluicegate_guard::guard::Failure`].
-pub struct GuardLayer<R = Problem, C = Once, F = NoFallback> {
+pub struct GuardLayer<R = ProblemDetails, C = NoRetry, F = NoFallback> {
     /// All there is, as axum has a layer make its service anew with every request.
     shared: Arc<Shared<R, C, F>>,
 }
@@ -57,7 +57,7 @@ pub struct GuardLayer<R = Problem, C = Once, F = NoFallback> {
 #[derive(Clone)]
 struct Shared<R, C, F> {
     guard: Guard,
-    judge: ByHead,
+    classify: ResponseClassifier,
     /// Writes the answer to a request that was refused or took too long.
     respond: R,
     copy: C,
@@ -67,8 +67,13 @@ struct Shared<R, C, F> {
 impl GuardLayer {
     /// A layer that calls the service through a guard.
     pub fn new(guard: Guard) -> GuardLayer {
-        let shared =
-            Shared { guard, judge: ByHead::default(), respond: Problem, copy: Once, fallback: NoFallback };
+        let shared = Shared {
+            guard,
+            classify: ResponseClassifier::default(),
+            respond: ProblemDetails,
+            copy: NoRetry,
+            fallback: NoFallback,
+        };
         GuardLayer::of(shared)
     }
 }
@@ -80,8 +85,14 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     ///
     /// Failures are what the breaker counts and retries and fallbacks are for. It must not take long.
     #[must_use]
-    pub fn judge(self, judge: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static) -> Self {
-        GuardLayer::of(Shared { judge: ByHead::of(judge), ..Arc::unwrap_or_clone(self.shared) })
+    pub fn classify(
+        self,
+        classify: impl Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        GuardLayer::of(Shared {
+            classify: ResponseClassifier::of(classify),
+            ..Arc::unwrap_or_clone(self.shared)
+        })
     }
 
     /// How to make a copy of a request, so that the guard's retries hold for it. `None` for one that must not be made twice, such as an
@@ -104,8 +115,8 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     where
         K: Fn(&Request<Q>) -> Option<Request<Q>> + Send + Sync,
     {
-        let Shared { guard, judge, respond, fallback, .. } = Arc::unwrap_or_clone(self.shared);
-        GuardLayer::of(Shared { guard, judge, respond, copy: RetryWith::new(copy), fallback })
+        let Shared { guard, classify, respond, fallback, .. } = Arc::unwrap_or_clone(self.shared);
+        GuardLayer::of(Shared { guard, classify, respond, copy: RetryWith::new(copy), fallback })
     }
 
     /// Has a closure write the answer to a request that was refused or took too long. `Retry-After` is added to it. Of a request that took
@@ -139,9 +150,9 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     where
         K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
     {
-        let Shared { guard, judge, respond: refuse, copy, .. } = Arc::unwrap_or_clone(self.shared);
+        let Shared { guard, classify, respond: reject, copy, .. } = Arc::unwrap_or_clone(self.shared);
         let fallback = RespondWith::new(respond);
-        GuardLayer::of(Shared { guard, judge, respond: refuse, copy, fallback })
+        GuardLayer::of(Shared { guard, classify, respond: reject, copy, fallback })
     }
 
     /// Answers with a gRPC status. For tonic; services with other bodies answer gRPC calls so by themselves.
@@ -151,8 +162,8 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     }
 
     fn answering<T>(self, respond: T) -> GuardLayer<T, C, F> {
-        let Shared { guard, judge, copy, fallback, .. } = Arc::unwrap_or_clone(self.shared);
-        GuardLayer::of(Shared { guard, judge, respond, copy, fallback })
+        let Shared { guard, classify, copy, fallback, .. } = Arc::unwrap_or_clone(self.shared);
+        GuardLayer::of(Shared { guard, classify, respond, copy, fallback })
     }
 }
 

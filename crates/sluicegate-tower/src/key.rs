@@ -22,7 +22,7 @@ mod forwarded;
 pub use address::{IpFrom, PeerIp, ip_from, peer_ip};
 pub use forwarded::{ForwardedIp, forwarded_ip};
 
-use crate::Head;
+use crate::RequestHead;
 use http::HeaderName;
 use sluicegate::{Key, KeyWriter};
 use std::borrow::Cow;
@@ -30,12 +30,12 @@ use std::net::IpAddr;
 
 /// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a
 /// closure.
-pub trait Extract: Send + Sync {
+pub trait KeyExtractor: Send + Sync {
     /// The key, or why there is none.
     ///
     /// # Errors
     /// When the request has no such thing.
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey>;
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey>;
 }
 
 /// Why a request has no key.
@@ -60,7 +60,7 @@ pub struct RequestKey<'a> {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part<'a> {
-    Nobody,
+    Shared,
     Address(IpAddr),
     Bytes(Cow<'a, [u8]>),
     Number(u64),
@@ -69,7 +69,7 @@ enum Part<'a> {
 
 impl<'a> RequestKey<'a> {
     /// The one key of all requests that have none.
-    pub const SHARED: RequestKey<'static> = RequestKey { first: Part::Nobody, second: None };
+    pub const SHARED: RequestKey<'static> = RequestKey { first: Part::Shared, second: None };
 
     /// An address as it is. [`peer_ip`] and its like make one of a whole network.
     #[inline]
@@ -157,7 +157,7 @@ impl Key for Part<'_> {
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         match self {
-            Part::Nobody => ().write(to),
+            Part::Shared => ().write(to),
             Part::Address(address) => address.write(to),
             Part::Bytes(bytes) => to.bytes(bytes),
             Part::Number(number) => number.write(to),
@@ -167,14 +167,14 @@ impl Key for Part<'_> {
 }
 
 /// One key for all requests: a limit on the service as a whole.
-pub fn everyone() -> impl Extract {
+pub fn everyone() -> impl KeyExtractor {
     Everyone
 }
 
 struct Everyone;
 
-impl Extract for Everyone {
-    fn extract<'a>(&'a self, _: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+impl KeyExtractor for Everyone {
+    fn extract<'a>(&'a self, _: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(RequestKey::SHARED)
     }
 }
@@ -184,28 +184,28 @@ impl Extract for Everyone {
 ///
 /// # Panics
 /// When the name is not that of a header field: lower case letters, digits and dashes.
-pub fn header(name: &'static str) -> impl Extract {
+pub fn header(name: &'static str) -> impl KeyExtractor {
     ByHeader(HeaderName::from_static(name))
 }
 
 struct ByHeader(HeaderName);
 
-impl Extract for ByHeader {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
-        head.only(&self.0).map(RequestKey::bytes).ok_or(MissingKey::Absent)
+impl KeyExtractor for ByHeader {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
+        head.single_header(&self.0).map(RequestKey::bytes).ok_or(MissingKey::Absent)
     }
 }
 
 /// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query
 /// does not belong to it.
-pub fn path() -> impl Extract {
+pub fn path() -> impl KeyExtractor {
     ByPath
 }
 
 struct ByPath;
 
-impl Extract for ByPath {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+impl KeyExtractor for ByPath {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(head.uri.path().into())
     }
 }
@@ -213,7 +213,7 @@ impl Extract for ByPath {
 /// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have
 /// one for each. A router knows it only in layers added with `route_layer`, or to a handler.
 #[cfg(feature = "axum")]
-pub fn route() -> impl Extract {
+pub fn route() -> impl KeyExtractor {
     ByRoute
 }
 
@@ -221,8 +221,8 @@ pub fn route() -> impl Extract {
 struct ByRoute;
 
 #[cfg(feature = "axum")]
-impl Extract for ByRoute {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+impl KeyExtractor for ByRoute {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         let route = head.extensions.get::<axum::extract::MatchedPath>();
         route.map(|route| route.as_str().into()).ok_or(MissingKey::NotProvided(
             "the matched route is not known here; add this layer with route_layer, or to the handler itself",
@@ -231,27 +231,27 @@ impl Extract for ByRoute {
 }
 
 /// Whatever a closure finds; `None` is a request without a key.
-pub fn from_fn<F>(find: F) -> impl Extract
+pub fn from_fn<F>(find: F) -> impl KeyExtractor
 where
-    F: for<'a> Fn(&Head<'a>) -> Option<RequestKey<'a>> + Send + Sync,
+    F: for<'a> Fn(&RequestHead<'a>) -> Option<RequestKey<'a>> + Send + Sync,
 {
     FromFn(find)
 }
 
 struct FromFn<F>(F);
 
-impl<F> Extract for FromFn<F>
+impl<F> KeyExtractor for FromFn<F>
 where
-    F: for<'a> Fn(&Head<'a>) -> Option<RequestKey<'a>> + Send + Sync,
+    F: for<'a> Fn(&RequestHead<'a>) -> Option<RequestKey<'a>> + Send + Sync,
 {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         (self.0)(head).ok_or(MissingKey::Absent)
     }
 }
 
 /// Two keys are one: each address on each path, say. A request that lacks either has none.
-impl<A: Extract, B: Extract> Extract for (A, B) {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(self.0.extract(head)?.with(self.1.extract(head)?))
     }
 }

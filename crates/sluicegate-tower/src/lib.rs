@@ -28,8 +28,8 @@
 //!   closure. [`OnMissingKey`] says what happens to requests that have none.
 //! - [`RateLimitLayer::cost`] says what it is worth, [`RateLimitLayer::skip`] what is none of the limit's business.
 //! - [`RateLimitLayer::enforce`] refuses, [`RateLimitLayer::wait`] lets requests wait for their turn,
-//!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observe`] tells you about it.
-//! - [`RateLimitLayer::charge_if`] limits failed logins and not logins; [`RateLimitLayer::after`] is its general form.
+//!   [`RateLimitLayer::shadow`] only watches, and [`RateLimitLayer::observer`] tells you about it.
+//! - [`RateLimitLayer::charge_if`] limits failed logins and not logins; [`RateLimitLayer::settle`] is its general form.
 //! - [`ConcurrencyLayer`] lets so many requests of each key be under way at once.
 //! - [`BulkheadLayer`] lets so many calls be under way at once, of services of any kind.
 //! - [`GuardLayer`] puts a breaker, a bulkhead, a timeout and retries around a service.
@@ -38,6 +38,7 @@
 //!
 //! The page `docs/tower.md` has all of it, with timelines and honest limits; `examples/axum_app.rs` is a whole service.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod bulkhead;
@@ -45,21 +46,20 @@ mod common;
 mod concurrency;
 mod future;
 mod guard;
-mod head;
 pub mod key;
 mod rate_limit;
 mod rejection;
+mod request_head;
 
 pub use bulkhead::{BulkheadDenied, BulkheadFuture, BulkheadLayer, BulkheadService};
 pub use common::OnMissingKey;
-pub use concurrency::{ConcurrencyLayer, ConcurrencyLimit, ConcurrencyLimitFuture, HeldBody, Hold};
-pub use guard::{CopyRequest, Fallback, GuardFuture, GuardLayer, GuardService, NoFallback, Once, RetryWith};
-pub use head::Head;
-pub use key::{Extract, MissingKey, RequestKey};
-pub use rate_limit::{Charge, Outcome, RateLimit, RateLimitFuture, RateLimitLayer, Seen, Verdict};
-pub use rejection::{GrpcStatus, Problem, Reason, Rejection, Respond, RespondWith};
-
-/// The page's code is compiled and run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tower.md")]
-struct Page;
+pub use concurrency::{ConcurrencyLayer, ConcurrencyLimit, ConcurrencyLimitFuture, HoldUntil, LeasedBody};
+pub use guard::{
+    CloneRequest, Fallback, GuardFuture, GuardLayer, GuardService, NoFallback, NoRetry, RetryWith,
+};
+pub use key::{KeyExtractor, MissingKey, RequestKey};
+pub use rate_limit::{
+    Charge, Completion, EventKind, RateLimit, RateLimitEvent, RateLimitFuture, RateLimitLayer,
+};
+pub use rejection::{GrpcStatus, ProblemDetails, Reason, Rejection, Respond, RespondWith};
+pub use request_head::RequestHead;

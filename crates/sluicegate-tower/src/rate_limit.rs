@@ -6,15 +6,15 @@
 //! in `common.rs`.
 
 mod admitted;
-mod after;
+mod event;
 mod fields;
 mod future;
 mod layer;
-mod observe;
 mod service;
+mod settle;
 
-pub use after::{Charge, Outcome};
+pub use event::{EventKind, RateLimitEvent};
 pub use future::RateLimitFuture;
 pub use layer::RateLimitLayer;
-pub use observe::{Seen, Verdict};
 pub use service::RateLimit;
+pub use settle::{Charge, Completion};

@@ -4,15 +4,15 @@ mod grpc;
 mod problem;
 
 pub use grpc::GrpcStatus;
-pub use problem::Problem;
+pub use problem::ProblemDetails;
 
-use crate::Head;
+use crate::RequestHead;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use sluicegate::http_fields::{STORE_RETRY_S, retry_after_s};
 use sluicegate::{Decision, RetryAfter, Span};
 use sluicegate_core::concurrency::UNKNOWN;
-use sluicegate_guard::guard::Refused;
+use sluicegate_guard::guard::GuardDenial;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ pub enum Reason {
     /// The request has no key, and such requests are refused.
     MissingKey,
     /// A mistake in the set-up, with what to do about it.
-    SetUp(String),
+    Misconfigured(String),
     /// The backend gave no answer, as when its store is unavailable. The client is not told why.
-    NoAnswer(sluicegate::backend::BackendError),
+    BackendFailed(sluicegate::backend::BackendError),
     /// As many of its key's requests are under way as may be at once: see
     /// [`crate::ConcurrencyLayer`].
-    TooManyAtOnce(Decision),
+    TooManyInFlight(Decision),
     /// As many requests are under way as the service takes, whoever they are of.
-    Full,
+    AtCapacity,
     /// A guard did not let it through: see [`crate::GuardLayer`].
-    Guard(Refused),
+    GuardDenied(GuardDenial),
     /// It took longer than a guard lets it.
     TimedOut,
     /// The service failed, with a response of this status or without one. Only a fallback is told:
@@ -48,11 +48,11 @@ pub struct Rejection<'a> {
     reason: Reason,
     /// Of the policies that said no, quoted.
     violated: String,
-    head: Head<'a>,
+    head: RequestHead<'a>,
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(reason: Reason, violated: String, head: Head<'a>) -> Rejection<'a> {
+    pub(crate) fn new(reason: Reason, violated: String, head: RequestHead<'a>) -> Rejection<'a> {
         Rejection { reason, violated, head }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// The request.
-    pub fn head(&self) -> &Head<'a> {
+    pub fn head(&self) -> &RequestHead<'a> {
         &self.head
     }
 
@@ -71,10 +71,12 @@ impl<'a> Rejection<'a> {
     /// set-up; its own if the service failed, or 502 if it has none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
-            Reason::Denied(_) | Reason::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Denied(_) | Reason::TooManyInFlight(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::MissingKey => StatusCode::BAD_REQUEST,
-            Reason::SetUp(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Reason::NoAnswer(_) | Reason::Guard(_) | Reason::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::BackendFailed(_) | Reason::GuardDenied(_) | Reason::AtCapacity => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Reason::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Reason::Failed(status) => status.unwrap_or(StatusCode::BAD_GATEWAY),
         }
@@ -90,13 +92,13 @@ impl<'a> Rejection<'a> {
         match &self.reason {
             Reason::Denied(decision) => decision.retry_after(),
             // Without ttl nobody knows when a place is returned.
-            Reason::TooManyAtOnce(decision) => {
+            Reason::TooManyInFlight(decision) => {
                 decision.retry_after().filter(|after| *after != RetryAfter::After(UNKNOWN))
             }
-            Reason::NoAnswer(_) => Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into())),
-            Reason::Guard(Refused::ByBreaker(denied)) => Some(denied.retry_after()),
+            Reason::BackendFailed(_) => Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into())),
+            Reason::GuardDenied(GuardDenial::Breaker(denied)) => Some(denied.retry_after()),
             // Nobody knows when a place comes: the least there is to tell.
-            Reason::Guard(_) | Reason::Full => Some(RetryAfter::After(Span::from_micros(1))),
+            Reason::GuardDenied(_) | Reason::AtCapacity => Some(RetryAfter::After(Span::from_micros(1))),
             _ => None,
         }
     }
@@ -106,22 +108,26 @@ impl<'a> Rejection<'a> {
         match (&self.reason, self.retry_after_s()) {
             (Reason::Denied(_), Some(1)) => String::from("too many requests; come back in 1 second"),
             (Reason::Denied(_), Some(wait)) => format!("too many requests; come back in {wait} seconds"),
-            (Reason::TooManyAtOnce(_), Some(1)) => {
+            (Reason::TooManyInFlight(_), Some(1)) => {
                 String::from("too many requests at once; come back in 1 second")
             }
-            (Reason::TooManyAtOnce(_), Some(wait)) => {
+            (Reason::TooManyInFlight(_), Some(wait)) => {
                 format!("too many requests at once; come back in {wait} seconds")
             }
-            (Reason::TooManyAtOnce(decision), None) if decision.retry_after() != Some(RetryAfter::Never) => {
+            (Reason::TooManyInFlight(decision), None)
+                if decision.retry_after() != Some(RetryAfter::Never) =>
+            {
                 String::from("too many requests at once; come back when one of them has ended")
             }
-            (Reason::Denied(_) | Reason::TooManyAtOnce(_), None) => {
+            (Reason::Denied(_) | Reason::TooManyInFlight(_), None) => {
                 String::from("this request is above the limit and will never be admitted")
             }
             (Reason::MissingKey, _) => String::from("the request does not say whom to charge"),
-            (Reason::SetUp(mistake), _) => mistake.clone(),
-            (Reason::NoAnswer(_), _) => String::from("the limit cannot be looked up just now"),
-            (Reason::Guard(_) | Reason::Full, _) => String::from("this is not available just now"),
+            (Reason::Misconfigured(mistake), _) => mistake.clone(),
+            (Reason::BackendFailed(_), _) => String::from("the limit cannot be looked up just now"),
+            (Reason::GuardDenied(_) | Reason::AtCapacity, _) => {
+                String::from("this is not available just now")
+            }
             (Reason::TimedOut, _) => String::from("this took too long"),
             (Reason::Failed(_), _) => String::from("this has failed"),
         }

@@ -5,7 +5,8 @@ use crate::key::Fingerprint;
 use crate::limiter::{
     BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, StoreStats,
 };
-use crate::wait::{Acquire, Patience};
+use crate::wait::{Acquire, MaxWait};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
@@ -51,18 +52,18 @@ impl Gate {
 
     /// May a call of this cost pass now?
     #[inline]
-    pub fn check_cost(&self, cost: u32) -> Decision {
+    pub fn check_cost(&self, cost: u64) -> Decision {
         self.check_at(cost, self.limiter.now())
     }
 
     /// May a call of this cost pass at a time?
     #[inline]
-    pub fn check_at(&self, cost: u32, now: Time) -> Decision {
-        self.limiter.check_fingerprint(self.key, cost, now)
+    pub fn check_at(&self, cost: u64, now: Time) -> Decision {
+        self.limiter.check_fingerprint(self.key, saturating_count(cost), now)
     }
 
     /// Would a call of this cost pass now? Nothing is charged.
-    pub fn peek(&self, cost: u32) -> Decision {
+    pub fn peek(&self, cost: u64) -> Decision {
         self.limiter.peek((), cost)
     }
 
@@ -70,7 +71,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn take(&self, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    pub fn take(&self, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         self.limiter.take((), up_to)
     }
 
@@ -78,7 +79,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn check_within(&self, cost: u32, max_wait: Duration) -> Result<Decision, Unsupported> {
+    pub fn check_within(&self, cost: u64, max_wait: Duration) -> Result<Decision, Unsupported> {
         self.limiter.check_within((), cost, max_wait)
     }
 
@@ -86,7 +87,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn refund(&self, cost: u32) -> Result<Decision, Unsupported> {
+    pub fn refund(&self, cost: u64) -> Result<Decision, Unsupported> {
         self.limiter.refund((), cost)
     }
 
@@ -94,26 +95,26 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this, or too many receipts are open.
-    pub fn reserve(&self, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
+    pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, ReserveError> {
         self.limiter.reserve((), cost, max_wait)
     }
 
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
     #[inline]
-    pub fn acquire(&self, cost: u32) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::Endless)
+    pub fn acquire(&self, cost: u64) -> Acquire<'_> {
+        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::Forever)
     }
 
     /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
     #[inline]
-    pub fn acquire_within(&self, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::For(max_wait.into()))
+    pub fn acquire_within(&self, cost: u64, max_wait: Duration) -> Acquire<'_> {
+        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::For(max_wait.into()))
     }
 
     /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
     #[inline]
-    pub fn acquire_until(&self, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, cost, Patience::Until(deadline))
+    pub fn acquire_until(&self, cost: u64, deadline: Time) -> Acquire<'_> {
+        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::Until(deadline))
     }
 
     /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].
@@ -122,7 +123,7 @@ impl Gate {
     }
 
     /// Says what a reservation whose receipt was kept has used: see [`Limiter::settle`].
-    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.limiter.settle(receipt, used)
     }
 
@@ -142,7 +143,7 @@ impl Gate {
     }
 
     /// Names a call, to be made together with others: see [`crate::check_all`].
-    pub fn call(&self, cost: u32) -> Call<'_> {
+    pub fn call(&self, cost: u64) -> Call<'_> {
         self.limiter.call((), cost)
     }
 

@@ -23,15 +23,16 @@
 //! use sluicegate::Limit;
 //!
 //! let limit: Limit = "token-bucket 30/60s burst=15".parse()?;
-//! assert_eq!(limit.to_string(), "token-bucket 30/m burst=15");
+//! assert_eq!(limit.to_string(), "token-bucket 30/min burst=15");
 //!
 //! let mistake = "sliding-log 5/60x".parse::<Limit>().unwrap_err();
-//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s m h d"#));
+//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s min h d"#));
 //! # Ok::<(), sluicegate::LimitError>(())
 //! ```
 //!
 //! - Deciding is the work of [`core`], a crate of pure functions without clock, lock or I/O.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod answer;
@@ -67,23 +68,23 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::verbs::Unsupported;
-pub use sluicegate_core::{Decision, RetryAfter, Span, Time};
+pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
 pub use store::OnFull;
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::callbacks::Callbacks;
-    pub use crate::clock::alarm::Rings;
+    pub use crate::clock::alarm::AlarmHandler;
     pub use crate::clock::alarms::Alarms;
     pub use crate::clock::any::AnyClock;
-    pub use crate::clock::stretch::Stretch;
+    pub use crate::clock::interval::Interval;
     pub use crate::key::{ByFingerprint, Fingerprint, Seeds, raw as raw_key};
     pub use crate::limit::print::unit;
     pub use crate::limiter::within;
-    pub use crate::wait::acquire::Patience;
-    pub use crate::wait::lines::wake_all;
-    pub use crate::wait::park::wait_here;
+    pub use crate::wait::acquire::MaxWait;
+    pub use crate::wait::park::block_on;
+    pub use crate::wait::queues::wake_all;
 
     /// How lines of text are read.
     pub mod grammar {
@@ -100,7 +101,7 @@ pub mod internal {
     use std::sync::Weak;
 
     /// An alarm that was set for a time, and whom it wakes.
-    pub fn alarm(wakes: Weak<dyn Rings>, at: Time) -> Alarm {
+    pub fn alarm(wakes: Weak<dyn AlarmHandler>, at: Time) -> Alarm {
         Alarm::new(wakes, at)
     }
 }

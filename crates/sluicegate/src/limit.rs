@@ -5,17 +5,23 @@
 //! algorithm    measure options
 //! ```
 //!
-//! `parse` reads it, `print` writes its canonical form, [`Limit::made_at`] turns it into what the core decides with.
+//! `A + B` is a list of limits that must all allow a call.
+//!
+//! `parse` reads a text, `print` writes the canonical form, and [`Limit::made_at`] turns a limit into
+//! what the core decides with.
 
 mod error;
 mod list;
 mod parse;
 pub(crate) mod print;
 mod share;
+pub mod typed;
 
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use list::ListError;
+pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
+pub use typed::{per_day, per_hour, per_minute, per_second};
 
 use crate::calendar::ZoneCalendar;
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
@@ -65,6 +71,7 @@ impl std::hash::Hash for Limit {
 
 /// What a limit says, as data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Spec {
     /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
     TokenBucket {
@@ -137,6 +144,7 @@ pub enum Spec {
 
 /// What a key that has never called holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Initial {
     /// How many tokens.
     pub tokens: u32,
@@ -146,6 +154,7 @@ pub struct Initial {
 
 /// Where the windows of `fixed-window` begin and end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum WindowSpec {
     /// Aligned to a moment, the Unix epoch unless said, and closed before it.
     Aligned {
@@ -183,12 +192,37 @@ impl Default for Bounds {
 }
 
 impl Limit {
-    /// Reads a limit, with bounds other than the default ones. `text.parse()` is the usual way.
+    /// Reads a limit with bounds other than the default ones. `text.parse()` is the usual way.
     ///
     /// # Errors
-    /// When the text is not a limit or a number is out of bounds: one line that points at the word.
+    /// If the text is not a limit or a number is out of bounds: one line that points at the word.
     pub fn parse(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
         parse::limit(text, bounds)
+    }
+
+    /// Reads a list of limits that must all allow a call, `A + B`, or a single limit. The list has at
+    /// most [`LIMITS_MAX`] limits of at most [`LIMIT_LEN_MAX`] bytes each.
+    ///
+    /// ```
+    /// use sluicegate::Limit;
+    ///
+    /// let limits = Limit::parse_list("token-bucket 10/s burst=50 + fixed-window 1_000/day")?;
+    /// assert_eq!(Limit::list_text(&limits), "token-bucket 10/s burst=50 + fixed-window 1000/d");
+    /// # Ok::<(), sluicegate::LimitError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a text is not a limit, a number is out of bounds, or there are too many limits: one line
+    /// that points at the word in the whole text. [`ListError::check`] says whether the limits go
+    /// together.
+    pub fn parse_list(text: &str) -> Result<Vec<Limit>, LimitError> {
+        parse::list(text, Bounds::default())
+    }
+
+    /// The canonical text of a list of limits, `A + B`. [`Limit::parse_list`] reads it.
+    pub fn list_text(limits: &[Limit]) -> String {
+        let texts: Vec<String> = limits.iter().map(Limit::to_string).collect();
+        texts.join(parse::SEPARATOR)
     }
 
     /// What the limit says, as data.
@@ -222,8 +256,8 @@ impl Limit {
 
     /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`. Of `concurrency`: how
     /// many at once.
-    pub fn count(&self) -> u32 {
-        self.measure().0
+    pub fn count(&self) -> u64 {
+        u64::from(self.measure().0)
     }
 
     /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
@@ -278,7 +312,7 @@ impl Limit {
 
     /// What the core decides checks with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
     /// with `initial`, that does not say its own `start`. `None` for `concurrency`, which gives leases and decides no checks:
-    /// [`Limit::concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
+    /// [`Limit::as_concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
     pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
         let Made::Check(made) = &self.made else { return None };
         Some(match (made, &self.spec) {
@@ -309,15 +343,16 @@ impl Limit {
     }
 
     /// The most that an idle key could take at once.
-    pub fn at_once(&self) -> u32 {
-        match &self.made {
+    pub fn at_once(&self) -> u64 {
+        u64::from(match &self.made {
             Made::Check(made) => made.limit(),
             Made::Lease(concurrency) => concurrency.count(),
-        }
+        })
     }
 
     /// What the core gives leases with, if this is `concurrency`.
-    pub fn concurrency(&self) -> Option<Concurrency> {
+    #[doc(hidden)]
+    pub fn as_concurrency(&self) -> Option<Concurrency> {
         match self.made {
             Made::Lease(concurrency) => Some(concurrency),
             Made::Check(_) => None,

@@ -10,7 +10,7 @@ mod observe;
 mod reservation;
 mod store_by_algorithm;
 
-pub(crate) use builder::line_bounds;
+pub(crate) use builder::queue_bounds;
 pub use builder::within;
 pub use builder::{
     IntoLimits, LimiterBuilder, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
@@ -26,12 +26,13 @@ use crate::clock::Delay;
 use crate::clock::any::AnyClock;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
-use crate::memory_store::{Kind, MemoryStore, Place, Tag};
+use crate::memory_store::{LimiterKind, MemoryStore, StoreHandle, Tag};
 use crate::seal::Seal;
-use crate::store::{NotTaken, QueueStore};
-use crate::wait::{Host, Lines};
+use crate::store::{NotAdmitted, QueueStore};
+use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::several::{next_window_list, peek_list};
+use sluicegate_core::all_of::{next_window_list, peek_list};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -80,7 +81,7 @@ struct Inner {
     seal: Arc<Seal>,
     scope: Option<Scope>,
     /// Those who wait, also of other limiters in a shared store.
-    lines: Arc<Lines>,
+    queues: Arc<Queues>,
 }
 
 /// A key as a limiter keeps it: made by [`Limiter::hash`], and good for that limiter only.
@@ -93,7 +94,7 @@ struct Scope {
     /// The tag of its limits.
     tag: AtomicU16,
     store: MemoryStore,
-    kind: Kind,
+    kind: LimiterKind,
     /// All tags it ever had: a call may have read one just before it changed.
     tags: Mutex<Vec<Arc<Tag>>>,
 }
@@ -121,14 +122,14 @@ impl Limiter {
 
     /// May the key act now, at this cost? If so it is charged. Cost 0 is always allowed and changes nothing.
     #[inline]
-    pub fn check_cost(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn check_cost(&self, key: impl Key, cost: u64) -> Decision {
         self.check_at(key, cost, self.now())
     }
 
     /// The same at a time: the explicit form under every convenience.
     #[inline]
-    pub fn check_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        self.check_fingerprint(self.fingerprint(key), cost, now)
+    pub fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
+        self.check_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
     /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then check each with
@@ -146,32 +147,32 @@ impl Limiter {
 
     /// [`Limiter::check_at`] for a key that this limiter has hashed.
     #[inline]
-    pub fn check_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
-        self.check_fingerprint(key.0, cost, now)
+    pub fn check_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
+        self.check_fingerprint(key.0, saturating_count(cost), now)
     }
 
     /// Would a call of this cost be allowed now? Nothing is charged. (It does not look whether there is room for a new
     /// key: see [`crate::OnFull::Deny`].)
-    pub fn peek(&self, key: impl Key, cost: u32) -> Decision {
+    pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         self.peek_at(key, cost, self.now())
     }
 
     /// Would it be allowed at a time?
-    pub fn peek_at(&self, key: impl Key, cost: u32, now: Time) -> Decision {
-        self.peek_fingerprint(self.fingerprint(key), cost, now)
+    pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
+        self.peek_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
     /// [`Limiter::peek_at`] for a key that this limiter has hashed.
-    pub fn peek_hashed_at(&self, key: HashedKey, cost: u32, now: Time) -> Decision {
-        self.peek_fingerprint(key.0, cost, now)
+    pub fn peek_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
+        self.peek_fingerprint(key.0, saturating_count(cost), now)
     }
 
     fn peek_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        if let Some(denial) = self.behind_the_line(key, cost, now) {
+        if let Some(denial) = self.queue_denial(key, cost, now) {
             return denial;
         }
         on_store!(&self.inner.store, store => {
-            store.look(key, now, |limits, states| peek_list(limits, states, now, cost))
+            store.read(key, now, |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -180,7 +181,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take(&self, key: impl Key, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    pub fn take(&self, key: impl Key, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         self.take_at(key, up_to, self.now())
     }
 
@@ -188,16 +189,16 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take_at(&self, key: impl Key, up_to: u32, now: Time) -> Result<(Decision, u32), Unsupported> {
-        let key = self.fingerprint(key);
-        if let Some(denial) = self.denied_by_the_line(key, up_to.min(1), now) {
+    pub fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Decision, u64), Unsupported> {
+        let (key, up_to) = (self.fingerprint(key), saturating_count(up_to));
+        if let Some(denial) = self.denied_by_queue(key, up_to.min(1), now) {
             return self.offered(Verb::Take).map(|()| (denial, 0));
         }
         let taken = on_store!(&self.inner.store, store => store.take(key, now, up_to));
         if let Ok((decision, _)) = &taken {
             self.observe(decision);
         }
-        taken
+        taken.map(|(decision, taken)| (decision, u64::from(taken)))
     }
 
     /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a [reservation](Limiter::reserve)
@@ -221,10 +222,10 @@ impl Limiter {
     pub fn check_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Decision, Unsupported> {
-        self.check_within_at(key, cost, Span::from(max_wait), self.now())
+        self.check_within_at(key, cost, max_wait, self.now())
     }
 
     /// Charges at a time, to act within the longest wait.
@@ -234,14 +235,15 @@ impl Limiter {
     pub fn check_within_at(
         &self,
         key: impl Key,
-        cost: u32,
-        max_wait: Span,
+        cost: u64,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Decision, Unsupported> {
-        let key = self.fingerprint(key);
-        if let Some(denial) = self.denied_by_the_line(key, cost, now) {
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        if let Some(denial) = self.denied_by_queue(key, cost, now) {
             return self.offered(Verb::CheckWithin).map(|()| denial);
         }
+        let max_wait = max_wait.into();
         let decision = on_store!(&self.inner.store, store => store.check_within(key, now, cost, max_wait))?;
         self.observe(&decision);
         Ok(decision)
@@ -252,7 +254,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund(&self, key: impl Key, cost: u32) -> Result<Decision, Unsupported> {
+    pub fn refund(&self, key: impl Key, cost: u64) -> Result<Decision, Unsupported> {
         self.refund_at(key, cost, self.now())
     }
 
@@ -260,10 +262,10 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund_at(&self, key: impl Key, cost: u32, now: Time) -> Result<Decision, Unsupported> {
-        let key = self.fingerprint(key);
+    pub fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Decision, Unsupported> {
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         refunded
     }
 
@@ -277,15 +279,15 @@ impl Limiter {
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => {
-            store.look(key, now, |limits, states| next_window_list(limits, states, now))
+            store.read(key, now, |limits, states| next_window_list(limits, states, now))
         })
     }
 
     /// Forgets the key. Its receipts are void.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.store, store => store.forget(key));
-        self.lines().disturbed(self.host(), key);
+        on_store!(&self.inner.store, store => store.remove(key));
+        self.queues().usage_changed(self.host(), key);
     }
 
     /// Whether anything is remembered of the key. A key that has recovered may be forgotten at any time, and nobody can
@@ -296,8 +298,8 @@ impl Limiter {
     }
 
     /// Names a call, to be made together with others: see [`check_all`].
-    pub fn call(&self, key: impl Key, cost: u32) -> Call<'_> {
-        Call::new(self, self.fingerprint(key), cost)
+    pub fn call(&self, key: impl Key, cost: u64) -> Call<'_> {
+        Call::new(self, self.fingerprint(key), saturating_count(cost))
     }
 
     /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window
@@ -322,7 +324,7 @@ impl Limiter {
         drop(current);
         let scope = self.inner.scope.as_ref();
         let tag = scope.map_or(0, |scope| scope.tag.load(Ordering::Acquire));
-        self.lines().limits_changed(self.host(), self.scope_name(), tag);
+        self.queues().limits_changed(self.host(), self.scope_name(), tag);
         Ok(())
     }
 
@@ -340,7 +342,7 @@ impl Limiter {
     /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
     /// this as often as metrics are read, not with every call.
     pub fn stats(&self) -> StoreStats {
-        let waiting = self.lines().waiting();
+        let waiting = self.queues().waiting();
         on_store!(&self.inner.store, store => {
             StoreStats::of(store.counts(), store.keys(), store.max_keys(), waiting)
         })
@@ -354,8 +356,8 @@ impl Limiter {
 
     /// Waits until so long from now on the limiter's clock, in any runtime: for the [`Decision::delay`] of a call that was
     /// allowed for later. Nobody's turn depends on it; to wait in line use [`Limiter::acquire`].
-    pub fn delay(&self, delay: Span) -> Delay {
-        Delay::new(self.inner.clock.clone(), self.now().after(delay))
+    pub fn delay(&self, delay: impl Into<Span>) -> Delay {
+        Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay.into()))
     }
 
     #[inline]
@@ -369,10 +371,10 @@ impl Limiter {
 
     /// A limiter in a store that others use too.
     pub(crate) fn in_place(
-        place: Place,
+        place: StoreHandle,
         store: MemoryStore,
         limits: Vec<Limit>,
-        kind: Kind,
+        kind: LimiterKind,
         observer: Option<Arc<dyn Observer>>,
     ) -> Limiter {
         let scope = Scope {
@@ -383,7 +385,7 @@ impl Limiter {
             tags: Mutex::new(vec![place.tag]),
         };
         let inner = Inner {
-            lines: place.lines,
+            queues: place.queues,
             store: StoreByAlgorithm::Shared(place.store),
             seeds: place.seeds,
             clock: place.clock,
@@ -399,7 +401,7 @@ impl Limiter {
     }
 
     pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        if self.inner.observer.is_some() || self.inner.lines.may_wait(key) {
+        if self.inner.observer.is_some() || self.inner.queues.may_have_waiters(key) {
             return self.check_observed(key, cost, now);
         }
         // Nothing is done with the decision here, so that it is written once, where the caller wants it.
@@ -408,7 +410,7 @@ impl Limiter {
 
     #[cold]
     fn check_observed(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        if let Some(denial) = self.denied_by_the_line(key, cost, now) {
+        if let Some(denial) = self.denied_by_queue(key, cost, now) {
             return denial;
         }
         let decision = on_store!(&self.inner.store, store => store.check(key, cost, now));
@@ -418,13 +420,13 @@ impl Limiter {
 
     /// Takes a call that is allowed without delay.
     #[inline]
-    pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        on_store!(&self.inner.store, store => store.try_turn(key, cost, now))
+    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+        on_store!(&self.inner.store, store => store.try_admit(key, cost, now))
     }
 
     #[inline]
-    pub(crate) fn lines(&self) -> &Arc<Lines> {
-        &self.inner.lines
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
+        &self.inner.queues
     }
 
     /// Whose lines they are, as long as this limiter is there.
@@ -438,11 +440,11 @@ impl Limiter {
 
     /// The answer to a call that does not wait while others do, under the same key.
     #[inline]
-    pub(crate) fn behind_the_line(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
-        if cost == 0 || !self.inner.lines.may_wait(key) {
+    pub(crate) fn queue_denial(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+        if cost == 0 || !self.inner.queues.may_have_waiters(key) {
             return None;
         }
-        self.lines().denial(self.host(), key, cost, now)
+        self.queues().denial(self.host(), key, cost, now)
     }
 
     /// Whether its limits offer a verb: what they do not is an error, also while others wait.
@@ -454,8 +456,8 @@ impl Limiter {
     }
 
     /// The same, counted and observed.
-    fn denied_by_the_line(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
-        let denial = self.behind_the_line(key, cost, now)?;
+    fn denied_by_queue(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+        let denial = self.queue_denial(key, cost, now)?;
         on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
         self.observe(&denial);
         Some(denial)

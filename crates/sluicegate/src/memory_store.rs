@@ -1,13 +1,13 @@
-//! A store that many limiters share: bounded once, for all of them.
+//! A store that several limiters share, with one bound for all of them.
 //!
 //! ```text
 //! Limiter "api"   scope, tag ──┐
-//! Limiter "reply" scope, tag ──┼──▶ fingerprint of (scope, key), tag of the limits ──▶ one bounded store
+//! Limiter "reply" scope, tag ──┼──▶ fingerprint of (scope, key), tag of limits ──▶ one store
 //! Limiter inline  scope, tag ──┘
 //! ```
 //!
-//! What a key has used belongs to (scope, key). The tag says which limits are to judge it: when a scope's limits change, the
-//! key's state is read by the new ones with its next call.
+//! A key's state belongs to (scope, key). The tag names the limits that apply to it: when a scope's
+//! limits change, the state is converted to the new ones on the key's next call.
 
 use crate::clock::Clock;
 use crate::clock::any::AnyClock;
@@ -16,21 +16,24 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
     BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, line_bounds, made, within,
+    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, made, queue_bounds, within,
 };
 use crate::seal::Seal;
-use crate::store::{Book, Entry, LIMITS_MAX, Mixed, NoMemory, OnFull, QueueStore, Rereads, Size, Store};
-use crate::wait::{Host, Lines};
+use crate::store::{
+    AnySlot, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Size, Store, TaggedLimits,
+};
+use crate::wait::{Host, Queues};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Room for the keys of many limiters, bounded once for all of them.
+/// A store for the keys of several limiters, with one bound for all of them.
 ///
-/// A limiter with a store of its own is a little faster. Share one when there are many limiters, when limits are made up
-/// while the program runs, or when what matters is the memory of all together:
+/// A limiter with a store of its own is a little faster. Share a store if there are many limiters,
+/// if limits are created at run time, or to bound the memory of all limiters together:
 ///
 /// ```
 /// use sluicegate::Limiter;
@@ -39,29 +42,30 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// let store = MemoryStore::builder().max_keys(100_000).build()?;
 /// let reply = Limiter::builder("sliding-log 5/60s").in_store(&store, "reply").build()?;
 /// let login = Limiter::builder("token-bucket 1/s burst=3").in_store(&store, "login").build()?;
-/// assert!(reply.check("Harry").allowed() && login.check("Harry").allowed());
+/// assert!(reply.check("user:42").allowed() && login.check("user:42").allowed());
 /// assert_eq!(store.stats().keys, 2);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// What a key has used belongs to the scope that its limiter names and the key. Another limiter of the same scope goes on
-/// with it, under its own limits, as after [`Limiter::change`](crate::Limiter::change). Clones are the same store.
+/// A key's state belongs to its limiter's scope and the key. Another limiter of the same scope
+/// continues with that state under its own limits, as after
+/// [`Limiter::change`](crate::Limiter::change). A clone is another handle to the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
-    inner: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
-    store: Arc<Store<Mixed>>,
+struct Inner {
+    store: Arc<Store<AnySlot>>,
     seeds: Arc<Seeds>,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
-    lines: Arc<Lines>,
+    queues: Arc<Queues>,
 }
 
-/// Settings of a shared store. Made by [`MemoryStore::builder`].
+/// Settings of a [`MemoryStore`]. Created by [`MemoryStore::builder`].
 #[must_use]
 pub struct MemoryStoreBuilder {
     max_keys: usize,
@@ -72,47 +76,48 @@ pub struct MemoryStoreBuilder {
     clock: AnyClock,
 }
 
-/// The tags that are given out.
+/// The tags that are assigned to limits.
 #[derive(Default)]
 struct Tags {
-    /// Who holds one. A tag that nobody but this list holds is free once no key needs it.
-    given: HashMap<Alike, Arc<Tag>>,
+    /// The holders of tags. A tag that only this map holds is free once no key needs it.
+    assigned: HashMap<TagKey, Arc<Tag>>,
     free: Vec<u16>,
-    /// Tags from here on were never given out.
+    /// Tags from this one on were never assigned.
     next: u16,
-    /// Before this nobody looks again whether one can be taken back: looking takes some 100 ms in a store of a million keys.
-    look_again: Time,
+    /// The earliest time of the next attempt to reclaim tags: one takes some 100 ms in a store of a
+    /// million keys.
+    reclaim_at: Time,
 }
 
-/// Limits that callers make up leave a quarter of the tags to others.
-const BY_CALLERS_MAX: u16 = LIMITS_MAX / 4 * 3;
+/// Limits from untrusted callers leave a quarter of the tags to others.
+const UNTRUSTED_LIMITS_MAX: u16 = LIMITS_MAX / 4 * 3;
 
-/// How long to wait before looking again for tags that nobody needs.
-const LOOK_AGAIN_AFTER: Span = Span::from_micros(1_000_000);
+/// The minimum time between two attempts to reclaim tags.
+const RECLAIM_INTERVAL: Span = Span::from_micros(1_000_000);
 
-/// What kind of limiter asks for a place.
+/// The kind of limiter that attaches to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) struct Kind {
-    pub(crate) rereads: Rereads,
-    /// Whether callers make its limits up.
-    pub(crate) by_callers: bool,
+pub(crate) struct LimiterKind {
+    pub(crate) preserve: Preserve,
+    /// Whether its limits come from untrusted callers.
+    pub(crate) untrusted: bool,
 }
 
-/// Limits that judge alike have one tag.
+/// Limits that decide alike have one tag.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Alike {
+struct TagKey {
     limits: Vec<Limit>,
-    rereads: Rereads,
-    /// Of limits that count from a start; the epoch for others.
+    preserve: Preserve,
+    /// For limits that count from a start; the epoch for others.
     start: Time,
 }
 
 /// A tag that is in use.
 pub(crate) struct Tag(pub(crate) u16);
 
-/// What a limiter in a shared store knows of it.
-pub(crate) struct Place {
-    pub(crate) store: Arc<Store<Mixed>>,
+/// What a limiter holds of the store it is attached to.
+pub(crate) struct StoreHandle {
+    pub(crate) store: Arc<Store<AnySlot>>,
     pub(crate) seeds: Arc<Seeds>,
     pub(crate) next_receipt: Arc<AtomicU64>,
     pub(crate) seal: Arc<Seal>,
@@ -120,11 +125,11 @@ pub(crate) struct Place {
     pub(crate) start: Time,
     pub(crate) scope: Fingerprint,
     pub(crate) tag: Arc<Tag>,
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) queues: Arc<Queues>,
 }
 
 impl MemoryStore {
-    /// A store with settings of your own.
+    /// A builder for a store.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             max_keys: MAX_KEYS_DEFAULT,
@@ -136,55 +141,58 @@ impl MemoryStore {
         }
     }
 
-    /// What all its limiters have decided, and what it holds.
+    /// What all its limiters have decided, and how many keys it holds.
     pub fn stats(&self) -> StoreStats {
-        let Shared { store, lines, .. } = &*self.inner;
-        StoreStats::of(store.counts(), store.keys(), store.max_keys(), lines.waiting())
+        let Inner { store, queues, .. } = &*self.inner;
+        StoreStats::of(store.counts(), store.keys(), store.max_keys(), queues.waiting())
     }
 
-    /// Has what is known of a key of any of its limiters brought from memory: see [`Limiter::touch`](crate::Limiter::touch).
+    /// Prefetches the state of a key of any of its limiters: see
+    /// [`Limiter::touch`](crate::Limiter::touch).
     #[inline]
     pub fn touch(&self, key: HashedKey) {
         self.inner.store.touch(key.0);
     }
 
-    /// Gives back what still counts of a reservation of any of its limiters. Whether that was anything.
+    /// Returns what still counts of a reservation of any of its limiters. Returns `true` if that
+    /// was anything.
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.inner.clock.now())
     }
 
-    /// Cancels at a time.
+    /// Cancels a reservation at a given time: see [`MemoryStore::cancel`].
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let Shared { store, seal, lines, .. } = &*self.inner;
+        let Inner { store, seal, queues, .. } = &*self.inner;
         let (cancelled, key) = receipt.cancel_in(store, seal, now);
-        lines.disturbed(&*self.inner, key);
+        queues.usage_changed(&*self.inner, key);
         cancelled
     }
 
-    /// Says what a reservation of any of its limiters has really used: see [`Limiter::settle`](crate::Limiter::settle).
-    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
+    /// Changes the charge of a reservation of any of its limiters to what was used: see
+    /// [`Limiter::settle`](crate::Limiter::settle).
+    pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.inner.clock.now())
     }
 
-    /// Settles at a time.
-    pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
-        let Shared { store, seal, lines, .. } = &*self.inner;
-        let (settled, key) = receipt.settle_in(store, seal, used, now);
-        lines.disturbed(&*self.inner, key);
+    /// Settles a reservation at a given time: see [`MemoryStore::settle`].
+    pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
+        let Inner { store, seal, queues, .. } = &*self.inner;
+        let (settled, key) = receipt.settle_in(store, seal, saturating_count(used), now);
+        queues.usage_changed(&*self.inner, key);
         settled
     }
 
-    /// A place for a limiter of this scope and these limits, which go together.
-    pub(crate) fn place(
+    /// Attaches a limiter with this scope and these limits, which can be combined.
+    pub(crate) fn attach(
         &self,
         scope: &dyn Key,
         limits: &[Limit],
-        kind: Kind,
+        kind: LimiterKind,
         start: Option<Time>,
-    ) -> Result<Place, BuildError> {
-        let Shared { store, seeds, next_receipt, seal, clock, lines, .. } = &*self.inner;
+    ) -> Result<StoreHandle, BuildError> {
+        let Inner { store, seeds, next_receipt, seal, clock, queues, .. } = &*self.inner;
         let start = start.unwrap_or_else(|| clock.now());
-        Ok(Place {
+        Ok(StoreHandle {
             store: Arc::clone(store),
             seeds: Arc::clone(seeds),
             next_receipt: Arc::clone(next_receipt),
@@ -193,32 +201,37 @@ impl MemoryStore {
             start,
             scope: seeds.fingerprint(scope),
             tag: self.tag(limits, kind, start)?,
-            lines: Arc::clone(lines),
+            queues: Arc::clone(queues),
         })
     }
 
-    /// The tag of limits: the one they have, or a free one.
-    pub(crate) fn tag(&self, limits: &[Limit], kind: Kind, start: Time) -> Result<Arc<Tag>, BuildError> {
-        let Shared { store, tags, clock, .. } = &*self.inner;
+    /// The tag of these limits: the one they have, or a free one.
+    pub(crate) fn tag(
+        &self,
+        limits: &[Limit],
+        kind: LimiterKind,
+        start: Time,
+    ) -> Result<Arc<Tag>, BuildError> {
+        let Inner { store, tags, clock, .. } = &*self.inner;
         let start = if limits.iter().any(Limit::counts_from_start) { start } else { Time::EPOCH };
         let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
-        let rereads = kind.rereads;
-        let alike = Alike { limits: limits.to_vec(), rereads, start };
-        if let Some(tag) = tags.given.get(&alike) {
+        let preserve = kind.preserve;
+        let tag_key = TagKey { limits: limits.to_vec(), preserve, start };
+        if let Some(tag) = tags.assigned.get(&tag_key) {
             return Ok(Arc::clone(tag));
         }
         let limits = made(limits, start)?;
-        let most = if kind.by_callers { BY_CALLERS_MAX } else { LIMITS_MAX };
+        let most = if kind.untrusted { UNTRUSTED_LIMITS_MAX } else { LIMITS_MAX };
         let tag = tags.take(most, store, clock.now())?;
-        // The tag is free, so its entry is.
-        store.enter(tag, Entry { limits, rereads });
+        // The tag is free, and so is its entry.
+        store.insert_limits(tag, TaggedLimits { limits, preserve });
         let tag = Arc::new(Tag(tag));
-        tags.given.insert(alike, Arc::clone(&tag));
+        tags.assigned.insert(tag_key, Arc::clone(&tag));
         Ok(tag)
     }
 }
 
-impl Host for Shared {
+impl Host for Inner {
     fn store(&self) -> &dyn QueueStore {
         self.store.as_queue_store()
     }
@@ -229,93 +242,96 @@ impl Host for Shared {
 }
 
 impl Tags {
-    /// A tag that is free, unless so many are given out.
-    fn take(&mut self, most: u16, store: &Store<Mixed>, now: Time) -> Result<u16, BuildError> {
-        let is_full = |tags: &Tags| tags.given.len() >= usize::from(most);
-        // A clock that has stepped back is no reason to wait for longer.
-        let may_look = now >= self.look_again || now.after(LOOK_AGAIN_AFTER) < self.look_again;
-        if is_full(self) && may_look {
-            self.take_back(store, now);
+    /// Takes a free tag, unless `most` are assigned.
+    fn take(&mut self, most: u16, store: &Store<AnySlot>, now: Time) -> Result<u16, BuildError> {
+        let is_full = |tags: &Tags| tags.assigned.len() >= usize::from(most);
+        // If the clock has stepped backwards, do not wait for longer than the interval.
+        let may_reclaim = now >= self.reclaim_at || now.saturating_add(RECLAIM_INTERVAL) < self.reclaim_at;
+        if is_full(self) && may_reclaim {
+            self.reclaim(store, now);
         }
         if is_full(self) {
             return Err(BuildError::TooManyLimits { most: most.into() });
         }
-        // Of all tags fewer are given out than there are, so there is one: free again, or new.
+        // There is one, recycled or new: fewer tags are assigned than exist.
         Ok(self.free.pop().unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
         }))
     }
 
-    /// Takes back the tags that no limiter holds and no key or receipt needs. All of the store is looked at, so this is done
-    /// only when there is no tag left.
-    fn take_back(&mut self, store: &Store<Mixed>, now: Time) {
+    /// Reclaims the tags that no limiter holds and no key or receipt needs. This reads the whole
+    /// store, so it runs only when no tag is left.
+    fn reclaim(&mut self, store: &Store<AnySlot>, now: Time) {
         let held: Vec<u16> =
-            self.given.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
-        let stays = store.keep_limits(&held, now);
+            self.assigned.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
+        let retained = store.retain_limits(&held, now);
         let free = &mut self.free;
-        self.given.retain(|_, tag| {
-            let kept = stays.contains(&tag.0);
+        self.assigned.retain(|_, tag| {
+            let kept = retained.contains(&tag.0);
             if !kept {
                 free.push(tag.0);
             }
             kept
         });
-        // Where much was found, looking was worth it, and will be again when that is used up.
+        // If many were reclaimed the pass was worthwhile, and will be again once they are used up.
         let found_much = self.free.len() >= usize::from(LIMITS_MAX / 8);
-        self.look_again = if found_much { now } else { now.after(LOOK_AGAIN_AFTER) };
+        self.reclaim_at = if found_much { now } else { now.saturating_add(RECLAIM_INTERVAL) };
     }
 }
 
 impl MemoryStoreBuilder {
-    /// The most keys it holds: see [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys).
+    /// The maximum number of keys: see
+    /// [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys).
     pub fn max_keys(mut self, max_keys: usize) -> MemoryStoreBuilder {
         self.max_keys = max_keys;
         self
     }
 
-    /// The most receipts that may be open at once.
+    /// The maximum number of open receipts.
     pub fn max_receipts(mut self, max_receipts: usize) -> MemoryStoreBuilder {
         self.max_receipts = max_receipts;
         self
     }
 
-    /// The most callers that may wait in line under one key: see [`LimiterBuilder::max_queue`](crate::LimiterBuilder::max_queue).
+    /// The maximum number of waiters per key: see
+    /// [`LimiterBuilder::max_queue`](crate::LimiterBuilder::max_queue).
     pub fn max_queue(mut self, max_queue: usize) -> MemoryStoreBuilder {
         self.max_queue = max_queue;
         self
     }
 
-    /// The most callers that may wait in line under all keys.
+    /// The maximum number of waiters under all keys.
     pub fn max_waiters(mut self, max_waiters: usize) -> MemoryStoreBuilder {
         self.max_waiters = max_waiters;
         self
     }
 
-    /// What to do with a new key when it is full of keys that have not recovered.
+    /// What to do with a new key when the store is full of keys that have not recovered.
     pub fn on_full(mut self, on_full: OnFull) -> MemoryStoreBuilder {
         self.on_full = on_full;
         self
     }
 
-    /// A clock of your own, for all its limiters.
+    /// The clock of all its limiters. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> MemoryStoreBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
-    /// Makes the store.
+    /// Builds the store.
     ///
     /// # Errors
-    /// When a number is out of bounds, or the system has no memory for so many keys.
+    /// If a setting is out of bounds, or there is too little memory for that many keys.
     pub fn build(self) -> Result<MemoryStore, BuildError> {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let store = Store::new(Book::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
-        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
-        let inner = |own: &Weak<Shared>| Shared {
-            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
+        let store =
+            Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
+        let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
+        let inner = |own: &Weak<Inner>| Inner {
+            queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),
             seeds: Arc::new(Seeds::random()),
             next_receipt: Arc::default(),

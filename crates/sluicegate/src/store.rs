@@ -1,79 +1,103 @@
-//! The store in memory: keys and what they have used, in a table that cannot grow beyond its bound.
+//! The in-memory store: the state of every key, in a table of fixed size.
 //!
 //! ```text
-//! fingerprint ──▶ one of many shards, each behind a lock of its own ──▶ two of its 64 buckets ──▶ a slot
+//! fingerprint ──▶ one of many shards, each with its own lock ──▶ two of its 64 buckets ──▶ a slot
 //! ```
 //!
-//! `table.rs` is one shard's table and says why we have our own; `evict.rs` chooses who makes room for a new key;
-//! `shard.rs` is one shard, its lock held; `shape.rs` says what a slot holds; `rules.rs` lets limits change under a running store, `book.rs` and `mixed.rs` let many
-//! limiters share one; `reserve.rs` and
-//! `ledger.rs` keep open receipts; `check_all.rs` locks several shards at once for calls that are charged all or nothing; `queue_store.rs`
-//! charges those who waited. This file finds the shard.
+//! | file | holds |
+//! |---|---|
+//! | `store.rs` | the store: finds a key's shard and runs an operation on the key |
+//! | `shard.rs` | one locked shard and the operations on its slots |
+//! | `table.rs` | a shard's table of slots, and why it is our own |
+//! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
+//! | `evict.rs` | which key makes room for a new one |
+//! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
+//! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
+//! | `reserve.rs`, `receipt_table.rs` | reservations and open receipts |
+//! | `check_all.rs` | calls on several keys that are charged all or nothing |
+//! | `queue_store.rs` | the operations that wait queues need |
 //!
-//! # How it is synchronised
+//! # Synchronization
 //!
-//! - A shard is only looked at or changed under its lock, and a key has one shard. So whatever is done to one key, or
-//!   to one key under several limits, is atomic.
-//! - A change of limits visits one shard after another; `current` is held meanwhile, so that changes come one after
-//!   another too. A key meets the new limits when its shard has been visited.
-//! - Several shards are locked in the order of (store, shard), and `current` is never taken while a shard is locked.
-//!   So there is no cycle, and no deadlock, in whatever order callers name their keys.
+//! - **A key has one shard, and a shard has one lock.** A shard's state is read and written only
+//!   under its lock, so every operation on one key is atomic, also under several limits.
+//! - **Several shards are locked in the order of (store, shard).** While a shard is locked, nothing
+//!   else is waited for; in particular `current` is never locked then. So callers cannot deadlock,
+//!   in whichever order they name their keys.
+//! - A change of limits holds `current` and visits the shards one by one, so changes are
+//!   serialized. A key is decided under the new limits as soon as its shard has been visited.
+//! - No callback runs under a lock: wakers and observers are called after it is released.
 //!
-//! # Where it lies in memory
+//! # Invariants
 //!
-//! The locks, and what else every call needs, lie side by side, 128 bytes for 192 keys, so that those of a million keys can
-//! stay in the caches. The tables, which cannot, are one piece: where to look follows from the fingerprint, with no
-//! pointer to wait for.
+//! - **A slot's tag names the limits that wrote its state.** In the store of one limiter the tag is
+//!   a version of its limits (`limit_versions.rs`), in a shared store an index into
+//!   `limit_table.rs`. A state is read through its tag, so no limit misreads the state of another.
+//! - **The table never grows and is never swept.** It holds at most `max_keys` keys. It is
+//!   allocated as one block of zeros when the limiter is built, and the operating system supplies
+//!   its pages when they are first touched. Inserting a key moves at most two others, within their
+//!   shard.
+//! - **The store decides nothing.** It asks the core for decisions and, to evict, for debts.
+//! - **The fast path and the full path agree.** [`Store::check`] and `Algorithm::try_charge` handle
+//!   the common case and change nothing if it does not apply; `check_in_full` handles every case.
+//! - The store does not read the clock: `now` is an argument.
+//!
+//! # Memory layout
+//!
+//! Each lock lies beside what every call needs: 128 bytes per 192 keys, so those of a million keys
+//! fit in the CPU caches. The tables do not, so they are one allocation: a slot's address follows
+//! from the fingerprint, without a pointer to load first.
 
-mod book;
+mod any_slot;
 mod check_all;
 mod evict;
-mod ledger;
-mod mixed;
+mod limit_table;
+mod limit_versions;
 mod queue_store;
+mod receipt_table;
 mod reserve;
-mod rules;
-mod shape;
 mod shard;
+mod slot_kind;
 mod table;
 
-pub(crate) use book::{Book, Entry, LIMITS_MAX, Rereads};
+pub(crate) use any_slot::AnySlot;
 pub(crate) use check_all::{AnyStore, Call, check_all, check_all_each};
 pub use evict::OnFull;
-pub(crate) use mixed::Mixed;
-pub(crate) use queue_store::{Called, NotTaken, QueueStore};
-pub(crate) use reserve::{NotReserved, RECEIPTS_A_KEY_MAX};
-pub(crate) use rules::Rules;
-pub(crate) use shape::{Lists, Logs, One, Shape};
+pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TaggedLimits};
+pub(crate) use limit_versions::LimitVersion;
+pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
+pub(crate) use reserve::{NotReserved, RECEIPTS_PER_KEY_MAX};
+pub(crate) use slot_kind::{CellSlot, ListSlot, LogSlot, SlotKind};
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Lock, Ordering};
-use ledger::Ledger;
-use rules::Rulings as _;
-use shape::{Kept, StateOf};
+use limit_versions::LimitsByTag as _;
+use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
-use shard::{GuardService, Locked, Shard};
+use shard::{Guarded, Locked, Shard};
+use slot_kind::{SlotState, StateOf};
+use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_list};
+use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
-use sluicegate_core::several::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use table::{KEYS_A_SHARD, Tables};
+use table::{KEYS_PER_SHARD, Tables};
 
-/// Keys of one limiter, or of several that share it.
-pub(crate) struct Store<S: Shape> {
-    /// Where this store stands in the order in which locks are taken.
+/// The keys of one limiter, or of several limiters that share the store.
+pub(crate) struct Store<S: SlotKind> {
+    /// The position of this store in the lock order.
     id: u64,
-    /// A lock for each 192 keys.
+    /// One shard per 192 keys.
     shards: Box<[Shard<S>]>,
-    /// Their slots: a third more than `max_keys`, and 256 at the least.
+    /// The slots of all shards: a third more than `max_keys`, and at least 256.
     tables: Tables<S>,
-    current: Lock<Arc<S::Rules>>,
+    current: Lock<Arc<S::Limits>>,
     vacant: Vacant,
     max_keys: usize,
     on_full: OnFull,
-    /// Where to look for forgotten receipts next.
+    /// The shard at which the next sweep for expired receipts starts.
     next_sweep: AtomicUsize,
 }
 
@@ -85,20 +109,20 @@ struct Vacant {
     receipts: AtomicUsize,
 }
 
-/// Takes one of what is left.
+/// Decrements a remaining capacity. Returns `false` if nothing remains.
 fn claim(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// There is not so much memory as the store would need.
+/// The allocator has too little memory for the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoMemory;
 
-/// The store has no room for a new key: how long until it may have.
+/// The store has no room for a new key; it may have after this long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full(pub(crate) Span);
 
-/// How a store is to be made.
+/// The capacity of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) max_keys: usize,
@@ -106,18 +130,20 @@ pub(crate) struct Size {
     pub(crate) on_full: OnFull,
 }
 
-impl<S: Shape> Store<S> {
+impl<S: SlotKind> Store<S> {
+    /// Allocates a store.
+    ///
     /// # Errors
-    /// When there is not so much memory.
-    pub(crate) fn new(rules: S::Rules, size: Size) -> Result<Store<S>, NoMemory> {
+    /// If there is too little memory.
+    pub(crate) fn new(limits_by_tag: S::Limits, size: Size) -> Result<Store<S>, NoMemory> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let rules = Arc::new(rules);
-        let shards = size.max_keys.div_ceil(KEYS_A_SHARD);
+        let limits_by_tag = Arc::new(limits_by_tag);
+        let shards = size.max_keys.div_ceil(KEYS_PER_SHARD);
         Ok(Store {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             tables: Tables::new(shards)?,
-            shards: Shard::several(shards, &rules)?,
-            current: Lock::new(rules),
+            shards: Shard::many(shards, &limits_by_tag)?,
+            current: Lock::new(limits_by_tag),
             vacant: Vacant {
                 keys: AtomicUsize::new(size.max_keys),
                 receipts: AtomicUsize::new(size.max_receipts),
@@ -128,15 +154,17 @@ impl<S: Shape> Store<S> {
         })
     }
 
-    /// May a call of this cost happen now? Here is only what nearly every call needs: nobody else has the lock, the key is
-    /// in a favourite slot and up to date, its shard has no receipts, and it is allowed. That calls nothing, so that all of it can
-    /// stay in registers.
+    /// Decides a call, and charges it if it is allowed.
+    ///
+    /// This function is only the fast path, which nearly every call takes: the lock is free, the
+    /// key is in a preferred slot and up to date, its shard has no receipts, and the call is
+    /// allowed. It calls no other function, so that everything stays in registers.
     #[inline(never)]
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let Some(mut shard) = self.try_lock(self.shard_of(key)) else {
             return self.lock_and_check(key, cost, now);
         };
-        let Some(slot) = shard.table.find_at_once(key) else {
+        let Some(slot) = shard.table.find_fast(key) else {
             return self.find_and_check(shard, key, cost, now);
         };
         match shard.try_charge(slot, key, cost, now) {
@@ -158,7 +186,7 @@ impl<S: Shape> Store<S> {
         }
     }
 
-    /// The whole check of a key that is held: allowed, denied or free of cost.
+    /// Decides a call on a key that has a slot, whether it is allowed, denied or free.
     #[inline(never)]
     fn check_slot(
         &self,
@@ -169,28 +197,29 @@ impl<S: Shape> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            // It changes nothing, not even the numbers that a state is written in.
-            let decision = Self::look_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+            // Cost 0 changes nothing, not even the version of the limits that the state is written
+            // in.
+            let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
             shard.guarded.counts.decided(&decision);
             return decision;
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let GuardService { rules, ledger, counts, aside, .. } = &mut *shard.guarded;
+        let Guarded { limits_by_tag, receipt_table, counts, side_table, .. } = &mut *shard.guarded;
         let found = shard.table.slot(slot);
-        let kept = Kept { words: found.state, aside, slot };
-        let decision = S::check_in_full(kept, rules.limits(found.tag()), now, cost);
+        let slot_state = SlotState { words: found.state, side_table, slot };
+        let decision = S::check_in_full(slot_state, limits_by_tag.limits(found.tag()), now, cost);
         counts.decided(&decision);
-        if let Some(ledger) = ledger
+        if let Some(receipt_table) = receipt_table
             && decision.allowed()
         {
-            ledger.charged(key, now);
+            receipt_table.charged(key, now);
         }
         decision
     }
 
     #[cold]
     fn check_new(&self, shard: &mut Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
-        let checked = self.on_new(shard, key, now, |limits, states, receipts| {
+        let checked = self.with_new_key(shard, key, now, |limits, states, receipts| {
             let decision = check_list(limits, states, now, cost);
             if decision.allowed() && cost > 0 {
                 receipts.charged(now);
@@ -202,10 +231,10 @@ impl<S: Shape> Store<S> {
         decision
     }
 
-    /// Takes as much of `up_to` as remains, and says how much.
+    /// Charges `up_to`, or as much of it as remains. Returns how much was charged.
     ///
     /// # Errors
-    /// When the limits do not offer this.
+    /// If the limits do not support it.
     pub(crate) fn take(
         &self,
         key: Fingerprint,
@@ -213,7 +242,7 @@ impl<S: Shape> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let taken = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let taken = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
                 receipts.charged(now);
@@ -225,10 +254,10 @@ impl<S: Shape> Store<S> {
         Ok(taken)
     }
 
-    /// Charges a key now, to act within the longest wait.
+    /// Charges a call that is to happen after a delay of at most `max_wait`.
     ///
     /// # Errors
-    /// When the limits do not offer this.
+    /// If the limits do not support it.
     pub(crate) fn check_within(
         &self,
         key: Fingerprint,
@@ -237,7 +266,7 @@ impl<S: Shape> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let decided = self.on_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let decided = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
                 receipts.charged(now);
@@ -249,123 +278,124 @@ impl<S: Shape> Store<S> {
         Ok(decision)
     }
 
-    /// Looks at a key without changing it, so that a new one needs no room.
-    pub(crate) fn look<R>(
+    /// Reads a key without changing it. A new key needs no slot for this.
+    pub(crate) fn read<R>(
         &self,
         key: Fingerprint,
         now: Time,
-        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+        read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        Self::look_in(&mut self.lock(self.shard_of(key)), key, now, look)
+        Self::read_in(&mut self.lock(self.shard_of(key)), key, now, read)
     }
 
-    fn look_in<R>(
+    fn read_in<R>(
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        look: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+        read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        let rules = Arc::clone(&shard.guarded.rules);
-        let tag = rules.tag_for(key);
+        let limits_by_tag = Arc::clone(&shard.guarded.limits_by_tag);
+        let tag = limits_by_tag.tag_for(key);
         if let Some(slot) = shard.find(key)
             && shard.table.slot(slot).tag() == tag
         {
-            return shard.on_slot(slot, look);
+            return shard.with_slot(slot, read);
         }
-        let limits = rules.limits(tag);
-        look(limits, S::states(&mut shard.copy(key, now), limits.len()))
+        let limits = limits_by_tag.limits(tag);
+        read(limits, S::states_mut(&mut shard.copy(key, now), limits.len()))
     }
 
-    /// Gives cost back: see [`Receipts::refund`]. A new key may need room (a bucket that is still filling is given
-    /// something); without it nothing is given, and the answer is how the key stands.
+    /// Returns cost to a key: see [`Receipts::refund`]. A new key may need a slot (a refund to a
+    /// bucket that is still filling is state); if there is none, nothing is returned and the answer
+    /// is the key's current decision.
     ///
     /// # Errors
-    /// When the limits do not offer this.
+    /// If the limits do not support it.
     pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
         let refunded =
-            self.on_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
+            self.with_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
         refunded.unwrap_or_else(|_full| {
-            Ok(self.look(key, now, |limits, states| peek_list(limits, states, now, 0)))
+            Ok(self.read(key, now, |limits, states| peek_list(limits, states, now, 0)))
         })
     }
 
-    /// Does something with a key: the limits, its states and its receipts are handed in. A key that is not held is
-    /// handed in as one that has never called, and is held afterwards if that changed.
+    /// Runs an operation on a key's limits, states and receipts. A key without a slot is passed as
+    /// unseen, and is inserted if the operation changes it.
     ///
     /// # Errors
-    /// When the key is not held, has to be, and there is no room for another; then nothing was done.
-    pub(crate) fn on_key<R>(&self, key: Fingerprint, now: Time, act: impl Act<S, R>) -> Result<R, Full> {
-        self.on_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
+    /// If the key has to be inserted and there is no room. Then nothing has changed.
+    pub(crate) fn with_key<R>(&self, key: Fingerprint, now: Time, act: impl KeyOp<S, R>) -> Result<R, Full> {
+        self.with_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
     }
 
-    fn on_key_in<R>(
+    fn with_key_in<R>(
         &self,
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        act: impl Act<S, R>,
+        act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
-        let Some(slot) = shard.find(key) else { return self.on_new(shard, key, now, act) };
+        let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = Ledger::take(&mut shard.guarded.ledger, key, &self.vacant.receipts);
-        let done = shard.on_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        Ledger::put(&mut shard.guarded.ledger, key, receipts);
-        // What was given back may have made it recover sooner.
+        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
+        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
+        // A refund may have made the key recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;
         Ok(done)
     }
 
-    /// The same for a key that is not held.
-    fn on_new<R>(
+    /// Runs an operation on a key without a slot.
+    fn with_new_key<R>(
         &self,
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
-        act: impl Act<S, R>,
+        act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = Ledger::take(&mut shard.guarded.ledger, key, &self.vacant.receipts);
-        // Nearly always there are none: then there is nothing to copy.
+        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        // Nearly always there are none, and nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
-        let rules = &shard.guarded.rules;
-        let limits = rules.limits(rules.tag_for(key));
-        let done = act(limits, S::states(&mut state, limits.len()), &mut receipts);
-        let room = if S::is_unseen(&state) { None } else { Some(shard.find_room(key, now, self, &[])) };
-        if let Some(Err(full)) = room {
-            Ledger::put(&mut shard.guarded.ledger, key, before.unwrap_or_default());
+        let limits_by_tag = &shard.guarded.limits_by_tag;
+        let limits = limits_by_tag.limits(limits_by_tag.tag_for(key));
+        let done = act(limits, S::states_mut(&mut state, limits.len()), &mut receipts);
+        let vacancy = if S::is_unseen(&state) { None } else { Some(shard.find_slot(key, now, self, &[])) };
+        if let Some(Err(full)) = vacancy {
+            ReceiptTable::put(&mut shard.guarded.receipt_table, key, before.unwrap_or_default());
             return Err(full);
         }
-        if let Some(Ok(room)) = room {
-            shard.settle_in(&room, key, now, state, &self.vacant);
+        if let Some(Ok(vacancy)) = vacancy {
+            shard.insert(&vacancy, key, now, state, &self.vacant);
         }
-        Ledger::put(&mut shard.guarded.ledger, key, receipts);
+        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
         Ok(done)
     }
 
-    /// Forgets a key. Its receipts are void.
-    pub(crate) fn forget(&self, key: Fingerprint) {
+    /// Deletes a key's state. Its receipts are void.
+    pub(crate) fn remove(&self, key: Fingerprint) {
         let mut shard = self.lock(self.shard_of(key));
         if let Some(slot) = shard.find(key) {
             shard.clear(slot);
             self.vacant.keys.fetch_add(1, Ordering::Relaxed);
         }
-        Ledger::void(&mut shard.guarded.ledger, key, &self.vacant.receipts);
+        ReceiptTable::void(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
     }
 
     pub(crate) fn contains(&self, key: Fingerprint) -> bool {
         self.lock(self.shard_of(key)).find(key).is_some()
     }
 
-    /// Reads what deciding on a key will read first. Of several keys all are touched before the first is decided on, so
-    /// that their waits for memory overlap.
+    /// Loads what deciding on a key reads first. A batch touches all its keys before it decides the
+    /// first, so that the cache misses overlap.
     #[inline]
     pub(crate) fn touch(&self, key: Fingerprint) {
         let shard = self.shard_of(key);
         std::hint::black_box((self.tables.of(shard).touch(key), self.shards[shard].0.touch()));
     }
 
-    /// How many keys are held, those that have recovered and not yet made room included.
+    /// The number of keys in the store, including recovered ones that have not been replaced yet.
     pub(crate) fn keys(&self) -> usize {
         self.max_keys - self.vacant.keys.load(Ordering::Relaxed)
     }
@@ -374,7 +404,7 @@ impl<S: Shape> Store<S> {
         self.max_keys
     }
 
-    /// Adds up what all shards have counted. Each is locked for a moment, one after another.
+    /// Sums the counts of all shards, locking one after another.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for shard in &self.shards {
@@ -389,7 +419,7 @@ impl<S: Shape> Store<S> {
 
     #[inline]
     fn shard_of(&self, key: Fingerprint) -> usize {
-        // Below the number of shards: the high half of a product with a number below 2^64.
+        // Below the number of shards: the high half of its product with a number below 2^64.
         let scaled = (u128::from(key.high) * self.shards.len() as u128) >> 64;
         usize::try_from(scaled).unwrap_or(0)
     }
@@ -398,51 +428,56 @@ impl<S: Shape> Store<S> {
         Locked { table: self.tables.of(shard), guarded: self.shards[shard].0.lock() }
     }
 
-    /// Locks, if that needs no waiting.
+    /// Locks a shard, unless another thread holds it.
     #[inline]
     fn try_lock(&self, shard: usize) -> Option<Locked<'_, S>> {
         Some(Locked { table: self.tables.of(shard), guarded: self.shards[shard].0.try_lock()? })
     }
 }
 
-/// A store of one limiter.
-impl<S: Shape<Rules = Rules<<S as Shape>::Limit>>> Store<S> {
-    /// Changes the limits: every key keeps what it has used, and meets them with its next call.
-    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any: Arc<[AnyLimit]>) {
+/// The store of one limiter.
+impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
+    /// Changes the limits. A key keeps what it has used, and is decided under the new limits from
+    /// its next call on.
+    pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
-        let rules = Arc::new(current.changed(limits, any));
+        let limits_by_tag = Arc::new(current.changed(limits, any_limits));
         for shard in 0..self.shards.len() {
             let mut shard = self.lock(shard);
             if current.is_last() {
-                shard.start_versions_again(current.version());
+                shard.restart_versions(current.version());
             }
             let guarded = &mut shard.guarded;
-            guarded.rules = Arc::clone(&rules);
+            guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
-            // What receipts hold is written in the old numbers.
-            Ledger::void_all(&mut guarded.ledger, &self.vacant.receipts);
+            // Receipts are written in terms of the old limits.
+            ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
-        *current = rules;
+        *current = limits_by_tag;
     }
 }
 
-/// What can be done with a key.
-pub(crate) trait Act<S: Shape, R>: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R {}
+/// An operation on a key.
+pub(crate) trait KeyOp<S: SlotKind, R>:
+    FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R
+{
+}
 
-impl<S: Shape, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> Act<S, R> for F {}
+impl<S: SlotKind, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> KeyOp<S, R> for F {}
 
 impl Full {
-    /// The answer to a call that found no room.
+    /// The denial of a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
         let wait = match self.0 {
-            // Nobody can make room: all of it is taken by the call's own other keys.
+            // No key can make room: the call's own other keys take all of it.
             Span::MAX => RetryAfter::Never,
-            // Who is as good as new and yet not forgotten (a bucket that was still filling when it was given something
-            // back) has no wait to tell, and none at all would have the caller come back at once and fail.
+            // A recovered key that cannot be dropped (a bucket that was refunded while it was still
+            // filling) reports no wait. With a wait of zero the caller would retry immediately and
+            // be denied.
             Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
             wait => RetryAfter::After(wait),
         };
-        Decision::no_room(limit, wait)
+        no_room(limit, wait)
     }
 }

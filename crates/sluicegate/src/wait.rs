@@ -1,26 +1,40 @@
-//! Waiting in line: `acquire` instead of `check`.
+//! Waiting in a queue: `acquire` instead of `check`.
 //!
-//! `acquire.rs` is the call that waits, `lines.rs` and `desk.rs` know who waits under which key, `seats.rs` what has come of it,
-//! `park.rs` waits in a thread.
+//! | file | holds |
+//! |---|---|
+//! | `acquire.rs` | the call that waits, as a future or blocking its thread |
+//! | `queues.rs` | all queues of a store: their lock, counters, wakers and alarm |
+//! | `state.rs` | what happens under the lock |
+//! | `waiters.rs` | the waiters, and the outcome of each |
+//! | `park.rs` | blocks a thread on a future |
+//!
+//! # Invariants
+//!
+//! - **Waiters are charged when they are dequeued, not when they are enqueued.** Until the woken
+//!   task polls, the charge can be rolled back.
+//! - **One lock protects all queues of a store.** A shard of the store may be locked while it is
+//!   held, never the other way round, and no waker runs under it. The clock may be read under it.
+//! - A call that does not wait reads one counter, that of its group of keys, to see whether any
+//!   call waits.
 
 pub(crate) mod acquire;
-mod desk;
-pub(crate) mod lines;
 pub(crate) mod park;
-mod seats;
+pub(crate) mod queues;
+mod state;
+mod waiters;
 
 pub use crate::limiter::{MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX};
 pub use acquire::Acquire;
-pub(crate) use acquire::Patience;
-pub(crate) use lines::{Host, Lines, QueueBounds};
-pub use sluicegate_core::line::Priority;
+pub(crate) use acquire::MaxWait;
+pub(crate) use queues::{Host, QueueBounds, Queues};
+pub use sluicegate_core::queue::Priority;
 
 use crate::answer::{Answer, Source};
 use sluicegate_core::{Decision, RetryAfter, Span};
 use std::fmt;
 use std::time::Duration;
 
-/// The result of waiting in a queue: the call was allowed and charged, or refused.
+/// The result of waiting in a queue: the call was allowed and charged, or denied.
 ///
 /// ```
 /// use sluicegate::Limiter;
@@ -28,31 +42,31 @@ use std::time::Duration;
 /// use sluicegate::wait::Denial;
 /// use std::time::Duration;
 ///
-/// let orders = Limiter::builder("min-interval 30m").clock(ManualClock::default()).build()?;
-/// assert!(orders.check("shopper-1").allowed());
-/// let acquired = orders.acquire_within("shopper-1", 1, Duration::from_secs(60)).blocking();
-/// assert_eq!(acquired.denial(), Some(Denial::TooLong)); // at once, as it would be half an hour
+/// let orders = Limiter::builder("min-interval 30min").clock(ManualClock::default()).build()?;
+/// assert!(orders.check("user:42").allowed());
+/// let acquired = orders.acquire_within("user:42", 1, Duration::from_secs(60)).blocking();
+/// assert_eq!(acquired.denial(), Some(Denial::TooLong)); // immediately: it would take half an hour
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a call that was refused must not happen: ask `allowed()`"]
+#[must_use = "a denied call must not happen: check `allowed()`"]
 pub struct Acquired {
     answer: Answer,
     waited: Span,
     denial: Option<Denial>,
 }
 
-/// Why somebody had no turn. Nothing was charged.
+/// Why a waiting call was denied. Nothing was charged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Denial {
-    /// The turn would not have come in time; or whoever asked does not wait, and could have.
+    /// The wait would exceed its bound; or the call does not wait, and waiting would have helped.
     TooLong,
-    /// As many wait as may: `max_queue`, `max_waiters`, or a `queue=`.
+    /// The queue is full: `max_queue`, `max_waiters`, or the `queue=` of a pacer.
     QueueFull,
-    /// The cost is above the limit: no wait helps.
+    /// The cost exceeds the limit: no wait helps.
     Never,
-    /// The limiter holds as many keys as it may, and is to deny new ones; or the semaphore as many leases.
+    /// The store is full and denies new keys, or the semaphore holds its maximum of leases.
     NoRoom,
 }
 
@@ -63,7 +77,8 @@ impl Acquired {
         Acquired { answer, waited, denial }
     }
 
-    /// The result of a call that did not wait: if it is denied, waiting would take too long, or never help.
+    /// The result of a call that did not wait: if it is denied, waiting would take too long, or
+    /// never help.
     #[inline]
     pub fn at_once(answer: Answer, waited: Span) -> Acquired {
         let denial = answer.retry_after().map(|retry_after| match retry_after {
@@ -79,8 +94,8 @@ impl Acquired {
         Acquired::new(decision.into(), waited, None)
     }
 
-    /// A call that memory refused.
-    pub(crate) fn refused(denial: Denial, decision: Decision, waited: Span) -> Acquired {
+    /// A call that memory denied.
+    pub(crate) fn denied(denial: Denial, decision: Decision, waited: Span) -> Acquired {
         Acquired::new(decision.into(), waited, Some(denial))
     }
 
@@ -89,7 +104,8 @@ impl Acquired {
         self.denial.is_none()
     }
 
-    /// The answer. If refused, its `retry_after` is the shortest wait after which the same call would do.
+    /// The answer. If denied, its `retry_after` is the shortest wait after which the same call
+    /// would succeed.
     pub fn answer(&self) -> Answer {
         self.answer
     }
@@ -109,7 +125,7 @@ impl Acquired {
         self.waited.into()
     }
 
-    /// Why the call was refused.
+    /// Why the call was denied.
     pub fn denial(&self) -> Option<Denial> {
         self.denial
     }
@@ -118,11 +134,11 @@ impl Acquired {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Denial::TooLong => "the turn would not come in time; wait longer, or come back later",
-            Denial::QueueFull => "as many wait already as may; come back later, or let more of them wait",
-            Denial::Never => "the cost is above the limit, so no wait helps; ask for less at once",
+            Denial::TooLong => "the wait would be too long; allow a longer wait, or retry later",
+            Denial::QueueFull => "the queue is full; retry later, or raise max_queue or max_waiters",
+            Denial::Never => "the cost exceeds the limit, so no wait helps; use a smaller cost",
             Denial::NoRoom => {
-                "there is no room for another key or lease; raise max_keys or max_leases, or let keys be evicted"
+                "no room for another key or lease; raise max_keys or max_leases, or allow eviction"
             }
         })
     }

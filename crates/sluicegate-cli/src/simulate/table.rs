@@ -47,7 +47,7 @@ fn outcome(tried: &Tried) -> [String; 6] {
     ]
 }
 
-/// A dash when nobody had to wait, and `never` when waiting would not help.
+/// A dash if no caller had to wait, and `never` if no wait would help.
 fn longest_wait(tried: &Tried) -> String {
     match tried.outcome.longest_wait.most {
         _ if tried.outcome.never > 0 => "never".to_owned(),
@@ -59,7 +59,7 @@ fn longest_wait(tried: &Tried) -> String {
 /// `24 of 12 in 1 min`
 fn worst(tried: &Tried) -> String {
     let Some((limit, worst)) = tried.worst() else { return String::new() };
-    format!("{} of {} in {}", count(worst.count), count(u64::from(limit.count())), span(worst.length))
+    format!("{} of {} in {}", count(worst.count), count(limit.count()), span(worst.length))
 }
 
 /// What each tenth of the keys offers, and what comes through of that.

@@ -4,7 +4,8 @@ use crate::{sluice, stderr, stdout};
 use std::fs;
 use std::path::Path;
 
-/// Each `sluice simulate ...` or `sluice overload ...` in a page that is followed by a block of text, and that text.
+/// Each `sluice simulate ...` or `sluice overload ...` in a page that is followed by a block of
+/// text, and that text.
 fn examples(page: &str) -> Vec<(Vec<String>, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let text = fs::read_to_string(path).unwrap();
@@ -83,11 +84,11 @@ fn counts_in_the_text_are_those_of_the_pictures() {
     };
     let readme = page("README.md").replace('\n', " ");
     for (limit, words) in [
-        ("fixed-window 12/m", "lets **24** through"),
-        ("sliding-window 12/m", "lets **17** through"),
-        ("sliding-log 12/m", "never more than **12**"),
-        ("token-bucket 12/m", "**23** in its first minute"),
-        ("pacer 12/m queue=2", "leave evenly, **12** a minute"),
+        ("fixed-window 12/min", "lets **24** through"),
+        ("sliding-window 12/min", "lets **17** through"),
+        ("sliding-log 12/min", "never more than **12**"),
+        ("token-bucket 12/min", "**23** in its first minute"),
+        ("pacer 12/min queue=2", "leave evenly, **12** a minute"),
     ] {
         let shown = worst("compared", limit);
         let number: String = words.chars().filter(char::is_ascii_digit).collect();
@@ -96,9 +97,9 @@ fn counts_in_the_text_are_those_of_the_pictures() {
     }
     let algorithms = page("docs/algorithms.md").replace('\n', " ");
     for (picture, limit, words) in [
-        ("token-bucket", "token-bucket 12/m burst=6", "17 of 12"),
-        ("fixed-window", "fixed-window 12/m", "24 of 12"),
-        ("sliding-window", "sliding-window 12/m", "14 of 12"),
+        ("token-bucket", "token-bucket 12/min burst=6", "17 of 12"),
+        ("fixed-window", "fixed-window 12/min", "24 of 12"),
+        ("sliding-window", "sliding-window 12/min", "14 of 12"),
     ] {
         assert_eq!(worst(picture, limit), words);
         assert!(algorithms.contains(words), "docs/algorithms.md should say {words}");
@@ -110,7 +111,7 @@ fn counts_in_the_text_are_those_of_the_pictures() {
 fn every_field_is_explained() {
     let text = page("docs/simulate.md");
     let crowd =
-        ["--workload", "poisson 100/s keys=200 zipf=1.2 for=1m", "--limit", "token-bucket 1/s burst=5"];
+        ["--workload", "poisson 100/s keys=200 zipf=1.2 for=1min", "--limit", "token-bucket 1/s burst=5"];
     let written = |flag: &str| stdout(&sluice(&[&["simulate", flag, "-"], &crowd[..]].concat(), ""));
     let mut names: Vec<String> = Vec::new();
     for flag in ["--csv", "--series", "--keys"] {

@@ -53,7 +53,9 @@ fn a_bad_limit_is_one_line_and_exit_2() {
     let output = sluice(&["replay", "--limit", "sliding-log 5/60x"], TRACE);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).starts_with("sluice: sliding-log 5/60x: unknown unit \"x\"; use us ms s m h d"));
+    assert!(
+        stderr(&output).starts_with("sluice: sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d")
+    );
     assert_eq!(stderr(&output).lines().count(), 1);
 }
 
@@ -106,14 +108,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let trace = format!("at_us,key,cost\n{}", "0,a,1\n".repeat(100_000));
-    // It stops reading as soon as nobody reads what it writes.
+    // It stops reading once the reader of its output is gone.
     let _ = stdin.write_all(trace.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(0)));
 }
 
-/// More than two batches, of a few keys: costs of 0 in the middle, rows that go back in time, and times over some days.
+/// More than two batches, of a few keys: costs of 0 in the middle, rows that go back in time, and
+/// times over some days.
 fn long_trace() -> String {
     let mut trace = String::from("at_us,key,cost\n");
     for row in 0..1_300_u64 {

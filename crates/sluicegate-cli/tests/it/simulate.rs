@@ -12,7 +12,7 @@ const EDGE: [&str; 7] = [
     "--limit",
     "sliding-log 12/60s",
     "--workload",
-    "edge 12/60s for=6m",
+    "edge 12/60s for=6min",
 ];
 
 /// A log of one loud caller, a quiet one, and a line that is none.
@@ -64,12 +64,12 @@ fn limits_are_compared_in_a_table() {
     assert_eq!(
         said(&EDGE, ""),
         "\
-edge 12/60s for=6m: 72 calls of 1 key in 6 min
+edge 12/60s for=6min: 72 calls of 1 key in 6 min
 
                                     longest  longest
 limit              allowed  denied      run     wait              worst
-fixed-window 12/m       72       0        0        -  24 of 12 in 1 min
-sliding-log 12/m        36      36       12     57 s  12 of 12 in 1 min
+fixed-window 12/min       72       0        0        -  24 of 12 in 1 min
+sliding-log 12/min        36      36       12     57 s  12 of 12 in 1 min
 "
     );
 }
@@ -85,7 +85,7 @@ fn the_terminal_drawing_shows_the_doubled_burst() {
 in the last 1 min: ░ within the limit █ above it
 Calls: ● allowed · denied ◐ some of both
 
-fixed-window 12/m
+fixed-window 12/min
      24 ┤            ████████████           ▄███████████            ████████████
         │            ████████████           ████████████▆           ████████████
         │           ▆████████████           █████████████           ████████████
@@ -95,7 +95,7 @@ fixed-window 12/m
       0 ┼───────────────────────────────────────────────────────────────────────
   calls             ●●                     ●●●                     ●●
 
-sliding-log 12/m
+sliding-log 12/min
      24 ┤
         │
         │
@@ -113,7 +113,7 @@ sliding-log 12/m
 
 #[test]
 fn every_view_is_drawn_in_80_columns() {
-    let crowd = ["--workload", "poisson 50/s keys=30 zipf=1 for=1m"];
+    let crowd = ["--workload", "poisson 50/s keys=30 zipf=1 for=1min"];
     let limits = ["simulate", "--limit", "token-bucket 2/s burst=10", "--limit", "pacer 2/s queue=3"];
     let drawing = said(&[&limits[..], &crowd, &["--terminal"]].concat(), "");
     for heading in ["Calls each 1 s:", "Used in the last 1 s by caller-1:", "Left to use by caller-1"] {
@@ -148,17 +148,23 @@ fn the_same_seed_gives_the_same_answer_and_another_one_another() {
 #[test]
 fn without_traffic_twice_the_rate_is_tried() {
     let said = said(&["simulate", "--limit", "sliding-log 5/60s"], "");
-    assert!(said.starts_with("poisson 10/1m, seed 1: "), "{said}");
+    assert!(said.starts_with("poisson 10/1min, seed 1: "), "{said}");
     assert!(said.contains(" in 10 min\n"), "{said}");
 }
 
 #[test]
 fn several_limits_in_one_must_all_allow() {
     let said = said(
-        &["simulate", "--limit", "token-bucket 10/s + fixed-window 15/m", "--workload", "steady 1/s for=60s"],
+        &[
+            "simulate",
+            "--limit",
+            "token-bucket 10/s + fixed-window 15/min",
+            "--workload",
+            "steady 1/s for=60s",
+        ],
         "",
     );
-    assert!(said.contains("token-bucket 10/s + fixed-window 15/m       15      45 "), "{said}");
+    assert!(said.contains("token-bucket 10/s + fixed-window 15/min       15      45 "), "{said}");
 }
 
 #[test]
@@ -194,7 +200,7 @@ fn who_would_have_been_limited_is_told() {
             "--key",
             "ip",
             "--limit",
-            "sliding-log 1/m",
+            "sliding-log 1/min",
             "--limit",
             "min-interval 1s",
         ],
@@ -209,10 +215,10 @@ access.log by ip: 5 calls of 2 keys from 2026-11-10 14:05:00 to 2026-11-10 14:05
 
                                   longest  longest
 limit            allowed  denied      run     wait            worst
-sliding-log 1/m        2       3        3     59 s  1 of 1 in 1 min
+sliding-log 1/min        2       3        3     59 s  1 of 1 in 1 min
 min-interval 1s        5       0        0        -    1 of 1 in 1 s
 
-sliding-log 1/m
+sliding-log 1/min
   3 of 5 calls denied (60 %), 1 of 2 keys affected
   3 of them at the peak, within 1 min up to Nov 10 14:05:59
   key          calls  denied  share     first denied      last denied
@@ -224,9 +230,8 @@ min-interval 1s
     );
     let passed_over = stderr(&output);
     assert!(
-        passed_over.starts_with(
-            "sluice: 1 line (17 %) is no call and was passed over (--strict stops instead)\n  line 4: "
-        ),
+        passed_over
+            .starts_with("sluice: skipped 1 malformed line (17 %); --strict stops at the first\n  line 4: "),
         "{passed_over}"
     );
 }
@@ -234,7 +239,7 @@ min-interval 1s
 #[test]
 fn a_strict_reader_stops_at_the_first_broken_line() {
     let error =
-        refused(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m", "--strict"], LOG);
+        refused(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/min", "--strict"], LOG);
     assert!(error.starts_with("sluice: standard input: line 4: "), "{error}");
 }
 
@@ -245,8 +250,10 @@ fn a_few_broken_lines_among_many_are_counted() {
         log += if line % 4_000 == 7 { "broken\n" } else { LOG.lines().next().unwrap() };
         log += "\n";
     }
-    let output =
-        sluice(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m", "--json", "-"], &log);
+    let output = sluice(
+        &["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/min", "--json", "-"],
+        &log,
+    );
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&json["calls"], &json["broken_lines"]), (&19_995.into(), &5.into()));
     assert!(stderr(&output).starts_with("sluice: 5 lines (<0.1 %) are no calls"), "{}", stderr(&output));
@@ -254,8 +261,10 @@ fn a_few_broken_lines_among_many_are_counted() {
 
 #[test]
 fn an_unknown_log_is_answered_with_its_line_and_what_to_do() {
-    let error =
-        refused(&["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/m"], "\nwhat is this\n");
+    let error = refused(
+        &["simulate", "--log", "-", "--key", "ip", "--limit", "sliding-log 1/min"],
+        "\nwhat is this\n",
+    );
     assert_eq!(
         error,
         "sluice: standard input: line 2: \"what is this\" is in no format of logs that is known; use --format common, combined or json; for a CSV with the header at_us,key,cost use --trace\n"
@@ -264,7 +273,7 @@ fn an_unknown_log_is_answered_with_its_line_and_what_to_do() {
 
 #[test]
 fn everything_is_in_the_json() {
-    let crowd = ["--workload", "poisson 100/s keys=200 zipf=1.2 for=1m"];
+    let crowd = ["--workload", "poisson 100/s keys=200 zipf=1.2 for=1min"];
     let limits = ["simulate", "--limit", "token-bucket 1/s burst=5", "--label", "bucket", "--json", "-"];
     let json: Value = serde_json::from_str(&said(&[&limits[..], &crowd].concat(), "")).unwrap();
     let limit = &json["limits"][0];
@@ -324,7 +333,7 @@ fn an_output_that_cannot_be_written_is_told_before_the_work_and_leaves_nothing_b
     assert!(!PathBuf::from(&good).exists(), "made to see whether it can be, and taken away");
     // What was there before stays as it was if it comes to nothing.
     fs::write(&good, "a picture").unwrap();
-    refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--plot", &good], "not a trace\n");
+    refused(&["simulate", "--limit", "sliding-log 1/min", "--trace", "-", "--plot", &good], "not a trace\n");
     assert_eq!(fs::read_to_string(&good).unwrap(), "a picture");
 }
 
@@ -339,22 +348,22 @@ fn each_bound_has_a_name_and_is_told() {
         let all: Vec<&str> = ["simulate"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
         sluice(&all, "")
     };
-    let limit = || many("--limit", "sliding-log N/m", 1);
+    let limit = || many("--limit", "sliding-log N/min", 1);
     let long = |length: usize| "x".repeat(length);
     for (within, beyond, said) in [
         (
-            many("--limit", "sliding-log N/m", 32),
-            many("--limit", "sliding-log N/m", 33),
+            many("--limit", "sliding-log N/min", 32),
+            many("--limit", "sliding-log N/min", 33),
             "33 limits are above the most, 32",
         ),
         (
-            [limit(), many("--workload", "steady N/m for=1m", 32)].concat(),
-            [limit(), many("--workload", "steady N/m for=1m", 33)].concat(),
+            [limit(), many("--workload", "steady N/min for=1min", 32)].concat(),
+            [limit(), many("--workload", "steady N/min for=1min", 33)].concat(),
             "33 workloads are above the most, 32",
         ),
         (
-            vec!["--limit".to_owned(), ["sliding-log 5/m"; 8].join(" + ")],
-            vec!["--limit".to_owned(), ["sliding-log 5/m"; 9].join(" + ")],
+            vec!["--limit".to_owned(), ["sliding-log 5/min"; 8].join(" + ")],
+            vec!["--limit".to_owned(), ["sliding-log 5/min"; 9].join(" + ")],
             "9 limits in one are above the most, 8",
         ),
         (
@@ -385,9 +394,9 @@ fn all_affected_keys_are_in_a_file() {
     let arguments = [
         "simulate",
         "--limit",
-        "fixed-window 1/m",
+        "fixed-window 1/min",
         "--limit",
-        "sliding-log 2/m",
+        "sliding-log 2/min",
         "--trace",
         "-",
         "--keys",
@@ -398,9 +407,9 @@ fn all_affected_keys_are_in_a_file() {
         said(&arguments, trace),
         "\
 label,key,calls,offered_cost,allowed_cost,denied,first_denied_us,first_denied,last_denied_us,last_denied
-fixed-window 1/m,\"a,b\",3,3,1,2,2,1970-01-01T00:00:00.000002Z,3,1970-01-01T00:00:00.000003Z
-fixed-window 1/m,c,2,2,1,1,4,1970-01-01T00:00:00.000004Z,4,1970-01-01T00:00:00.000004Z
-sliding-log 2/m,\"a,b\",3,3,2,1,3,1970-01-01T00:00:00.000003Z,3,1970-01-01T00:00:00.000003Z
+fixed-window 1/min,\"a,b\",3,3,1,2,2,1970-01-01T00:00:00.000002Z,3,1970-01-01T00:00:00.000003Z
+fixed-window 1/min,c,2,2,1,1,4,1970-01-01T00:00:00.000004Z,4,1970-01-01T00:00:00.000004Z
+sliding-log 2/min,\"a,b\",3,3,2,1,3,1970-01-01T00:00:00.000003Z,3,1970-01-01T00:00:00.000003Z
 "
     );
 }
@@ -414,7 +423,7 @@ fn lengths_and_moments_are_told_as_they_are() {
     assert!(crowd.contains("  2 d 1 h 30 min\n"), "{crowd}");
 }
 
-/// Whoever waits for a turn at the end of the traffic is still shown.
+/// Calls that wait at the end of the traffic are still shown.
 #[test]
 fn what_acts_after_the_traffic_is_over_is_in_the_series() {
     let series = said(
@@ -439,7 +448,7 @@ fn a_link_to_nowhere_is_left_alone_when_it_comes_to_nothing() {
     let folder = Folder::new("link");
     let link = folder.path("link.svg");
     std::os::unix::fs::symlink(folder.path("nowhere.svg"), &link).unwrap();
-    refused(&["simulate", "--limit", "sliding-log 1/m", "--workload", "wave 1/s", "--plot", &link], "");
+    refused(&["simulate", "--limit", "sliding-log 1/min", "--workload", "wave 1/s", "--plot", &link], "");
     assert!(fs::symlink_metadata(&link).is_ok());
     assert!(!PathBuf::from(folder.path("nowhere.svg")).exists());
 }
@@ -451,7 +460,7 @@ fn nothing_that_is_given_moves_the_cursor() {
         &[
             "simulate",
             "--limit",
-            "sliding-log 1/m",
+            "sliding-log 1/min",
             "--label",
             wild,
             "--workload",
@@ -463,9 +472,9 @@ fn nothing_that_is_given_moves_the_cursor() {
     assert!(!table.contains(['\x1b', '\x07']), "{table}");
     let many = format!("steady 1000000/us key=a{}", "\x1b[31m");
     let error =
-        refused(&["simulate", "--limit", "sliding-log 1/m", "--workload", &many, "--max-calls", "10"], "");
+        refused(&["simulate", "--limit", "sliding-log 1/min", "--workload", &many, "--max-calls", "10"], "");
     assert!(!error.contains('\x1b'), "{error}");
-    let error = refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", wild], "");
+    let error = refused(&["simulate", "--limit", "sliding-log 1/min", "--trace", wild], "");
     assert!(!error.contains('\x1b') && error.lines().count() == 1, "{error}");
 }
 
@@ -481,7 +490,7 @@ fn a_compressed_log_is_recognised() {
     let bytes: Vec<u8> = [0x1f, 0x8b, 8, 0].to_vec();
     let folder = Folder::new("gzip");
     fs::write(folder.path("a.gz"), bytes).unwrap();
-    let error = refused(&["simulate", "--limit", "sliding-log 1/m", "--log", &folder.path("a.gz")], "");
+    let error = refused(&["simulate", "--limit", "sliding-log 1/min", "--log", &folder.path("a.gz")], "");
     assert!(
         error.ends_with(
             "line 1: this is compressed; hand it in as zcat access.log.gz | sluice simulate --log -\n"
@@ -502,11 +511,11 @@ fn no_input_is_overwritten() {
     for output in [&trace, &hard, &soft] {
         for flag in ["--csv", "--series", "--keys", "--json"] {
             let error =
-                refused(&["simulate", "--limit", "sliding-log 1/m", "--trace", &trace, flag, output], "");
+                refused(&["simulate", "--limit", "sliding-log 1/min", "--trace", &trace, flag, output], "");
             assert!(error.contains("is asked for twice"), "{error}");
         }
         let status = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))
-            .args(["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--csv", output])
+            .args(["simulate", "--limit", "sliding-log 1/min", "--trace", "-", "--csv", output])
             .stdin(fs::File::open(&trace).unwrap())
             .output()
             .unwrap();
@@ -522,7 +531,8 @@ fn times_in_the_terminal_stay_apart_and_tell_the_year_if_it_takes_one() {
             "at_us,key,cost\n1794398400000000,k,1\n{},k,1\n",
             1_794_398_400_000_000 + seconds * 1_000_000
         );
-        let drawing = said(&["simulate", "--limit", "sliding-log 1/m", "--trace", "-", "--terminal"], &trace);
+        let drawing =
+            said(&["simulate", "--limit", "sliding-log 1/min", "--trace", "-", "--terminal"], &trace);
         for line in drawing.lines().filter(|line| line.trim_start().starts_with("Nov 11 ")) {
             assert!(line.trim().split("  ").all(|time| time.trim().len() <= 21), "{line}");
             assert!(line.matches("Nov").count() <= 1 + line.matches("  Nov").count(), "{line}");
@@ -536,7 +546,7 @@ fn times_in_the_terminal_stay_apart_and_tell_the_year_if_it_takes_one() {
 #[test]
 fn a_log_of_one_key_is_answered_too() {
     let one = LOG.lines().filter(|line| line.starts_with("203")).collect::<Vec<_>>().join("\n");
-    let told = said(&["simulate", "--log", "-", "--limit", "sliding-log 1/m"], &one);
+    let told = said(&["simulate", "--log", "-", "--limit", "sliding-log 1/min"], &one);
     assert!(told.contains("  3 of 4 calls denied (75 %), 1 of 1 keys affected\n"), "{told}");
     assert!(
         told.contains("  203.0.113.9      4       3   75 %  Nov 10 14:05:01  Nov 10 14:05:59\n"),
@@ -558,7 +568,7 @@ fn a_full_disk_is_told() {
 #[test]
 fn mistakes_are_answered_with_what_to_do() {
     let with =
-        |more: &[&'static str]| refused(&[&["simulate", "--limit", "sliding-log 1/m"], more].concat(), "");
+        |more: &[&'static str]| refused(&[&["simulate", "--limit", "sliding-log 1/min"], more].concat(), "");
     for (more, said) in [
         (&["--limit", "fixed-window 1/x"][..], "fixed-window 1/x: unknown unit \"x\""),
         (
@@ -567,7 +577,7 @@ fn mistakes_are_answered_with_what_to_do() {
         ),
         (
             &["--limit", "sliding-log 1/60s"],
-            "the limits 1 and 2 are both called \"sliding-log 1/m\"; leave one out, or tell them apart with --label",
+            "the limits 1 and 2 are both called \"sliding-log 1/min\"; leave one out, or tell them apart with --label",
         ),
         (
             &["--workload", "wave 1/s"],
@@ -582,8 +592,8 @@ fn mistakes_are_answered_with_what_to_do() {
             "x.svg is asked for twice; read and write at different places",
         ),
         (
-            &["--focus", "nobody"],
-            "--focus \"nobody\": no call has this key; leave it out for the one that offers most",
+            &["--focus", "absent"],
+            "--focus \"absent\": no call has this key; leave it out for the one that offers most",
         ),
         (
             &["--trace", "no-such.csv"],
@@ -606,8 +616,8 @@ fn mistakes_are_answered_with_what_to_do() {
             "steady 1000/s makes more than 10 calls; shorten it with for=, or raise --max-calls",
         ),
         (
-            &["--limit", "sliding-log 5/m count=all + min-interval 1s"],
-            "sliding-log 5/m count=all: count=all does not go with other limits",
+            &["--limit", "sliding-log 5/min count=all + min-interval 1s"],
+            "sliding-log 5/min count=all: count=all does not go with other limits",
         ),
     ] {
         let error = with(more);

@@ -1,11 +1,12 @@
-//! Leases in the core and in the library against the model: every verb in any order, every field, time forward and back.
+//! Leases in the core and the library compared with the model: every verb in any order, every
+//! field, time forward and back.
 
 use fastrand::Rng;
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{LeaseId, Semaphore};
 use sluicegate::{Limit, RetryAfter};
 use sluicegate_conformance::random::number;
-use sluicegate_core::concurrency::{Concurrency, Held, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model as model;
 
@@ -15,8 +16,8 @@ struct Key {
     model: model::Leases,
     core: Leases<u32>,
     library: Semaphore,
-    /// Every lease that was ever given.
-    given: Vec<(model::LeaseNumber, Held, LeaseId)>,
+    /// Every lease that was ever granted.
+    given: Vec<(model::LeaseNumber, LeaseHandle, LeaseId)>,
 }
 
 #[derive(Default, Debug)]
@@ -47,7 +48,7 @@ impl Key {
     }
 
     fn rules(&self) -> (model::Concurrency, Concurrency) {
-        let core = self.limit.concurrency().unwrap();
+        let core = self.limit.as_concurrency().unwrap();
         let ttl = core.ttl().map(Span::as_micros);
         (model::Concurrency { count: core.count().into(), ttl }, core)
     }
@@ -65,7 +66,7 @@ impl Key {
             0..9 => {
                 let (expected, number) = self.model.acquire(rule, at, cost.into());
                 let (decision, held) = core.acquire(&mut self.core, now, cost, 0);
-                let grant = self.library.try_acquire_at("k", cost, now);
+                let grant = self.library.try_acquire_at("k", cost.into(), now);
                 self.same(&expected, decision, "core");
                 self.same(&expected, grant.decision(), "library");
                 assert_eq!(grant.allowed(), expected.allowed);
@@ -84,7 +85,7 @@ impl Key {
                 let expected = self.model.peek(rule, at, cost.into());
                 let decision = core.peek(&mut self.core, now, cost);
                 self.same(&expected, decision, "core");
-                self.same(&expected, self.library.peek_at("k", cost, now), "library");
+                self.same(&expected, self.library.peek_at("k", cost.into(), now), "library");
             }
             12..15 if !self.given.is_empty() => {
                 let place = self.pick(rng);
@@ -101,7 +102,7 @@ impl Key {
                 let place = self.pick(rng);
                 let (number, held, id) = &self.given[place];
                 let expected = self.model.release(at, *number);
-                // As the library does, what has lapsed goes first.
+                // Like the library, expired leases are removed first.
                 let _ = core.peek(&mut self.core, now, 0);
                 assert_eq!(self.core.release(now, *held), expected);
                 assert_eq!(self.library.release_at("k", id, now), expected);
@@ -120,18 +121,18 @@ impl Key {
         }
     }
 
-    /// The last ones more often than those of long ago.
+    /// Picks recent leases more often than old ones.
     fn pick(&self, rng: &mut Rng) -> usize {
         let of_the_last = if rng.u8(..4) == 0 { 50 } else { 8 };
         self.given.len() - 1 - rng.usize(..self.given.len().min(of_the_last))
     }
 
-    fn same(&self, expected: &model::Answer, decision: Decision, who: &str) {
+    fn same(&self, expected: &model::Decision, decision: Decision, who: &str) {
         let retry_after = decision.retry_after().map(|retry_after| match retry_after {
             RetryAfter::After(wait) => model::RetryAfter::After(wait.as_micros()),
             RetryAfter::Never => model::RetryAfter::Never,
         });
-        let answered = model::Answer {
+        let answered = model::Decision {
             allowed: decision.allowed(),
             limit: decision.limit().into(),
             remaining: decision.remaining().into(),
@@ -145,7 +146,7 @@ impl Key {
 }
 
 #[test]
-fn every_verb_in_any_order_agrees_with_the_model_in_every_field() {
+fn every_verb_in_any_order_agrees_with_the_model() {
     let mut seen = Seen::default();
     for seed in 0..600 {
         let mut rng = Rng::with_seed(seed);
@@ -165,9 +166,9 @@ fn every_verb_in_any_order_agrees_with_the_model_in_every_field() {
     assert!(lapsed > 1_000 && renewed > 2_000 && released > 2_000, "{seen:?}");
 }
 
-/// Many keys: what one key does never shows in another, also where leases of keys that nobody asks about are let go.
+/// Many keys: no key affects another, even while expired leases of idle keys are removed.
 #[test]
-fn keys_do_not_touch_each_other() {
+fn keys_do_not_affect_each_other() {
     let mut rng = Rng::with_seed(5);
     let limit: Limit = "concurrency 3 ttl=200us".parse().unwrap();
     let rule = model::Concurrency { count: 3, ttl: Some(200) };
@@ -178,9 +179,9 @@ fn keys_do_not_touch_each_other() {
         now += rng.u64(..3);
         let (key, cost) = (if rng.bool() { rng.usize(..300) } else { rng.usize(..10) }, rng.u32(1..=3));
         let (expected, _) = models[key].acquire(rule, now, cost.into());
-        let grant = library.try_acquire_at(key, cost, Time::from_micros(now).unwrap());
+        let grant = library.try_acquire_at(key, cost.into(), Time::from_micros(now).unwrap());
         let decision = grant.decision();
-        let told = (decision.allowed(), u64::from(decision.remaining()), decision.reset_after().as_micros());
+        let told = (decision.allowed(), decision.remaining(), decision.reset_after().as_micros());
         assert_eq!(told, (expected.allowed, expected.remaining, expected.reset_after));
         if let Some(lease) = grant.lease() {
             let _ = lease.keep();

@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_limit_of_one_comes_back() {
-        let rule = Aimd::new(Range::new(1, 1, 3).unwrap(), 50, TIMEOUT_DEFAULT).unwrap();
-        assert_eq!(rule.next(1, Sample { dropped: true, ..GOOD }), 1);
-        assert_eq!(rule.next(1, Sample { in_flight: 1, ..GOOD }), 2);
+        let config = Aimd::new(Range::new(1, 1, 3).unwrap(), 50, TIMEOUT_DEFAULT).unwrap();
+        assert_eq!(config.next(1, Sample { dropped: true, ..GOOD }), 1);
+        assert_eq!(config.next(1, Sample { in_flight: 1, ..GOOD }), 2);
     }
 
     #[test]

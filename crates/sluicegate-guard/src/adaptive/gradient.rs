@@ -211,8 +211,8 @@ pub(super) struct Slope {
 }
 
 impl Slope {
-    pub(super) fn new(rule: Gradient) -> Slope {
-        let limit = u128::from(rule.range.start) * ONE;
+    pub(super) fn new(config: Gradient) -> Slope {
+        let limit = u128::from(config.range.start) * ONE;
         Slope { limit, baseline: 0, learned: 0, fast_in_a_row: 0, window: Window::default() }
     }
 
@@ -226,36 +226,36 @@ impl Slope {
         micros.map(Span::from_micros)
     }
 
-    pub(super) fn is_slow(&self, rule: &Gradient, rtt: Span) -> bool {
+    pub(super) fn is_slow(&self, config: &Gradient, rtt: Span) -> bool {
         // Cannot wrap: see `gradient`.
-        let fine = self.baseline * u128::from(rule.tolerance) / 100;
+        let fine = self.baseline * u128::from(config.tolerance) / 100;
         self.learned > 0 && u128::from(rtt.as_micros()) * ONE > fine
     }
 
-    pub(super) fn sample(&mut self, rule: &Gradient, now: Time, sample: Sample) -> u32 {
-        let gathered = match rule.sample {
+    pub(super) fn sample(&mut self, config: &Gradient, now: Time, sample: Sample) -> u32 {
+        let gathered = match config.sample {
             None => Some(Gathered::from(sample)),
             Some(length) => self.window.add(now, sample, length),
         };
         if let Some(gathered) = gathered {
-            self.step(rule, gathered);
+            self.step(config, gathered);
         }
         self.limit()
     }
 
-    fn step(&mut self, rule: &Gradient, gathered: Gathered) {
+    fn step(&mut self, config: &Gradient, gathered: Gathered) {
         let is_light = u128::from(gathered.in_flight) * 2 * ONE < self.limit;
         if let Some(rtt) = gathered.rtt {
-            self.learn(rule, rtt, is_light);
+            self.learn(config, rtt, is_light);
         }
         if is_light && gathered.dropped == 0 {
             return;
         }
-        let smoothing = u128::from(rule.smoothing);
-        let gradient = rule.gradient(self.baseline, gathered);
-        let (least, most) = (u128::from(rule.range.min) * ONE, u128::from(rule.range.max) * ONE);
+        let smoothing = u128::from(config.smoothing);
+        let gradient = config.gradient(self.baseline, gathered);
+        let (least, most) = (u128::from(config.range.min) * ONE, u128::from(config.range.max) * ONE);
         let next = if gradient == ONE && gathered.rtt.is_some() {
-            self.limit + u128::from(rule.queue) * ONE * smoothing / 100
+            self.limit + u128::from(config.queue) * ONE * smoothing / 100
         } else {
             // Cannot wrap: the limit is below 2^50, the others below 2^20 and 2^7.
             self.limit * (ONE * 100 - (ONE - gradient) * smoothing) / (ONE * 100)
@@ -263,14 +263,14 @@ impl Slope {
         self.limit = next.clamp(least, most);
     }
 
-    fn learn(&mut self, rule: &Gradient, rtt: Span, is_light: bool) {
+    fn learn(&mut self, config: &Gradient, rtt: Span, is_light: bool) {
         let rtt = u128::from(rtt.as_micros()) * ONE;
         if self.learned < WARM_UP {
             let learned = u128::from(self.learned);
             self.baseline = (self.baseline * learned + rtt) / (learned + 1);
             self.learned += 1;
-        } else if is_light || self.limit() == rule.range.min {
-            let window = u128::from(rule.window);
+        } else if is_light || self.limit() == config.range.min {
+            let window = u128::from(config.window);
             self.baseline = (self.baseline * (window - 1) + rtt * 2) / (window + 1);
         }
         self.fast_in_a_row = if self.baseline > rtt * 2 { self.fast_in_a_row.saturating_add(1) } else { 0 };
@@ -372,8 +372,8 @@ mod tests {
 
     #[test]
     fn many_calls_can_be_one_sample() {
-        let rule = Gradient::starting_at(20).unwrap().with_sample(Span::from_micros(1_000_000)).unwrap();
-        let mut limit = Adaptive::new(rule);
+        let config = Gradient::starting_at(20).unwrap().with_sample(Span::from_micros(1_000_000)).unwrap();
+        let mut limit = Adaptive::new(config);
         let mut over = |seconds: core::ops::Range<u64>, sample| {
             for call in seconds.start * 100..seconds.end * 100 {
                 limit.sample(Time::saturating_from_micros(call * 10_000), sample);
@@ -387,16 +387,18 @@ mod tests {
 
     #[test]
     fn the_bounds_are_named_in_the_refusals() {
-        let rule = Gradient::starting_at(20).unwrap();
-        let said = |rule: Result<Gradient, OutOfBounds>| rule.unwrap_err().to_string();
-        assert!(said(rule.with_queue(0)).starts_with("queue 0 is below the least, 1; use at least 1"));
-        assert!(said(rule.with_smoothing(0)).starts_with("smoothing 0 is below the least, 1;"));
-        assert!(said(rule.with_smoothing(101)).starts_with("smoothing 101 is above the most, 100;"));
-        assert!(said(rule.with_tolerance(99)).starts_with("tolerance 99 is below the least, 100;"));
-        assert!(said(rule.with_tolerance(1_001)).starts_with("tolerance 1001 is above the most, 1000;"));
-        assert!(said(rule.with_window(0)).starts_with("window 0 is below the least, 1;"));
-        assert!(said(rule.with_window(1_000_001)).starts_with("window 1000001 is above the most, 1000000;"));
-        let sampled = |micros| rule.with_sample(Span::from_micros(micros));
+        let config = Gradient::starting_at(20).unwrap();
+        let said = |config: Result<Gradient, OutOfBounds>| config.unwrap_err().to_string();
+        assert!(said(config.with_queue(0)).starts_with("queue 0 is below the least, 1; use at least 1"));
+        assert!(said(config.with_smoothing(0)).starts_with("smoothing 0 is below the least, 1;"));
+        assert!(said(config.with_smoothing(101)).starts_with("smoothing 101 is above the most, 100;"));
+        assert!(said(config.with_tolerance(99)).starts_with("tolerance 99 is below the least, 100;"));
+        assert!(said(config.with_tolerance(1_001)).starts_with("tolerance 1001 is above the most, 1000;"));
+        assert!(said(config.with_window(0)).starts_with("window 0 is below the least, 1;"));
+        assert!(
+            said(config.with_window(1_000_001)).starts_with("window 1000001 is above the most, 1000000;")
+        );
+        let sampled = |micros| config.with_sample(Span::from_micros(micros));
         assert!(said(sampled(99_999)).starts_with("sample 99999us is below the least, 100ms; use 100ms to"));
         assert!(said(sampled(3_600_000_001)).starts_with("sample 3600000001us is above the most, 1h;"));
         assert!(sampled(100_000).is_ok() && sampled(3_600_000_000).is_ok());

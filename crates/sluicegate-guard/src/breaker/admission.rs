@@ -1,7 +1,7 @@
 //! What asking a breaker comes to: an admitted call, to be ended with how the call went, or a no.
 
 use super::Inner;
-use super::machine::{Outcome, State, Ticket};
+use super::machine::{CallId, Outcome, State};
 use sluicegate_core::{RetryAfter, Span, Time};
 use std::fmt;
 use std::ops::Deref;
@@ -95,34 +95,34 @@ impl std::error::Error for Denied {}
 #[must_use = "say how the call went: dropped, it counts nothing, or as a failed probe"]
 pub struct Admitted<'a> {
     /// None once it has ended.
-    breaker: Option<Held<'a>>,
-    ticket: Ticket,
+    breaker: Option<BreakerRef<'a>>,
+    id: CallId,
     /// When it began, if the rules ask how long a call takes.
     began: Option<Time>,
 }
 
 /// The breaker that was asked. Most calls end before it goes, and then nothing has to be counted.
-enum Held<'a> {
+enum BreakerRef<'a> {
     Borrowed(&'a Arc<Inner>),
     Owned(Arc<Inner>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for BreakerRef<'_> {
     type Target = Arc<Inner>;
 
     #[inline]
     fn deref(&self) -> &Arc<Inner> {
         match self {
-            Held::Borrowed(inner) => inner,
-            Held::Owned(inner) => inner,
+            BreakerRef::Borrowed(inner) => inner,
+            BreakerRef::Owned(inner) => inner,
         }
     }
 }
 
 impl<'a> Admitted<'a> {
     #[inline]
-    pub(super) fn new(breaker: &'a Arc<Inner>, ticket: Ticket, began: Option<Time>) -> Admitted<'a> {
-        Admitted { breaker: Some(Held::Borrowed(breaker)), ticket, began }
+    pub(super) fn new(breaker: &'a Arc<Inner>, id: CallId, began: Option<Time>) -> Admitted<'a> {
+        Admitted { breaker: Some(BreakerRef::Borrowed(breaker)), id, began }
     }
 
     /// The call went well.
@@ -147,18 +147,18 @@ impl<'a> Admitted<'a> {
     #[inline]
     pub fn finish(mut self, outcome: Outcome) {
         if let Some(breaker) = self.breaker.take() {
-            breaker.finish(self.ticket, outcome, self.began);
+            breaker.finish(self.id, outcome, self.began);
         }
     }
 
     /// Whether it is a probe of a half-open breaker.
     #[inline]
     pub fn is_probe(&self) -> bool {
-        self.ticket.is_probe()
+        self.id.is_probe()
     }
 
     /// The call begins only now: what came since the breaker was asked was not its doing.
-    pub(crate) fn begins(&mut self) {
+    pub(crate) fn restart_timer(&mut self) {
         if let (Some(began), Some(breaker)) = (&mut self.began, &self.breaker) {
             *began = breaker.time();
         }
@@ -167,10 +167,10 @@ impl<'a> Admitted<'a> {
     /// The same, which can outlive the breaker it was asked of.
     pub fn into_owned(mut self) -> Admitted<'static> {
         let owned = self.breaker.take().map(|held| match held {
-            Held::Borrowed(inner) => Held::Owned(Arc::clone(inner)),
-            Held::Owned(inner) => Held::Owned(inner),
+            BreakerRef::Borrowed(inner) => BreakerRef::Owned(Arc::clone(inner)),
+            BreakerRef::Owned(inner) => BreakerRef::Owned(inner),
         });
-        Admitted { breaker: owned, ticket: self.ticket, began: self.began }
+        Admitted { breaker: owned, id: self.id, began: self.began }
     }
 }
 
@@ -178,19 +178,19 @@ impl Drop for Admitted<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(breaker) = self.breaker.take() {
-            lost(&breaker, self.ticket, self.began);
+            finish_dropped(&breaker, self.id, self.began);
         }
     }
 }
 
 /// Apart, and told values instead of the admitted call, so that an admitted call can live in registers until then.
 #[cold]
-fn lost(breaker: &Inner, ticket: Ticket, began: Option<Time>) {
+fn finish_dropped(breaker: &Inner, id: CallId, began: Option<Time>) {
     if std::thread::panicking() {
         // A second panic, of the observer or the clock, while the first goes on would end the process.
-        let _ = catch_unwind(AssertUnwindSafe(|| breaker.finish(ticket, Outcome::Failure, began)));
+        let _ = catch_unwind(AssertUnwindSafe(|| breaker.finish(id, Outcome::Failure, began)));
     } else {
-        breaker.finish(ticket, Outcome::Dropped, began);
+        breaker.finish(id, Outcome::Dropped, began);
     }
 }
 

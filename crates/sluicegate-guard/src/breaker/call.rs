@@ -38,7 +38,7 @@ impl Breaker {
     /// When the breaker says no, or with what the call failed with.
     #[inline]
     pub fn call<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
-        self.call_judged(call, by_result)
+        self.call_with(call, by_result)
     }
 
     /// The same, with how it ended as you see it: not every `Err` says that what was called is in trouble.
@@ -46,7 +46,7 @@ impl Breaker {
     /// # Errors
     /// When the breaker says no, or with what the call failed with.
     #[inline]
-    pub fn call_judged<T, E>(
+    pub fn call_with<T, E>(
         &self,
         call: impl FnOnce() -> Result<T, E>,
         judge: impl FnOnce(&Result<T, E>) -> Outcome,
@@ -64,14 +64,14 @@ impl Breaker {
     /// # Errors
     /// When the breaker says no, or with what the call failed with.
     pub async fn run<T, E>(&self, future: impl Future<Output = Result<T, E>>) -> Result<T, CallError<E>> {
-        self.run_judged(future, by_result).await
+        self.run_with(future, by_result).await
     }
 
     /// The same, with how it ended as you see it.
     ///
     /// # Errors
     /// When the breaker says no, or with what the call failed with.
-    pub async fn run_judged<T, E>(
+    pub async fn run_with<T, E>(
         &self,
         future: impl Future<Output = Result<T, E>>,
         judge: impl FnOnce(&Result<T, E>) -> Outcome,

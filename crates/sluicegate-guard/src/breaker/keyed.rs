@@ -13,11 +13,11 @@
 //! To find one it looks at up to [`LOOKED_AT`] breakers, from where it last stopped: so a flood of new keys costs each of them the
 //! same, however large the table.
 
+use super::builder::{BreakerBuilder, Settings};
 use super::machine::{State, Totals};
-use super::settings::{BreakerBuilder, Settings};
-use super::{Admission, Breaker, BreakerRules};
+use super::{Admission, Breaker, BreakerConfig};
 use crate::event::Observer;
-use crate::text::IntoRules;
+use crate::text::IntoConfig;
 use sluicegate::BuildError;
 use sluicegate::Key;
 use sluicegate::LimitError;
@@ -38,60 +38,60 @@ pub const MAX_BREAKERS_DEFAULT: usize = 10_000;
 pub const MAX_BREAKERS_MAX: usize = 10_000_000;
 
 /// Tables, if there are keys enough for them: threads rarely meet.
-const TABLES: usize = 16;
+const SHARDS_MAX: usize = 16;
 /// Below so many keys a table is not worth having.
-const KEYS_A_TABLE: usize = 64;
+const KEYS_PER_SHARD_MIN: usize = 64;
 
 /// So many breakers are looked at to find one that can be forgotten: what a new key costs has a bound.
-const LOOKED_AT: usize = 128;
+const EVICTION_SCAN_MAX: usize = 128;
 
 /// A circuit breaker for each key, made when the key first asks. Bounded in memory. Its clones are the same set.
 ///
 /// ```
-/// use sluicegate_guard::Breakers;
+/// use sluicegate_guard::KeyedBreakers;
 /// use sluicegate_guard::breaker::State;
 ///
-/// let hosts = Breakers::new("breaker 50%/2calls")?;
+/// let hosts = KeyedBreakers::new("breaker 50%/2calls")?;
 /// for _ in 0..2 {
-///     hosts.ask("10.0.0.7").admitted()?.failure();
+///     hosts.try_acquire("10.0.0.7").admitted()?.failure();
 /// }
-/// assert!(!hosts.ask("10.0.0.7").allowed());
-/// assert!(hosts.ask("10.0.0.8").allowed());
+/// assert!(!hosts.try_acquire("10.0.0.7").allowed());
+/// assert!(hosts.try_acquire("10.0.0.8").allowed());
 /// assert_eq!(hosts.get("10.0.0.7").state(), State::Open);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Breakers {
+pub struct KeyedBreakers {
     inner: Arc<Set>,
 }
 
 struct Set {
     seeds: Seeds,
-    tables: Box<[Lock<Table>]>,
+    shards: Box<[Lock<Shard>]>,
     /// How many keys a table holds.
-    max_of_table: usize,
+    max_keys_per_shard: usize,
     /// What new breakers are made of.
-    pattern: Lock<Pattern>,
+    template: Lock<Template>,
 }
 
 #[derive(Clone)]
-struct Pattern {
-    rules: BreakerRules,
+struct Template {
+    config: BreakerConfig,
     /// How often they were changed.
     version: u64,
     settings: Arc<Settings>,
 }
 
 #[derive(Default)]
-struct Table {
-    places: HashMap<Fingerprint, usize, ByFingerprint>,
+struct Shard {
+    index: HashMap<Fingerprint, usize, ByFingerprint>,
     entries: Vec<Entry>,
     /// Where the search for one to forget goes on.
     hand: usize,
     /// Counts what is asked, so that it is known who was asked longest ago.
-    asked: u64,
+    lookups: u64,
     /// What those who were forgotten had seen.
-    forgotten: Totals,
+    evicted_breaker: Totals,
     evicted: u64,
     no_room: u64,
 }
@@ -99,13 +99,13 @@ struct Table {
 struct Entry {
     key: Fingerprint,
     breaker: Breaker,
-    last_asked: u64,
+    last_used: u64,
 }
 
 /// What a set of breakers has seen since it was made, and what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub struct BreakersStats {
+pub struct KeyedBreakersStats {
     /// The sum over all keys, evicted ones included. Calls of a breaker that was not stored, and calls that ended
     /// after their breaker was evicted, are not counted.
     pub totals: Totals,
@@ -121,61 +121,61 @@ pub struct BreakersStats {
     pub no_room: u64,
 }
 
-impl Breakers {
+impl KeyedBreakers {
     /// Breakers with these rules, such as `breaker 50%/10s`, and the system's clock.
     ///
     /// # Errors
     /// When the text is no breaker.
-    pub fn new(rules: impl IntoRules<BreakerRules>) -> Result<Breakers, BuildError> {
-        Breakers::builder(rules).build()
+    pub fn new(config: impl IntoConfig<BreakerConfig>) -> Result<KeyedBreakers, BuildError> {
+        KeyedBreakers::builder(config).build()
     }
 
     /// The same with settings.
-    pub fn builder(rules: impl IntoRules<BreakerRules>) -> BreakersBuilder {
-        BreakersBuilder { each: BreakerBuilder::new(rules), max_keys: MAX_BREAKERS_DEFAULT }
+    pub fn builder(config: impl IntoConfig<BreakerConfig>) -> KeyedBreakersBuilder {
+        KeyedBreakersBuilder { breaker_builder: BreakerBuilder::new(config), max_keys: MAX_BREAKERS_DEFAULT }
     }
 
     /// May a call of this key pass? If so, end the admitted call with how it went.
-    pub fn ask(&self, key: impl Key) -> Admission<'static> {
-        self.get(key).ask().into_owned()
+    pub fn try_acquire(&self, key: impl Key) -> Admission<'static> {
+        self.get(key).try_acquire().into_owned()
     }
 
     /// The breaker of a key. Keep it for one call or a few: a set that has to forget the key makes a new one the next time.
     pub fn get(&self, key: impl Key) -> Breaker {
         let key = self.inner.seeds.fingerprint(&key);
-        let mut table = self.inner.table(key).lock();
-        if let Some(breaker) = table.find(key) {
+        let mut shard = self.inner.shard(key).lock();
+        if let Some(breaker) = shard.find(key) {
             return breaker;
         }
-        drop(table);
+        drop(shard);
         // Made when no table is locked, and the pattern's lock is held for as long as copying it takes.
         let (breaker, version) = self.inner.make();
-        let mut table = self.inner.table(key).lock();
-        let (breaker, forgotten) = table.take_in(key, breaker, self.inner.max_of_table);
-        drop(table);
+        let mut shard = self.inner.shard(key).lock();
+        let (breaker, evicted_breaker) = shard.insert(key, breaker, self.inner.max_keys_per_shard);
+        drop(shard);
         // What goes with it may be an observer of the user's.
-        drop(forgotten);
+        drop(evicted_breaker);
         // Whoever changes the rules from here on finds it in its table.
-        self.inner.keep_up(&breaker, version);
+        self.inner.apply_latest_config(&breaker, version);
         breaker
     }
 
     /// What a key's breaker does now; `None` if there is none. Looking makes none.
     pub fn state(&self, key: impl Key) -> Option<State> {
         let key = self.inner.seeds.fingerprint(&key);
-        let table = self.inner.table(key).lock();
-        let breaker = table
-            .places
+        let shard = self.inner.shard(key).lock();
+        let breaker = shard
+            .index
             .get(&key)
-            .and_then(|place| table.entries.get(*place))
+            .and_then(|slot| shard.entries.get(*slot))
             .map(|entry| entry.breaker.clone());
-        drop(table);
+        drop(shard);
         breaker.map(|breaker| breaker.state())
     }
 
     /// The rules of new breakers.
-    pub fn rules(&self) -> BreakerRules {
-        self.inner.pattern.lock().rules
+    pub fn config(&self) -> BreakerConfig {
+        self.inner.template.lock().config
     }
 
     /// Other rules from now on, for the breakers there are and for new ones. See [`Breaker::change`]. Of two changes at once the later one
@@ -183,21 +183,21 @@ impl Breakers {
     ///
     /// # Errors
     /// When the text is no breaker; then nothing changes.
-    pub fn change(&self, rules: impl IntoRules<BreakerRules>) -> Result<(), LimitError> {
-        let rules = rules.into_rules()?;
+    pub fn change(&self, config: impl IntoConfig<BreakerConfig>) -> Result<(), LimitError> {
+        let config = config.into_config()?;
         let version = {
-            let mut pattern = self.inner.pattern.lock();
+            let mut template = self.inner.template.lock();
             // Cannot wrap: nobody changes it so often.
-            pattern.version += 1;
-            pattern.rules = rules;
-            pattern.version
+            template.version += 1;
+            template.config = config;
+            template.version
         };
         // An observer that panics keeps no breaker from its rules.
         let mut callbacks = Callbacks::default();
-        for table in &self.inner.tables {
-            for breaker in breakers_of(table) {
-                callbacks.run(|| breaker.apply(rules));
-                callbacks.run(|| self.inner.keep_up(&breaker, version));
+        for shard in &self.inner.shards {
+            for breaker in breakers_in(shard) {
+                callbacks.run(|| breaker.apply(config));
+                callbacks.run(|| self.inner.apply_latest_config(&breaker, version));
             }
         }
         callbacks.end();
@@ -205,36 +205,36 @@ impl Breakers {
     }
 
     /// Forgets a key: its next call finds a breaker that has seen nothing.
-    pub fn forget(&self, key: impl Key) {
+    pub fn remove(&self, key: impl Key) {
         let key = self.inner.seeds.fingerprint(&key);
-        let mut table = self.inner.table(key).lock();
-        let forgotten = table.forget(key);
-        drop(table);
-        drop(forgotten);
+        let mut shard = self.inner.shard(key).lock();
+        let evicted_breaker = shard.remove(key);
+        drop(shard);
+        drop(evicted_breaker);
     }
 
     /// What they have seen, and how many there are.
-    pub fn stats(&self) -> BreakersStats {
+    pub fn stats(&self) -> KeyedBreakersStats {
         let (mut sum, mut open) = (Totals::default(), 0);
         let (mut keys, mut evicted, mut no_room) = (0, 0, 0);
-        for table in &self.inner.tables {
+        for shard in &self.inner.shards {
             // Looking may find something out and tell an observer, so nothing is locked meanwhile.
-            for breaker in breakers_of(table) {
+            for breaker in breakers_in(shard) {
                 let is_open = matches!(breaker.state(), State::Open | State::HalfOpen | State::ForcedOpen);
                 open += usize::from(is_open);
             }
             // Those who are forgotten and those who are there under one lock: whoever moves is counted once, and no count goes back.
-            let table = table.lock();
-            sum += table.forgotten;
-            table.entries.iter().for_each(|entry| sum += entry.breaker.totals());
-            keys += table.entries.len();
-            evicted += table.evicted;
-            no_room += table.no_room;
+            let shard = shard.lock();
+            sum += shard.evicted_breaker;
+            shard.entries.iter().for_each(|entry| sum += entry.breaker.totals());
+            keys += shard.entries.len();
+            evicted += shard.evicted;
+            no_room += shard.no_room;
         }
-        BreakersStats {
+        KeyedBreakersStats {
             totals: sum,
             keys,
-            max_keys: self.inner.max_of_table * self.inner.tables.len(),
+            max_keys: self.inner.max_keys_per_shard * self.inner.shards.len(),
             open,
             evicted,
             no_room,
@@ -243,112 +243,112 @@ impl Breakers {
 }
 
 impl Set {
-    fn table(&self, key: Fingerprint) -> &Lock<Table> {
+    fn shard(&self, key: Fingerprint) -> &Lock<Shard> {
         // Cannot fail: there is at least one table.
-        &self.tables[key.shard(self.tables.len())]
+        &self.shards[key.shard(self.shards.len())]
     }
 
     /// A breaker, and the version of its rules.
     fn make(&self) -> (Breaker, u64) {
-        let Pattern { rules, version, settings } = self.pattern.lock().clone();
-        (settings.make(rules), version)
+        let Template { config, version, settings } = self.template.lock().clone();
+        (settings.make(config), version)
     }
 
     /// A breaker was taken in, or given rules, of this version. If there are others by now it gets those: whoever comes last has seen to it
     /// that it has the latest.
-    fn keep_up(&self, breaker: &Breaker, mut version: u64) {
+    fn apply_latest_config(&self, breaker: &Breaker, mut version: u64) {
         loop {
-            let (rules, latest) = {
-                let pattern = self.pattern.lock();
-                (pattern.rules, pattern.version)
+            let (config, latest) = {
+                let template = self.template.lock();
+                (template.config, template.version)
             };
             if latest == version {
                 return;
             }
-            breaker.apply(rules);
+            breaker.apply(config);
             version = latest;
         }
     }
 }
 
 /// The breakers that a table remembers, which is not locked any more then.
-fn breakers_of(table: &Lock<Table>) -> Vec<Breaker> {
-    table.lock().entries.iter().map(|entry| entry.breaker.clone()).collect()
+fn breakers_in(shard: &Lock<Shard>) -> Vec<Breaker> {
+    shard.lock().entries.iter().map(|entry| entry.breaker.clone()).collect()
 }
 
 /// How well a breaker can be spared. The smallest goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Spared {
+enum EvictionRank {
     /// It is as good as new.
     Idle,
     /// It lets everybody pass.
     Closed,
     /// It lets a probe pass.
-    Over,
+    Elapsed,
     /// It denies calls, waits for its probes, or is forced.
-    Needed,
+    Pinned,
 }
 
-impl Table {
+impl Shard {
     fn find(&mut self, key: Fingerprint) -> Option<Breaker> {
-        self.asked += 1;
-        let entry = self.entries.get_mut(*self.places.get(&key)?)?;
-        entry.last_asked = self.asked;
+        self.lookups += 1;
+        let entry = self.entries.get_mut(*self.index.get(&key)?)?;
+        entry.last_used = self.lookups;
         Some(entry.breaker.clone())
     }
 
     /// Takes a key in, and says whom it forgot for it. Somebody else may have been faster, or there is no room.
-    fn take_in(&mut self, key: Fingerprint, breaker: Breaker, most: usize) -> (Breaker, Option<Breaker>) {
+    fn insert(&mut self, key: Fingerprint, breaker: Breaker, most: usize) -> (Breaker, Option<Breaker>) {
         if let Some(there) = self.find(key) {
             return (there, Some(breaker));
         }
-        let entry = Entry { key, breaker: breaker.clone(), last_asked: self.asked };
+        let entry = Entry { key, breaker: breaker.clone(), last_used: self.lookups };
         if self.entries.len() < most {
-            self.places.insert(key, self.entries.len());
+            self.index.insert(key, self.entries.len());
             self.entries.push(entry);
             return (breaker, None);
         }
-        let Some(place) = self.find_one_to_forget() else {
+        let Some(slot) = self.find_victim() else {
             self.no_room += 1;
             return (breaker, None);
         };
-        let Some(there) = self.entries.get_mut(place) else { return (breaker, None) };
-        let forgotten = std::mem::replace(there, entry);
-        self.places.remove(&forgotten.key);
-        self.places.insert(key, place);
-        self.remember_totals(&forgotten.breaker);
-        (breaker, Some(forgotten.breaker))
+        let Some(there) = self.entries.get_mut(slot) else { return (breaker, None) };
+        let evicted_breaker = std::mem::replace(there, entry);
+        self.index.remove(&evicted_breaker.key);
+        self.index.insert(key, slot);
+        self.keep_totals(&evicted_breaker.breaker);
+        (breaker, Some(evicted_breaker.breaker))
     }
 
     /// Whom to forget: a place, unless all that were looked at are needed.
-    fn find_one_to_forget(&mut self) -> Option<usize> {
+    fn find_victim(&mut self) -> Option<usize> {
         let count = self.entries.len();
         let mut best = None;
-        for _ in 0..count.min(LOOKED_AT) {
+        for _ in 0..count.min(EVICTION_SCAN_MAX) {
             self.hand = if self.hand + 1 < count { self.hand + 1 } else { 0 };
             let Some(entry) = self.entries.get(self.hand) else { continue };
-            let spared = (entry.breaker.spared(), entry.last_asked);
-            if best.is_none_or(|(best, _)| spared < best) {
-                best = Some((spared, self.hand));
+            let rank = (entry.breaker.rank(), entry.last_used);
+            if best.is_none_or(|(best, _)| rank < best) {
+                best = Some((rank, self.hand));
             }
         }
-        let ((spared, _), place) = best?;
-        self.evicted += u64::from(matches!(spared, Spared::Closed | Spared::Over));
-        (spared != Spared::Needed).then_some(place)
+        let ((rank, _), slot) = best?;
+        self.evicted += u64::from(matches!(rank, EvictionRank::Closed | EvictionRank::Elapsed));
+        (rank != EvictionRank::Pinned).then_some(slot)
     }
 
-    fn forget(&mut self, key: Fingerprint) -> Option<Breaker> {
-        let place = self.places.remove(&key)?;
-        let forgotten = self.entries.swap_remove(place);
-        if let Some(moved) = self.entries.get(place) {
-            self.places.insert(moved.key, place);
+    fn remove(&mut self, key: Fingerprint) -> Option<Breaker> {
+        let slot = self.index.remove(&key)?;
+        let evicted_breaker = self.entries.swap_remove(slot);
+        if let Some(moved) = self.entries.get(slot) {
+            self.index.insert(moved.key, slot);
         }
-        self.remember_totals(&forgotten.breaker);
-        Some(forgotten.breaker)
+        self.keep_totals(&evicted_breaker.breaker);
+        Some(evicted_breaker.breaker)
     }
 
-    fn remember_totals(&mut self, breaker: &Breaker) {
-        self.forgotten += breaker.totals();
+    fn keep_totals(&mut self, breaker: &Breaker) {
+        self.evicted_breaker += breaker.totals();
     }
 }
 
@@ -358,59 +358,59 @@ impl Breaker {
     }
 
     /// How well it can be spared. It is not looked at for probes that should have ended: that may be something to tell.
-    fn spared(&self) -> Spared {
+    fn rank(&self) -> EvictionRank {
         let now = self.inner.clock.now();
         let mut machine = self.inner.machine.lock();
         match machine.state() {
-            State::Closed | State::MetricsOnly if machine.is_idle(now) => Spared::Idle,
-            State::Closed => Spared::Closed,
-            State::MetricsOnly if machine.rules().metrics_only() => Spared::Closed,
+            State::Closed | State::MetricsOnly if machine.is_idle(now) => EvictionRank::Idle,
+            State::Closed => EvictionRank::Closed,
+            State::MetricsOnly if machine.config().metrics_only() => EvictionRank::Closed,
             // Its probes are as good as calls that it denies: they are all that may pass until they have ended.
-            State::HalfOpen if machine.waits_for_probes(now) => Spared::Needed,
-            State::Open | State::HalfOpen if machine.denies_for(now).is_none() => Spared::Over,
-            _ => Spared::Needed,
+            State::HalfOpen if machine.has_live_probes(now) => EvictionRank::Pinned,
+            State::Open | State::HalfOpen if machine.denies_for(now).is_none() => EvictionRank::Elapsed,
+            _ => EvictionRank::Pinned,
         }
     }
 }
 
-/// What a set of breakers is made of. Made by [`Breakers::builder`].
+/// What a set of breakers is made of. Made by [`KeyedBreakers::builder`].
 ///
 /// ```
-/// use sluicegate_guard::Breakers;
+/// use sluicegate_guard::KeyedBreakers;
 ///
-/// let hosts = Breakers::builder("breaker 50%/10s").name("hosts").max_keys(500).build()?;
+/// let hosts = KeyedBreakers::builder("breaker 50%/10s").name("hosts").max_keys(500).build()?;
 /// assert!(hosts.stats().max_keys <= 500);
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 #[must_use]
 #[derive(Debug)]
-pub struct BreakersBuilder {
-    each: BreakerBuilder,
+pub struct KeyedBreakersBuilder {
+    breaker_builder: BreakerBuilder,
     max_keys: usize,
 }
 
-impl BreakersBuilder {
+impl KeyedBreakersBuilder {
     /// A clock of your own. For tests: [`crate::ManualClock`].
-    pub fn clock(mut self, clock: impl Clock + 'static) -> BreakersBuilder {
-        self.each = self.each.clock(clock);
+    pub fn clock(mut self, clock: impl Clock + 'static) -> KeyedBreakersBuilder {
+        self.breaker_builder = self.breaker_builder.clock(clock);
         self
     }
 
     /// Is told, by [`Observer::event`], when one of them opens, half-opens, closes, or is forced.
-    pub fn observer(mut self, observer: impl Observer + 'static) -> BreakersBuilder {
-        self.each = self.each.observer(observer);
+    pub fn observer(mut self, observer: impl Observer + 'static) -> KeyedBreakersBuilder {
+        self.breaker_builder = self.breaker_builder.observer(observer);
         self
     }
 
     /// What they are called in events.
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> BreakersBuilder {
-        self.each = self.each.name(name);
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> KeyedBreakersBuilder {
+        self.breaker_builder = self.breaker_builder.name(name);
         self
     }
 
     /// The most keys it holds, [`MAX_BREAKERS_DEFAULT`] unless said. It never holds more: when a new one comes, the one that can best be
     /// spared is forgotten.
-    pub fn max_keys(mut self, max_keys: usize) -> BreakersBuilder {
+    pub fn max_keys(mut self, max_keys: usize) -> KeyedBreakersBuilder {
         self.max_keys = max_keys;
         self
     }
@@ -419,23 +419,23 @@ impl BreakersBuilder {
     ///
     /// # Errors
     /// When the text is no breaker, or `max_keys` is 0 or above [`MAX_BREAKERS_MAX`].
-    pub fn build(self) -> Result<Breakers, BuildError> {
+    pub fn build(self) -> Result<KeyedBreakers, BuildError> {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_BREAKERS_MAX)?;
-        let rules = self.each.rules.map_err(BuildError::Limit)?;
-        let tables = (max_keys / KEYS_A_TABLE).clamp(1, TABLES);
-        let pattern = Pattern { rules, version: 0, settings: Arc::new(self.each.settings) };
+        let config = self.breaker_builder.config.map_err(BuildError::Limit)?;
+        let shards = (max_keys / KEYS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
+        let template = Template { config, version: 0, settings: Arc::new(self.breaker_builder.settings) };
         let inner = Set {
             seeds: Seeds::random(),
-            tables: (0..tables).map(|_| Lock::new(Table::default())).collect(),
-            max_of_table: max_keys / tables,
-            pattern: Lock::new(pattern),
+            shards: (0..shards).map(|_| Lock::new(Shard::default())).collect(),
+            max_keys_per_shard: max_keys / shards,
+            template: Lock::new(template),
         };
-        Ok(Breakers { inner: Arc::new(inner) })
+        Ok(KeyedBreakers { inner: Arc::new(inner) })
     }
 }
 
-impl fmt::Debug for Breakers {
+impl fmt::Debug for KeyedBreakers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Breakers").field("rules", &self.rules().to_string()).finish_non_exhaustive()
+        f.debug_struct("KeyedBreakers").field("config", &self.config().to_string()).finish_non_exhaustive()
     }
 }

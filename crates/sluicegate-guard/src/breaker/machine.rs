@@ -43,14 +43,14 @@
 //! ```
 //!
 //! ```
-//! use sluicegate_guard::breaker::machine::{Answer, Machine};
-//! use sluicegate_guard::breaker::{BreakerRules, Outcome, State, Window};
+//! use sluicegate_guard::breaker::machine::Machine;
+//! use sluicegate_guard::breaker::{BreakerConfig, Outcome, State, Window};
 //! use sluicegate_guard::{Span, Time};
 //!
-//! let rules = BreakerRules::new(50, Window::Calls(4))?;
+//! let rules = BreakerConfig::new(50, Window::Calls(4))?;
 //! let (mut breaker, now) = (Machine::new(rules), Time::EPOCH);
 //! for outcome in [Outcome::Success, Outcome::Failure, Outcome::Success, Outcome::Failure] {
-//!     let (Answer::Allowed(ticket), _) = breaker.ask(now) else { panic!("it is closed") };
+//!     let (Ok(ticket), _) = breaker.try_acquire(now) else { panic!("it is closed") };
 //!     breaker.finish(ticket, outcome, Span::ZERO, || now);
 //! }
 //! assert_eq!(breaker.state(), State::Open);
@@ -59,19 +59,19 @@
 
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
 
+mod config;
 mod probes;
 mod rolling;
-mod rules;
 
-pub use rolling::{Counts, SLICES};
-pub use rules::{
-    BreakerRules, DURATION_MAX, MIN_DEFAULT, OPEN_DEFAULT, PROBES_DEFAULT, PROBES_MAX, SLOW_RATE_DEFAULT,
+pub use config::{
+    BreakerConfig, DURATION_MAX, MIN_DEFAULT, OPEN_DEFAULT, PROBES_DEFAULT, PROBES_MAX, SLOW_RATE_DEFAULT,
     Slow, WINDOW_CALLS_MAX, WINDOW_TIME_MIN, Window,
 };
+pub use rolling::{Counts, SLICES};
 
 use core::num::NonZero;
 use core::ops::AddAssign;
-use probes::{Probes, Verdict};
+use probes::{Probes, Transition};
 use rolling::Rolling;
 use sluicegate_core::{RetryAfter, Span, Time};
 
@@ -118,16 +118,16 @@ pub enum Outcome {
 
 /// Lets one call pass; to be given back with how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ticket {
+pub struct CallId {
     generation: u64,
     probe: Option<NonZero<u64>>,
 }
 
-impl Ticket {
-    /// The ticket of an ordinary call of that generation, for those who keep [`Machine::free`]'s where they can read it without a lock.
+impl CallId {
+    /// The ticket of an ordinary call of that generation, for those who keep [`Machine::admits_all`]'s where they can read it without a lock.
     #[inline]
-    pub const fn ordinary(generation: u64) -> Ticket {
-        Ticket { generation, probe: None }
+    pub const fn ordinary(generation: u64) -> CallId {
+        CallId { generation, probe: None }
     }
 
     /// Which phase of the breaker it is from.
@@ -141,17 +141,6 @@ impl Ticket {
     pub const fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
-}
-
-/// Whether a call may pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a call that is denied must not happen"]
-pub enum Answer {
-    /// It may.
-    Allowed(Ticket),
-    /// It may not. It may after this long, if nobody else asks until then and nothing is heard of the probes that are out:
-    /// then, and not a tick sooner.
-    Denied(RetryAfter),
 }
 
 /// What has become of a breaker.
@@ -289,37 +278,37 @@ enum Phase {
 /// A circuit breaker without a clock or a lock.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    rules: BreakerRules,
+    config: BreakerConfig,
     phase: Phase,
     /// Counts phases. A call of an earlier one changes nothing.
     generation: u64,
     window: Rolling,
     probes: Probes,
     /// How many probes there have been: a name for each.
-    named: NonZero<u64>,
+    last_probe: NonZero<u64>,
     totals: Totals,
 }
 
 impl Machine {
     /// A breaker that has seen nothing: closed, or only counting if the rules say so.
-    pub fn new(rules: BreakerRules) -> Machine {
+    pub fn new(config: BreakerConfig) -> Machine {
         Machine {
-            rules,
-            phase: resting(&rules),
+            config,
+            phase: initial_phase(&config),
             generation: 0,
-            window: Rolling::new(rules.window()),
+            window: Rolling::new(config.window()),
             probes: Probes::default(),
-            named: NonZero::<u64>::MIN,
+            last_probe: NonZero::<u64>::MIN,
             totals: Totals::default(),
         }
     }
 
     /// The ticket of every call, while nobody is denied: then there is no need to [`Machine::ask`].
     #[inline]
-    pub fn free(&self) -> Option<Ticket> {
+    pub fn admits_all(&self) -> Option<CallId> {
         match self.phase {
             Phase::Closed | Phase::Disabled | Phase::MetricsOnly { .. } => {
-                Some(Ticket::ordinary(self.generation))
+                Some(CallId::ordinary(self.generation))
             }
             Phase::Open { .. } | Phase::HalfOpen | Phase::ForcedOpen => None,
         }
@@ -329,41 +318,42 @@ impl Machine {
     #[inline]
     pub fn open_until(&self) -> Option<(Time, Time)> {
         match self.phase {
-            Phase::Open { since } => Some((since, since.after(self.rules.open()))),
+            Phase::Open { since } => Some((since, since.saturating_add(self.config.open()))),
             _ => None,
         }
     }
 
     /// Whether a call may pass now.
-    pub fn ask(&mut self, now: Time) -> (Answer, Changes) {
-        let mut changes = self.look(now);
-        if let Some(ticket) = self.free() {
-            return (Answer::Allowed(ticket), changes);
+    #[must_use = "a call that is denied must not be made"]
+    pub fn try_acquire(&mut self, now: Time) -> (Result<CallId, RetryAfter>, Changes) {
+        let mut changes = self.advance(now);
+        if let Some(id) = self.admits_all() {
+            return (Ok(id), changes);
         }
         if let Phase::Open { since } = self.phase
-            && since.after(self.rules.open()) <= now
+            && since.saturating_add(self.config.open()) <= now
         {
             self.enter(Phase::HalfOpen);
             self.probes.clear();
             changes = changes.then(Change::HalfOpened);
         }
         // Cannot wrap: it would take centuries to name so many.
-        let name = self.named.saturating_add(1);
-        if self.phase == Phase::HalfOpen && self.probes.let_through(&self.rules, name.get(), now) {
-            self.named = name;
-            return (Answer::Allowed(Ticket { generation: self.generation, probe: Some(name) }), changes);
+        let name = self.last_probe.saturating_add(1);
+        if self.phase == Phase::HalfOpen && self.probes.admit(&self.config, name.get(), now) {
+            self.last_probe = name;
+            return (Ok(CallId { generation: self.generation, probe: Some(name) }), changes);
         }
         self.totals.denied += 1;
-        (Answer::Denied(self.retry_after(now)), changes)
+        (Err(self.retry_after(now)), changes)
     }
 
     /// The short way of [`Machine::finish`] for a call that was not timed, while the breaker is closed and has a window of calls: when it
     /// stays closed. Whether it was that, and is counted; else nothing has happened.
     #[inline]
-    pub fn stays_closed(&mut self, ticket: Ticket, failed: bool) -> bool {
-        let is_counted = ticket.generation == self.generation
+    pub fn record_if_closed(&mut self, id: CallId, failed: bool) -> bool {
+        let is_counted = id.generation == self.generation
             && self.phase == Phase::Closed
-            && self.window.record_unless(failed, |counts| self.rules.opens(counts));
+            && self.window.record_unless(failed, |counts| self.config.opens(counts));
         if is_counted {
             let total = if failed { &mut self.totals.failures } else { &mut self.totals.successes };
             *total += 1;
@@ -373,20 +363,14 @@ impl Machine {
 
     /// A call has ended, having taken so long. A window of calls asks for the time only when it opens.
     #[inline]
-    pub fn finish(
-        &mut self,
-        ticket: Ticket,
-        outcome: Outcome,
-        took: Span,
-        now: impl Fn() -> Time,
-    ) -> Changes {
+    pub fn finish(&mut self, id: CallId, outcome: Outcome, took: Span, now: impl Fn() -> Time) -> Changes {
         let slow = self.count(outcome, took);
-        let told = matches!(outcome, Outcome::Success | Outcome::Failure);
-        if ticket.generation != self.generation || self.phase != Phase::Closed || !told {
-            return self.finish_otherwise(ticket, outcome, slow, now);
+        let counts_in_window = matches!(outcome, Outcome::Success | Outcome::Failure);
+        if id.generation != self.generation || self.phase != Phase::Closed || !counts_in_window {
+            return self.finish_slow_path(id, outcome, slow, now);
         }
         let counts = self.window.record(outcome == Outcome::Failure, slow, &now);
-        if !self.rules.opens(counts) {
+        if !self.config.opens(counts) {
             return Changes::default();
         }
         let counts = *counts;
@@ -395,14 +379,14 @@ impl Machine {
 
     /// Whatever is not a call that counts while it is closed.
     #[cold]
-    fn finish_otherwise(
+    fn finish_slow_path(
         &mut self,
-        ticket: Ticket,
+        id: CallId,
         outcome: Outcome,
         slow: bool,
         now: impl Fn() -> Time,
     ) -> Changes {
-        if ticket.generation != self.generation {
+        if id.generation != self.generation {
             self.totals.late += 1;
             return Changes::default();
         }
@@ -411,13 +395,13 @@ impl Machine {
                 let counts = *self.window.record(outcome == Outcome::Failure, slow, &now);
                 self.would_open(counts, forced, above)
             }
-            (Phase::HalfOpen, _) => self.finish_probe(ticket, outcome, slow, now()),
+            (Phase::HalfOpen, _) => self.finish_probe(id, outcome, slow, now()),
             _ => Changes::default(),
         }
     }
 
     /// Finds out which probes should have ended by now, and what that comes to. Asking does so too.
-    pub fn look(&mut self, now: Time) -> Changes {
+    pub fn advance(&mut self, now: Time) -> Changes {
         match &mut self.phase {
             Phase::Open { since } => {
                 // The clock stepped back: it opened now, and is open for at most `open` longer.
@@ -425,16 +409,16 @@ impl Machine {
                 Changes::default()
             }
             Phase::HalfOpen => {
-                let out = self.probes.out();
-                let verdict = self.probes.expire(&self.rules, now);
-                self.totals.expired += u64::try_from(out - self.probes.out()).unwrap_or(u64::MAX);
-                self.judge(verdict)
+                let in_flight = self.probes.in_flight();
+                let transition = self.probes.expire(&self.config, now);
+                self.totals.expired += u64::try_from(in_flight - self.probes.in_flight()).unwrap_or(u64::MAX);
+                self.apply(transition)
             }
             _ => Changes::default(),
         }
     }
 
-    /// What it does now. See [`Machine::look`] for what is only found out by looking.
+    /// What it does now. See [`Machine::advance`] for what is only found out by looking.
     pub fn state(&self) -> State {
         match self.phase {
             Phase::Closed => State::Closed,
@@ -457,29 +441,29 @@ impl Machine {
     }
 
     /// Its rules.
-    pub fn rules(&self) -> &BreakerRules {
-        &self.rules
+    pub fn config(&self) -> &BreakerConfig {
+        &self.config
     }
 
     /// How long a call would be denied from now on, if nothing more is heard of the probes that are out. `None` when one would pass. See
-    /// [`Machine::look`] for what is only found out by looking.
+    /// [`Machine::advance`] for what is only found out by looking.
     pub fn denies_for(&self, now: Time) -> Option<RetryAfter> {
-        let passes =
-            self.free().is_some() || self.phase == Phase::HalfOpen && self.probes.has_place(&self.rules);
+        let passes = self.admits_all().is_some()
+            || self.phase == Phase::HalfOpen && self.probes.has_capacity(&self.config);
         let wait = Some(self.retry_after(now)).filter(|wait| *wait != RetryAfter::After(Span::ZERO));
         if passes { None } else { wait }
     }
 
-    /// Whether it is half-open and waits for probes that are out and have not expired. See [`Machine::look`] for what is only found out by
+    /// Whether it is half-open and waits for probes that are out and have not expired. See [`Machine::advance`] for what is only found out by
     /// looking.
-    pub fn waits_for_probes(&self, now: Time) -> bool {
-        self.phase == Phase::HalfOpen && self.probes.any_live(&self.rules, now)
+    pub fn has_live_probes(&self, now: Time) -> bool {
+        self.phase == Phase::HalfOpen && self.probes.any_live(&self.config, now)
     }
 
     /// Whether it is closed and counts nothing: as good as new.
     pub fn is_idle(&mut self, now: Time) -> bool {
-        let resting = self.phase == resting(&self.rules);
-        resting && self.window.counts(now) == Counts::default()
+        let initial_phase = self.phase == initial_phase(&self.config);
+        initial_phase && self.window.counts(now) == Counts::default()
     }
 
     /// Forces it. What is out changes nothing any more.
@@ -504,7 +488,7 @@ impl Machine {
 
     /// As new but for its totals, whatever it was. What is out changes nothing any more.
     pub fn reset(&mut self) -> Change {
-        self.enter(resting(&self.rules));
+        self.enter(initial_phase(&self.config));
         self.window.clear();
         Change::Reset
     }
@@ -512,20 +496,20 @@ impl Machine {
     /// Other rules from now on. What is forced stays forced, what is open stays open since when it was, for as long as the new rules
     /// say. The counts are kept if the window is the same, and begin anew otherwise. A half-open phase begins anew: the probes that
     /// are out change nothing any more. A breaker that is told only to count is no longer open or half-open.
-    pub fn change(&mut self, rules: BreakerRules) -> Option<Change> {
-        let same_window = rules.window() == self.rules.window();
-        self.rules = rules;
+    pub fn change(&mut self, config: BreakerConfig) -> Option<Change> {
+        let same_window = config.window() == self.config.window();
+        self.config = config;
         if !same_window {
-            self.window = Rolling::new(rules.window());
+            self.window = Rolling::new(config.window());
         }
         match self.phase {
             Phase::Closed | Phase::MetricsOnly { forced: false, .. } => {
-                if self.phase == Phase::Closed || !rules.metrics_only() {
+                if self.phase == Phase::Closed || !config.metrics_only() {
                     // The same calls go on being counted, so this is no new phase.
-                    self.phase = resting(&rules);
+                    self.phase = initial_phase(&config);
                 }
             }
-            Phase::Open { .. } | Phase::HalfOpen if rules.metrics_only() => return Some(self.reset()),
+            Phase::Open { .. } | Phase::HalfOpen if config.metrics_only() => return Some(self.reset()),
             Phase::HalfOpen => {
                 self.enter(Phase::HalfOpen);
                 self.probes.clear();
@@ -545,33 +529,33 @@ impl Machine {
             Outcome::Ignored => totals.ignored += 1,
             Outcome::Dropped => totals.dropped += 1,
         }
-        let slow = matches!(outcome, Outcome::Success | Outcome::Failure) && self.rules.is_slow(took);
+        let slow = matches!(outcome, Outcome::Success | Outcome::Failure) && self.config.is_slow(took);
         totals.slow += u64::from(slow);
         slow
     }
 
-    fn finish_probe(&mut self, ticket: Ticket, outcome: Outcome, slow: bool, now: Time) -> Changes {
-        let changes = self.look(now);
-        let number = ticket.probe.map_or(0, NonZero::get);
-        if self.phase != Phase::HalfOpen || !self.probes.is_out(number) {
+    fn finish_probe(&mut self, id: CallId, outcome: Outcome, slow: bool, now: Time) -> Changes {
+        let changes = self.advance(now);
+        let number = id.probe.map_or(0, NonZero::get);
+        if self.phase != Phase::HalfOpen || !self.probes.is_in_flight(number) {
             self.totals.late += 1;
             return changes;
         }
-        let how = match outcome {
+        let counted = match outcome {
             Outcome::Success => Some((false, slow)),
             Outcome::Failure | Outcome::Dropped => Some((true, slow)),
             Outcome::Ignored => None,
         };
-        let verdict = self.probes.end(&self.rules, number, how, now);
-        self.judge(verdict)
+        let transition = self.probes.end(&self.config, number, counted, now);
+        self.apply(transition)
     }
 
-    fn judge(&mut self, verdict: Option<Verdict>) -> Changes {
+    fn apply(&mut self, transition: Option<Transition>) -> Changes {
         let counts = self.probes.ended();
-        Changes::one(match verdict {
+        Changes::one(match transition {
             None => None,
-            Some(Verdict::Open(at)) => Some(self.open(counts, at)),
-            Some(Verdict::Close) => {
+            Some(Transition::Open(at)) => Some(self.open(counts, at)),
+            Some(Transition::Close) => {
                 self.enter(Phase::Closed);
                 self.window.clear();
                 Some(Change::Closed(counts))
@@ -588,11 +572,11 @@ impl Machine {
     }
 
     fn would_open(&mut self, counts: Counts, forced: bool, was_above: bool) -> Changes {
-        let above = self.rules.opens(&counts);
+        let above = self.config.opens(&counts);
         self.phase = Phase::MetricsOnly { forced, above };
-        let news = above && !was_above;
-        self.totals.would_have_opened += u64::from(news);
-        Changes::one(news.then_some(Change::WouldHaveOpened(counts)))
+        let is_new = above && !was_above;
+        self.totals.would_have_opened += u64::from(is_new);
+        Changes::one(is_new.then_some(Change::WouldHaveOpened(counts)))
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -601,11 +585,11 @@ impl Machine {
     }
 
     fn retry_after(&self, now: Time) -> RetryAfter {
-        let open_until = |since: Time| since.after(self.rules.open());
+        let open_until = |since: Time| since.saturating_add(self.config.open());
         let until = match self.phase {
             Phase::Open { since } => open_until(since),
-            Phase::HalfOpen => match self.probes.if_all_expire(&self.rules, now) {
-                (Some(Verdict::Open(at)), _) => open_until(at),
+            Phase::HalfOpen => match self.probes.if_all_expire(&self.config, now) {
+                (Some(Transition::Open(at)), _) => open_until(at),
                 (_, at) => at,
             },
             _ => return RetryAfter::Never,
@@ -615,8 +599,8 @@ impl Machine {
 }
 
 /// What a breaker does when nothing is wrong.
-fn resting(rules: &BreakerRules) -> Phase {
-    if rules.metrics_only() { Phase::MetricsOnly { forced: false, above: false } } else { Phase::Closed }
+fn initial_phase(config: &BreakerConfig) -> Phase {
+    if config.metrics_only() { Phase::MetricsOnly { forced: false, above: false } } else { Phase::Closed }
 }
 
 #[cfg(test)]
@@ -627,20 +611,20 @@ mod tests {
     #[test]
     fn the_short_way_comes_to_the_same_as_the_long_one() {
         for window in [Window::Calls(7), Window::Time(Span::from_micros(1_000_000))] {
-            let rules = BreakerRules::new(50, window).unwrap();
-            let (mut short, mut long, now) = (Machine::new(rules), Machine::new(rules), || Time::EPOCH);
+            let config = BreakerConfig::new(50, window).unwrap();
+            let (mut short, mut long, now) = (Machine::new(config), Machine::new(config), || Time::EPOCH);
             let (mut short_ones, mut opened) = (0, 0);
             for number in 0..400_u32 {
                 // Seldom, and then so often that it opens.
                 let failed = number % 23 == 5 || number % 100 > 90;
                 let outcome = if failed { Outcome::Failure } else { Outcome::Success };
-                let ticket = short.free().unwrap();
-                if short.stays_closed(ticket, failed) {
+                let id = short.admits_all().unwrap();
+                if short.record_if_closed(id, failed) {
                     short_ones += 1;
                 } else {
-                    short.finish(ticket, outcome, Span::ZERO, now);
+                    short.finish(id, outcome, Span::ZERO, now);
                 }
-                long.finish(long.free().unwrap(), outcome, Span::ZERO, now);
+                long.finish(long.admits_all().unwrap(), outcome, Span::ZERO, now);
                 assert_eq!(short.counts(now()), long.counts(now()), "call {number}");
                 assert_eq!((short.totals(), short.state()), (long.totals(), long.state()));
                 if long.state() == State::Open {
@@ -656,13 +640,13 @@ mod tests {
 
     #[test]
     fn the_short_way_is_not_for_a_call_of_an_earlier_phase() {
-        let mut machine = Machine::new(BreakerRules::new(50, Window::Calls(7)).unwrap());
-        let early = machine.free().unwrap();
+        let mut machine = Machine::new(BreakerConfig::new(50, Window::Calls(7)).unwrap());
+        let early = machine.admits_all().unwrap();
         machine.reset();
-        assert!(!machine.stays_closed(early, false));
-        assert!(machine.stays_closed(machine.free().unwrap(), false));
+        assert!(!machine.record_if_closed(early, false));
+        assert!(machine.record_if_closed(machine.admits_all().unwrap(), false));
         assert_eq!(machine.totals().successes, 1);
         machine.force(Forced::MetricsOnly);
-        assert!(!machine.stays_closed(machine.free().unwrap(), false), "it has more to say");
+        assert!(!machine.record_if_closed(machine.admits_all().unwrap(), false), "it has more to say");
     }
 }

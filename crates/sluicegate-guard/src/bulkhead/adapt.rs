@@ -1,6 +1,6 @@
 //! What moves a bulkhead's limit by how calls end.
 
-use super::{Began, Bulkhead, checked_limit};
+use super::{Bulkhead, CallStart, checked_limit};
 use crate::Outcome;
 use crate::event::Event;
 use sluicegate_core::{Span, Time};
@@ -14,31 +14,31 @@ use std::sync::PoisonError;
 ///
 /// ```
 /// use sluicegate_guard::Outcome;
-/// use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
+/// use sluicegate_guard::bulkhead::{Adapt, Bulkhead, CompletedCall};
 ///
 /// /// Half of the permits after a failure.
 /// struct Halve;
 ///
 /// impl Adapt for Halve {
-///     fn ended(&mut self, call: &EndedCall) -> u32 {
+///     fn after_call(&mut self, call: &CompletedCall) -> u32 {
 ///         if call.outcome == Outcome::Failure { call.limit / 2 } else { call.limit }
 ///     }
 /// }
 ///
 /// let bulkhead = Bulkhead::builder("bulkhead 16").adapt(Halve).build()?;
-/// bulkhead.try_enter().unwrap().finish(Outcome::Failure);
+/// bulkhead.try_acquire().unwrap().finish(Outcome::Failure);
 /// assert_eq!(bulkhead.stats().limit, 8);
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 pub trait Adapt: Send {
     /// A call has ended. What the limit is from now on; 0 is taken as 1.
-    fn ended(&mut self, call: &EndedCall) -> u32;
+    fn after_call(&mut self, call: &CompletedCall) -> u32;
 }
 
 /// A call that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct EndedCall {
+pub struct CompletedCall {
     /// How. [`Outcome::Dropped`] when its permit was dropped without a word.
     pub outcome: Outcome,
     /// How long it had its permit.
@@ -54,32 +54,32 @@ pub struct EndedCall {
 impl Bulkhead {
     /// Tells the rule, and gives back the panic that came of it, if one did.
     #[cold]
-    pub(super) fn adapt_and_catch(&self, outcome: Outcome, began: Began) -> Option<Box<dyn Any + Send>> {
-        catch_unwind(AssertUnwindSafe(|| self.adapt(outcome, began))).err()
+    pub(super) fn adapt_and_catch(&self, outcome: Outcome, start: CallStart) -> Option<Box<dyn Any + Send>> {
+        catch_unwind(AssertUnwindSafe(|| self.adapt(outcome, start))).err()
     }
 
     /// Tells the rule, and sets the limit that it wants.
     #[cold]
-    pub(super) fn adapt(&self, outcome: Outcome, began: Began) {
-        let Some(rule) = &self.shared.adapt else { return };
+    pub(super) fn adapt(&self, outcome: Outcome, start: CallStart) {
+        let Some(algorithm) = &self.inner.adapt else { return };
         let at = self.now();
         // After a step back of the clock nobody knows how long it took: then it says nothing.
-        let outcome = if at < began.at { Outcome::Ignored } else { outcome };
+        let outcome = if at < start.at { Outcome::Ignored } else { outcome };
         let (from, to) = {
-            let mut rule = rule.lock().unwrap_or_else(PoisonError::into_inner);
-            let limit = self.shared.permits.read().limit;
-            let (took, in_use) = (at.since(began.at), began.in_use);
-            let wanted = rule.ended(&EndedCall { outcome, took, at, in_use, limit });
+            let mut algorithm = algorithm.lock().unwrap_or_else(PoisonError::into_inner);
+            let limit = self.inner.permits.read().limit;
+            let (took, in_use) = (at.since(start.at), start.in_use);
+            let wanted = algorithm.after_call(&CompletedCall { outcome, took, at, in_use, limit });
             // Under the rule's lock, so that limits are set in the order in which it said so.
             let wanted = checked_limit(wanted);
-            self.shared.permits.set_limit(wanted);
+            self.inner.permits.set_limit(wanted);
             (limit, wanted)
         };
         if to > from {
-            self.shared.pass_on();
+            self.inner.wake_waiters();
         }
-        if let Some(observer) = self.shared.observer.as_ref().filter(|_| to != from) {
-            observer.event(&Event::LimitMoved { name: self.shared.name.clone(), from, to });
+        if let Some(observer) = self.inner.observer.as_ref().filter(|_| to != from) {
+            observer.event(&Event::LimitChanged { name: self.inner.name.clone(), from, to });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A bulkhead whose limit finds itself: [`AdaptiveLimit`] as the rule that moves it.
 
-use super::adapt::{Adapt, EndedCall};
+use super::adapt::{Adapt, CompletedCall};
 use super::{Bulkhead, BulkheadBuilder};
 use crate::Outcome;
 use crate::adaptive::{Adaptive, AdaptiveLimit, Sample};
@@ -16,7 +16,7 @@ impl Bulkhead {
     /// use sluicegate_guard::{Bulkhead, Outcome};
     ///
     /// let payments = Bulkhead::adaptive("aimd 10 min=1")?;
-    /// payments.try_enter().unwrap().finish(Outcome::Failure);
+    /// payments.try_acquire().unwrap().finish(Outcome::Failure);
     /// assert_eq!(payments.stats().limit, 9);
     /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// ```
@@ -28,7 +28,7 @@ impl Bulkhead {
     }
 
     /// A bulkhead of either kind, by the first word of its line.
-    pub(crate) fn written(text: &str) -> BulkheadBuilder {
+    pub(crate) fn from_text(text: &str) -> BulkheadBuilder {
         match text.split_ascii_whitespace().next() {
             Some("aimd" | "gradient") => Bulkhead::builder("bulkhead 1").adaptive(text),
             _ => Bulkhead::builder(text),
@@ -37,7 +37,7 @@ impl Bulkhead {
 
     /// Whether its limit finds itself.
     pub(crate) fn is_adaptive(&self) -> bool {
-        self.shared.adapt.is_some()
+        self.inner.adapt.is_some()
     }
 }
 
@@ -49,20 +49,20 @@ impl BulkheadBuilder {
     /// - A permit that is dropped without a word says nothing either, unless the call had already taken too long: who gives up on a
     ///   slow dependency is how one often hears of it.
     pub fn adaptive(mut self, text: &str) -> BulkheadBuilder {
-        self.spec = self.spec.and_then(|spec| {
+        self.config = self.config.and_then(|config| {
             let limit: AdaptiveLimit = text.parse()?;
-            self.adapt = Some(Box::new(Moving(Adaptive::new(limit))));
-            Ok(spec.with_limit(limit.range().start()))
+            self.adapt = Some(Box::new(AdaptiveAlgorithm(Adaptive::new(limit))));
+            Ok(config.with_limit(limit.range().start()))
         });
         self
     }
 }
 
 /// An adaptive limit as the rule of a bulkhead.
-struct Moving(Adaptive);
+struct AdaptiveAlgorithm(Adaptive);
 
-impl Adapt for Moving {
-    fn ended(&mut self, call: &EndedCall) -> u32 {
+impl Adapt for AdaptiveAlgorithm {
+    fn after_call(&mut self, call: &CompletedCall) -> u32 {
         let dropped = match call.outcome {
             Outcome::Success => false,
             Outcome::Failure => true,

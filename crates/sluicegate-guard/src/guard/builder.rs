@@ -1,11 +1,11 @@
 //! What a guard is made of.
 
 use super::{Guard, Inner};
-use crate::breaker::{Breaker, BreakerBuilder, BreakerRules};
-use crate::bulkhead::{Bulkhead, BulkheadBuilder, BulkheadSpec};
+use crate::breaker::{Breaker, BreakerBuilder, BreakerConfig};
+use crate::bulkhead::{Bulkhead, BulkheadBuilder, BulkheadConfig};
 use crate::event::Observer;
-use crate::retry::{Retries, RetryRules};
-use crate::timeout::Countdowns;
+use crate::retry::{Retries, RetryConfig};
+use crate::timeout::Timers;
 use sluicegate::clock::Clock;
 use sluicegate::internal::{AnyClock, within};
 use sluicegate::{BuildError, LimitError};
@@ -24,29 +24,29 @@ pub enum Part<P, B> {
     /// To be built with the guard's clock and observer.
     Build(B),
     /// It has its own.
-    Made(P),
+    Existing(P),
 }
 
 impl<P, B> Part<P, B> {
     fn make(self, build: impl FnOnce(B) -> Result<P, BuildError>) -> Result<P, BuildError> {
         match self {
             Part::Build(builder) => build(builder),
-            Part::Made(part) => Ok(part),
+            Part::Existing(part) => Ok(part),
         }
     }
 }
 
 macro_rules! parts {
-    ($($part:ty, $builder:ty: $text:expr, $rules:ty => $from_rules:expr;)*) => {$(
+    ($($part:ty, $builder:ty: $text:expr, $config:ty => $from_config:expr;)*) => {$(
         impl From<$part> for Part<$part, $builder> {
             fn from(part: $part) -> Self {
-                Part::Made(part)
+                Part::Existing(part)
             }
         }
 
         impl From<&$part> for Part<$part, $builder> {
             fn from(part: &$part) -> Self {
-                Part::Made(part.clone())
+                Part::Existing(part.clone())
             }
         }
 
@@ -62,18 +62,18 @@ macro_rules! parts {
             }
         }
 
-        impl From<$rules> for Part<$part, $builder> {
-            fn from(rules: $rules) -> Self {
-                Part::Build($from_rules(rules))
+        impl From<$config> for Part<$part, $builder> {
+            fn from(config: $config) -> Self {
+                Part::Build($from_config(config))
             }
         }
     )*};
 }
 
 parts! {
-    Breaker, BreakerBuilder: Breaker::builder, BreakerRules => Breaker::builder;
-    Bulkhead, BulkheadBuilder: Bulkhead::written, BulkheadSpec => Bulkhead::builder;
-    Retries, Result<RetryRules, LimitError>: str::parse, RetryRules => Ok;
+    Breaker, BreakerBuilder: Breaker::builder, BreakerConfig => Breaker::builder;
+    Bulkhead, BulkheadBuilder: Bulkhead::from_text, BulkheadConfig => Bulkhead::builder;
+    Retries, Result<RetryConfig, LimitError>: str::parse, RetryConfig => Ok;
 }
 
 /// What a guard is made of. Made by [`Guard::builder`]; every part can be left out.
@@ -82,7 +82,7 @@ pub struct GuardBuilder {
     name: Arc<str>,
     breaker: Option<Part<Breaker, BreakerBuilder>>,
     bulkhead: Option<Part<Bulkhead, BulkheadBuilder>>,
-    retry: Option<Part<Retries, Result<RetryRules, LimitError>>>,
+    retry: Option<Part<Retries, Result<RetryConfig, LimitError>>>,
     timeout: Option<Duration>,
     deadline: Option<Duration>,
     max_fallbacks: u32,
@@ -127,7 +127,7 @@ impl GuardBuilder {
     }
 
     /// Further tries: `retry 2 budget=10%`, or [`Retries`] whose budget others share.
-    pub fn retry(mut self, retry: impl Into<Part<Retries, Result<RetryRules, LimitError>>>) -> GuardBuilder {
+    pub fn retry(mut self, retry: impl Into<Part<Retries, Result<RetryConfig, LimitError>>>) -> GuardBuilder {
         self.retry = Some(retry.into());
         self
     }
@@ -169,15 +169,15 @@ impl GuardBuilder {
     pub fn build(self) -> Result<Guard, BuildError> {
         let GuardBuilder { name, clock, observer, .. } = self;
         let breaker = self.breaker.map(|part| {
-            part.make(|builder| builder.name(Arc::clone(&name)).watched(&clock, observer.as_ref()).build())
+            part.make(|builder| builder.name(Arc::clone(&name)).inherit(&clock, observer.as_ref()).build())
         });
         let bulkhead = self.bulkhead.map(|part| {
-            part.make(|builder| builder.name(Arc::clone(&name)).watched(&clock, observer.as_ref()).build())
+            part.make(|builder| builder.name(Arc::clone(&name)).inherit(&clock, observer.as_ref()).build())
         });
         let retry = self.retry.map(|part| {
-            part.make(|rules| match self.seed {
-                None => Retries::new(rules?),
-                Some(seed) => Retries::seeded(rules?, seed),
+            part.make(|config| match self.seed {
+                None => Retries::new(config?),
+                Some(seed) => Retries::seeded(config?, seed),
             })
         });
         let inner = Inner {
@@ -187,7 +187,7 @@ impl GuardBuilder {
             timeout: checked("timeout in microseconds", self.timeout)?,
             deadline: checked("deadline in microseconds", self.deadline)?,
             fallbacks: fallbacks(self.max_fallbacks)?,
-            countdowns: Countdowns::new(clock),
+            timers: Timers::new(clock),
             observer,
             counts: super::stats::Counts::default(),
             name,

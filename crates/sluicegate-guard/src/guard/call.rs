@@ -11,17 +11,17 @@
 //!
 //! Whatever step it is dropped in, what it holds is given back by what holds it: the admitted call, the permit, the countdown.
 
-use super::failure::{Failure, Refused};
+use super::attempt::{Attempts, FromAttempts, NoThread, Work};
+use super::error::{Failure, GuardDenial};
 use super::fallback::WithFallback;
 use super::stats::GuardEvent;
-use super::work::{ByTries, NoThread, Tries, Work};
-use super::{Inner, Judge};
+use super::{Classify, Inner};
 use crate::breaker::{Admission, Admitted, Outcome};
-use crate::bulkhead::{Bulkhead, Enter, Entry, Permit};
-use crate::timeout::Countdown;
+use crate::bulkhead::{AcquirePermit, Bulkhead, Permit, PermitGrant};
+use crate::timeout::Timer;
 use pin_project_lite::pin_project;
-use sluicegate::internal::Stretch;
-use sluicegate::internal::wait_here;
+use sluicegate::internal::Interval;
+use sluicegate::internal::block_on;
 use sluicegate::wait::Denial;
 use sluicegate_core::Span;
 use std::fmt;
@@ -41,13 +41,13 @@ pin_project! {
     pub struct Call<W: Work, J> {
         guard: Arc<Inner>,
         work: W,
-        judge: J,
-        // Tries that were begun.
+        classify: J,
+        // Attempts that were begun.
         tries: u32,
         // Whether it may be tried again, if the guard does.
         may_retry: bool,
         // How long all of it may take.
-        deadline: Option<Stretch>,
+        deadline: Option<Interval>,
         // What came of the last try, while there may be another.
         last: Option<Answer<W>>,
         // Whether the last try that ended was a failure.
@@ -61,13 +61,16 @@ pin_project! {
     #[project = StepNow]
     enum Step<F> {
         New,
-        Entering { admitted: Option<Admitted<'static>>, enter: Enter },
+        Entering { admitted: Option<Admitted<'static>>, enter: AcquirePermit },
         // In this order: what the call holds is gone when its permit is free, and its breaker has been told last.
-        Running { #[pin] work: F, countdown: Option<Countdown>, permit: Option<Permit>, admitted: Option<Admitted<'static>> },
-        Resting { rest: Countdown },
+        Running { #[pin] work: F, timer: Option<Timer>, permit: Option<Permit>, admitted: Option<Admitted<'static>> },
+        BackingOff { delay: Timer },
         Done,
     }
 }
+
+/// The future of [`Guard::attempts`](super::Guard::attempts).
+pub type AttemptsCall<T, C> = Call<FromAttempts<T>, C>;
 
 /// What a call gives.
 type Answer<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
@@ -76,21 +79,21 @@ type Answer<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
 type Held = (Option<Admitted<'static>>, Option<Permit>);
 
 /// What is seen of a try that is under way.
-type Looked<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Error>>>;
+type Polled<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Error>>>;
 
 /// How a try ended.
 enum End<T, E> {
     Result(Outcome, Result<T, E>),
     /// Whether it was done nevertheless: it ended with an `Ok` that nobody could stop.
     TimedOut {
-        is_done: bool,
+        completed: bool,
     },
 }
 
 impl<W: Work, J> Call<W, J> {
-    pub(super) fn new(guard: Arc<Inner>, work: W, judge: J) -> Call<W, J> {
+    pub(super) fn new(guard: Arc<Inner>, work: W, classify: J) -> Call<W, J> {
         let (deadline, last, step) = (None, None, Step::New);
-        Call { guard, work, judge, tries: 0, may_retry: true, deadline, last, has_failed: false, step }
+        Call { guard, work, classify, tries: 0, may_retry: true, deadline, last, has_failed: false, step }
     }
 
     /// Says how a call ended by its result, where an `Err` is not always a failure, or an `Ok` not always a success.
@@ -105,7 +108,7 @@ impl<W: Work, J> Call<W, J> {
     /// let payments = Guard::builder("payments").breaker("breaker 50%/10s").retry("retry 2").build()?;
     /// let paid = payments
     ///     .call(|| async { Err::<(), _>(Declined::NoFunds) })
-    ///     .judge(|result| match result {
+    ///     .classify(|result| match result {
     ///         Ok(()) => Outcome::Success,
     ///         Err(Declined::NoFunds) => Outcome::Ignored, // the bank is well, and no retry helps
     ///         Err(Declined::Unreachable) => Outcome::Failure,
@@ -115,12 +118,12 @@ impl<W: Work, J> Call<W, J> {
     /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// # }).unwrap();
     /// ```
-    pub fn judge<K>(self, judge: K) -> Call<W, K>
+    pub fn classify<K>(self, classify: K) -> Call<W, K>
     where
         K: Fn(&Result<W::Value, W::Error>) -> Outcome,
     {
         let Call { guard, work, may_retry, .. } = self;
-        Call { may_retry, ..Call::new(guard, work, judge) }
+        Call { may_retry, ..Call::new(guard, work, classify) }
     }
 
     /// Whether this call may be tried again, as far as the guard's retries allow: not if it does harm when it is made twice. It may
@@ -131,7 +134,7 @@ impl<W: Work, J> Call<W, J> {
     }
 
     /// What to give instead when all tries have failed, timed out or were refused. An `Ok` that the judge takes for a failure is one too: the
-    /// fallback is told [`Failure::BadAnswer`]. Errors that the judge ignores are not for it.
+    /// fallback is told [`Failure::BadResult`]. Errors that the judge ignores are not for it.
     ///
     /// At most [`max_fallbacks`](super::GuardBuilder::max_fallbacks) of a guard are under way at once: when even they hang, the rest gets the
     /// failure itself, or the answer that was one. A fallback has no timeout of its own.
@@ -149,9 +152,9 @@ impl<W: Work, J> Call<W, J> {
     /// When it gave nothing.
     pub fn blocking(self) -> Answer<W>
     where
-        J: Judge<W::Value, W::Error>,
+        J: Classify<W::Value, W::Error>,
     {
-        wait_here(self)
+        block_on(self)
     }
 
     /// Whether the last try that ended was a failure. When the call has given an `Ok`: whether the judge takes that for one, so that a
@@ -161,14 +164,14 @@ impl<W: Work, J> Call<W, J> {
     }
 }
 
-impl<T: Tries, J> Call<ByTries<T>, J> {
+impl<T: Attempts, J> Call<FromAttempts<T>, J> {
     /// Who makes the tries, to look at what is left when the call is over.
-    pub fn tries(self: Pin<&mut Self>) -> &mut T {
+    pub fn attempts(self: Pin<&mut Self>) -> &mut T {
         &mut self.project().work.0
     }
 }
 
-impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
+impl<W: Work, J: Classify<W::Value, W::Error>> Future for Call<W, J> {
     type Output = Answer<W>;
 
     /// # Panics
@@ -183,23 +186,23 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
                     let admitted = admitted.take();
                     call.entered(admitted, entry)
                 }
-                StepNow::Running { work, countdown, permit, admitted } => {
-                    let looked = catch_unwind(AssertUnwindSafe(|| W::look(work, context)));
-                    let is_up = match countdown {
-                        Some(countdown) if matches!(looked, Ok(Poll::Pending)) => {
-                            Pin::new(countdown).poll(context).is_ready()
+                StepNow::Running { work, timer, permit, admitted } => {
+                    let polled = catch_unwind(AssertUnwindSafe(|| W::poll_attempt(work, context)));
+                    let has_elapsed = match timer {
+                        Some(timer) if matches!(polled, Ok(Poll::Pending)) => {
+                            Pin::new(timer).poll(context).is_ready()
                         }
-                        Some(countdown) => W::LATE_COUNTS && countdown.is_up(),
+                        Some(timer) => W::TIMES_OUT_LATE && timer.has_elapsed(),
                         None => false,
                     };
-                    if matches!(looked, Ok(Poll::Pending)) && !is_up {
+                    if matches!(polled, Ok(Poll::Pending)) && !has_elapsed {
                         return Poll::Pending;
                     }
                     let held = (admitted.take(), permit.take());
-                    call.ended(held, looked, is_up)
+                    call.ended(held, polled, has_elapsed)
                 }
-                StepNow::Resting { rest } => {
-                    ready!(Pin::new(rest).poll(context));
+                StepNow::BackingOff { delay } => {
+                    ready!(Pin::new(delay).poll(context));
                     call.again()
                 }
                 StepNow::Done => panic!("a call was polled again after it was ready"),
@@ -212,71 +215,73 @@ impl<W: Work, J: Judge<W::Value, W::Error>> Future for Call<W, J> {
 }
 
 /// What becomes of a call in each of its steps: the next step, or what it gives.
-impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
+impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
     fn first(&mut self) -> Option<Answer<W>> {
         self.guard.counts.call();
-        *self.deadline = self.guard.deadline.map(|deadline| Stretch::new(self.guard.now(), deadline));
+        *self.deadline = self.guard.deadline.map(|deadline| Interval::new(self.guard.now(), deadline));
         self.step.set(Step::Done);
-        if W::NEEDS_PERMIT && self.guard.bulkhead.is_none() {
-            return self.goes_on(Err(Refused::NoBulkhead));
+        if W::NEEDS_BULKHEAD && self.guard.bulkhead.is_none() {
+            return self.denied_or_pending(Err(GuardDenial::NoBulkhead));
         }
-        let left = self.left();
-        let begun = self.begin(left);
-        self.goes_on(begun)
+        let remaining = self.remaining();
+        let begun = self.begin(remaining);
+        self.denied_or_pending(begun)
     }
 
     /// It has rested.
     fn again(&mut self) -> Option<Answer<W>> {
         self.step.set(Step::Done);
-        let left = self.left();
-        let begun = if left == Some(Span::ZERO) {
+        let remaining = self.remaining();
+        let begun = if remaining == Some(Span::ZERO) {
             // The machine slept, or the clock was set.
-            Err(Refused::ByDeadline)
+            Err(GuardDenial::Deadline)
         } else {
-            self.begin(left)
+            self.begin(remaining)
         };
-        self.goes_on(begun)
+        self.denied_or_pending(begun)
     }
 
     /// The bulkhead has answered.
-    fn entered(&mut self, mut admitted: Option<Admitted<'static>>, entry: Entry) -> Option<Answer<W>> {
+    fn entered(&mut self, mut admitted: Option<Admitted<'static>>, entry: PermitGrant) -> Option<Answer<W>> {
         self.step.set(Step::Done);
-        let left = self.left();
-        let is_late = left == Some(Span::ZERO);
+        let remaining = self.remaining();
+        let past_deadline = remaining == Some(Span::ZERO);
         let begun = match entry.into_result() {
-            Ok(permit) if !is_late => {
+            Ok(permit) if !past_deadline => {
                 // Our own queue says nothing about how fast the other side is.
                 if let Some(admitted) = &mut admitted {
-                    admitted.begins();
+                    admitted.restart_timer();
                 }
-                self.run(left, (admitted, Some(permit)))
+                self.run(remaining, (admitted, Some(permit)))
             }
-            refused => {
+            denial => {
                 // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
                 // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets
                 // in do well: that says nothing against what is called.
                 let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
                 finish((admitted, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
-                Err(match refused {
-                    Err(denial) if !is_late || denial != Denial::TooLong => Refused::ByBulkhead(denial),
+                Err(match denial {
+                    Err(denial) if !past_deadline || denial != Denial::TooLong => {
+                        GuardDenial::Bulkhead(denial)
+                    }
                     // The permit came too late, or the wait for it was cut short.
-                    _ => Refused::ByDeadline,
+                    _ => GuardDenial::Deadline,
                 })
             }
         };
-        self.goes_on(begun)
+        self.denied_or_pending(begun)
     }
 
     /// A try has ended, or its time is up.
-    fn ended(&mut self, held: Held, looked: Looked<W>, is_up: bool) -> Option<Answer<W>> {
+    fn ended(&mut self, held: Held, polled: Polled<W>, has_elapsed: bool) -> Option<Answer<W>> {
         // The call is dropped first: what it holds is gone when its permit is free.
         self.step.set(Step::Done);
-        let end = match looked {
-            Ok(Poll::Ready(result)) if !is_up => End::Result(self.judge.judge(&result), result),
-            Ok(looked) => End::TimedOut { is_done: matches!(looked, Poll::Ready(Ok(_))) },
+        let end = match polled {
+            Ok(Poll::Ready(result)) if !has_elapsed => End::Result(self.classify.classify(&result), result),
+            Ok(polled) => End::TimedOut { completed: matches!(polled, Poll::Ready(Ok(_))) },
             Err(panic) => {
                 finish(held, Outcome::Failure);
-                self.guard.tell(GuardEvent::Failed);
+                self.guard.emit(GuardEvent::Failed);
                 resume_unwind(panic);
             }
         };
@@ -287,14 +292,14 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
         *self.has_failed = outcome == Outcome::Failure;
         finish(held, outcome);
         if *self.has_failed {
-            let is_late = matches!(end, End::TimedOut { .. });
-            self.guard.tell(if is_late { GuardEvent::TimedOut } else { GuardEvent::Failed });
+            let past_deadline = matches!(end, End::TimedOut { .. });
+            self.guard.emit(if past_deadline { GuardEvent::TimedOut } else { GuardEvent::Failed });
             // What is done is not done again, however late it was: the card has been charged.
-            let is_done = matches!(end, End::TimedOut { is_done: true });
-            let may_retry = !is_done && *self.may_retry && self.work.may_retry();
-            if let Some(rest) = may_retry.then(|| self.rest()).flatten() {
+            let completed = matches!(end, End::TimedOut { completed: true });
+            let may_retry = !completed && *self.may_retry && self.work.may_retry();
+            if let Some(delay) = may_retry.then(|| self.backoff()).flatten() {
                 *self.last = Some(answer(end));
-                self.step.set(Step::Resting { rest });
+                self.step.set(Step::BackingOff { delay });
                 return None;
             }
         }
@@ -302,64 +307,64 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     }
 
     /// What it gives if the next try is refused.
-    fn goes_on(&mut self, begun: Result<(), Refused>) -> Option<Answer<W>> {
-        begun.err().map(|refused| self.guard.refuses(refused, self.last))
+    fn denied_or_pending(&mut self, begun: Result<(), GuardDenial>) -> Option<Answer<W>> {
+        begun.err().map(|denial| self.guard.deny(denial, self.last))
     }
 
     /// How much of the deadline is left.
-    fn left(&mut self) -> Option<Span> {
+    fn remaining(&mut self) -> Option<Span> {
         let deadline = self.deadline.as_mut()?;
         let now = self.guard.now();
-        Some(deadline.end_seen_at(now).since(now))
+        Some(deadline.end_as_of(now).since(now))
     }
 
     /// Asks the breaker, then the bulkhead.
-    fn begin(&mut self, left: Option<Span>) -> Result<(), Refused> {
-        let admitted = match self.guard.breaker.as_ref().map(|breaker| breaker.ask().into_owned()) {
+    fn begin(&mut self, remaining: Option<Span>) -> Result<(), GuardDenial> {
+        let admitted = match self.guard.breaker.as_ref().map(|breaker| breaker.try_acquire().into_owned()) {
             None => None,
             Some(Admission::Allowed(admitted)) => Some(admitted),
-            Some(Admission::Denied(denied)) => return Err(Refused::ByBreaker(denied)),
+            Some(Admission::Denied(denied)) => return Err(GuardDenial::Breaker(denied)),
         };
-        let Some(bulkhead) = &self.guard.bulkhead else { return self.run(left, (admitted, None)) };
-        let enter = match left {
-            None => bulkhead.enter(),
-            Some(left) => bulkhead.enter_within(bulkhead.spec().wait().min(left).into()),
+        let Some(bulkhead) = &self.guard.bulkhead else { return self.run(remaining, (admitted, None)) };
+        let enter = match remaining {
+            None => bulkhead.acquire(),
+            Some(remaining) => bulkhead.acquire_within(bulkhead.config().wait().min(remaining).into()),
         };
         self.step.set(Step::Entering { admitted, enter });
         Ok(())
     }
 
     /// Begins a try. If making it panics, the admitted call has failed and the permit is free.
-    fn run(&mut self, left: Option<Span>, (admitted, mut permit): Held) -> Result<(), Refused> {
+    fn run(&mut self, remaining: Option<Span>, (admitted, mut permit): Held) -> Result<(), GuardDenial> {
         // There may be no thread, and then it is not made; all else is made from here on, and may look at the counts.
-        if !W::NEEDS_PERMIT {
-            self.is_made();
+        if !W::NEEDS_BULKHEAD {
+            self.count_attempt();
         }
-        let most = self.guard.timeout.into_iter().chain(left).min();
-        let countdown = most.map(|most| self.guard.countdowns.lasting(most));
+        let most = self.guard.timeout.into_iter().chain(remaining).min();
+        let timer = most.map(|most| self.guard.timers.start(most));
         let started = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut permit)));
-        if W::NEEDS_PERMIT && !matches!(started, Ok(Err(NoThread))) {
-            self.is_made();
+        if W::NEEDS_BULKHEAD && !matches!(started, Ok(Err(NoThread))) {
+            self.count_attempt();
         }
         match started {
             Ok(Ok(work)) => {
-                self.step.set(Step::Running { work, countdown, permit, admitted });
+                self.step.set(Step::Running { work, timer, permit, admitted });
                 Ok(())
             }
             Ok(Err(NoThread)) => {
                 finish((admitted, permit), Outcome::Ignored);
-                Err(Refused::NoThread)
+                Err(GuardDenial::NoThread)
             }
             Err(panic) => {
                 finish((admitted, permit), Outcome::Failure);
-                self.guard.tell(GuardEvent::Failed);
+                self.guard.emit(GuardEvent::Failed);
                 resume_unwind(panic);
             }
         }
     }
 
     /// One more try is made.
-    fn is_made(&mut self) {
+    fn count_attempt(&mut self) {
         self.guard.counts.allowed();
         if let Some(retries) = self.guard.retry.as_ref().filter(|_| *self.tries == 0) {
             retries.call(self.guard.now());
@@ -370,21 +375,21 @@ impl<W: Work, J: Judge<W::Value, W::Error>> CallNow<'_, W, J> {
     }
 
     /// The rest before the next try, if there is to be one.
-    fn rest(&mut self) -> Option<Countdown> {
+    fn backoff(&mut self) -> Option<Timer> {
         let nth = *self.tries;
-        let rest = self.guard.retry.as_ref()?.rest(nth)?;
+        let delay = self.guard.retry.as_ref()?.delay(nth)?;
         // It would not begin in time, or be refused: then the failure that there is says more.
-        if self.left().is_some_and(|left| rest >= left)
+        if self.remaining().is_some_and(|remaining| delay >= remaining)
             || self.guard.breaker.as_ref().is_some_and(|breaker| breaker.peek().is_some())
         {
             return None;
         }
         if !self.guard.retry.as_ref()?.spend(self.guard.now()) {
-            self.guard.tell(GuardEvent::RetryDenied);
+            self.guard.emit(GuardEvent::RetryDenied);
             return None;
         }
-        self.guard.tell(GuardEvent::Retried { nth, rest });
-        Some(self.guard.countdowns.lasting(rest))
+        self.guard.emit(GuardEvent::Retried { nth, delay });
+        Some(self.guard.timers.start(delay))
     }
 }
 
@@ -419,7 +424,7 @@ impl<W: Work, J> fmt::Debug for Call<W, J> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::guard::work::Sealed;
+    use crate::guard::attempt::Sealed;
     use crate::guard::{ByResult, Guard};
 
     /// A system without threads.
@@ -432,14 +437,14 @@ mod tests {
         type Error = ();
         type Future = ();
 
-        const LATE_COUNTS: bool = false;
-        const NEEDS_PERMIT: bool = true;
+        const TIMES_OUT_LATE: bool = false;
+        const NEEDS_BULKHEAD: bool = true;
 
         fn start(&mut self, _permit: &mut Option<Permit>) -> Result<(), NoThread> {
             Err(NoThread)
         }
 
-        fn look(_future: Pin<&mut ()>, _context: &mut Context<'_>) -> Poll<Result<u8, ()>> {
+        fn poll_attempt(_future: Pin<&mut ()>, _context: &mut Context<'_>) -> Poll<Result<u8, ()>> {
             Poll::Pending
         }
     }
@@ -449,10 +454,13 @@ mod tests {
         let builder = Guard::builder("g").bulkhead("bulkhead 1").retry("retry 2");
         let guard = builder.breaker("breaker 100%/1calls min=1").build().unwrap();
         let answer = Call::new(Arc::clone(&guard.inner), NoThreads, ByResult).blocking();
-        assert_eq!(answer, Err(Failure::Refused(Refused::NoThread)));
+        assert_eq!(answer, Err(Failure::Denied(GuardDenial::NoThread)));
         let stats = guard.stats();
         assert_eq!((stats.calls, stats.allowed, stats.denied, stats.retried), (1, 0, 1, 0));
         assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
-        assert!(guard.breaker().unwrap().ask().allowed(), "it says nothing about what was to be called");
+        assert!(
+            guard.breaker().unwrap().try_acquire().allowed(),
+            "it says nothing about what was to be called"
+        );
     }
 }

@@ -1,12 +1,12 @@
 //! What is given instead of a call that gave nothing.
 
+use super::attempt::Work;
 use super::call::Call;
-use super::failure::Failure;
-use super::work::Work;
-use super::{Inner, Judge};
+use super::error::Failure;
+use super::{Classify, Inner};
 use crate::bulkhead::Permit;
 use pin_project_lite::pin_project;
-use sluicegate::internal::wait_here;
+use sluicegate::internal::block_on;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -50,16 +50,16 @@ where
     /// When it gave nothing, and the fallback was not used.
     pub fn blocking(self) -> Result<W::Value, Failure<W::Error>>
     where
-        J: Judge<W::Value, W::Error>,
+        J: Classify<W::Value, W::Error>,
     {
-        wait_here(self)
+        block_on(self)
     }
 }
 
 impl<W, J, F, B> Future for WithFallback<W, J, F, B>
 where
     W: Work,
-    J: Judge<W::Value, W::Error>,
+    J: Classify<W::Value, W::Error>,
     F: FnOnce(Failure<W::Error>) -> B,
     B: Future<Output = W::Value>,
 {
@@ -81,9 +81,9 @@ where
                     let Some(fallback) = this.fallback.take().filter(|_| is_needed) else {
                         return Poll::Ready(answer);
                     };
-                    let Some(permit) = this.guard.fall_back() else { return Poll::Ready(answer) };
+                    let Some(permit) = this.guard.try_fallback() else { return Poll::Ready(answer) };
                     // A bad answer is gone by then: it may hold a connection that the fallback needs.
-                    let future = fallback(answer.err().unwrap_or(Failure::BadAnswer));
+                    let future = fallback(answer.err().unwrap_or(Failure::BadResult));
                     this.step.set(Step::FallingBack { future, permit });
                 }
                 StepNow::FallingBack { future, .. } => {

@@ -1,6 +1,6 @@
 //! What a guard has done, and what it tells of it.
 
-use super::failure::Refused;
+use super::error::GuardDenial;
 use sluicegate_core::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 pub enum GuardEvent {
     /// A try was not made.
-    Refused(Refused),
+    Denied(GuardDenial),
     /// A try failed: the judge said so, or it panicked.
     Failed,
     /// A try took too long.
@@ -20,7 +20,7 @@ pub enum GuardEvent {
         /// The first retry is 1.
         nth: u32,
         /// It rests for so long before.
-        rest: Span,
+        delay: Span,
     },
     /// It would have been tried again, but the budget for retries is spent.
     RetryDenied,
@@ -36,13 +36,13 @@ pub enum GuardEvent {
 pub struct GuardStats {
     /// Calls that were asked for.
     pub calls: u64,
-    /// Tries that were made.
+    /// Attempts that were made.
     pub allowed: u64,
-    /// Tries that were not made: refused by the breaker or the bulkhead, too late for the deadline, or without a thread.
+    /// Attempts that were not made: refused by the breaker or the bulkhead, too late for the deadline, or without a thread.
     pub denied: u64,
-    /// Tries that failed, panics included, but not those that took too long.
+    /// Attempts that failed, panics included, but not those that took too long.
     pub failed: u64,
-    /// Tries that took too long.
+    /// Attempts that took too long.
     pub timed_out: u64,
     /// Further tries that were decided on.
     pub retried: u64,
@@ -79,7 +79,7 @@ impl Counts {
 
     pub(super) fn event(&self, event: &GuardEvent) {
         let count = match event {
-            GuardEvent::Refused(_) => &self.denied,
+            GuardEvent::Denied(_) => &self.denied,
             GuardEvent::Failed => &self.failed,
             GuardEvent::TimedOut => &self.timed_out,
             GuardEvent::Retried { .. } => &self.retried,

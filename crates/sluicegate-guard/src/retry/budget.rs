@@ -30,7 +30,7 @@ use sluicegate_core::time::SECOND;
 use sluicegate_core::{Span, Time};
 
 /// The most further tries of one call. More would only be patience.
-pub const TRIES_MAX: u32 = 100;
+pub const RETRIES_MAX: u32 = 100;
 /// The largest share: ten retries for each call.
 pub const PERCENT_MAX: u32 = 1_000;
 /// The largest floor.
@@ -50,59 +50,59 @@ const SECONDS: usize = 10;
 /// How to try again, as data and as one line of text: `retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s`.
 ///
 /// ```
-/// use sluicegate_guard::retry::RetryRules;
+/// use sluicegate_guard::retry::RetryConfig;
 ///
-/// let rules: RetryRules = "retry 2 budget=10% backoff=100ms".parse()?;
+/// let rules: RetryConfig = "retry 2 budget=10% backoff=100ms".parse()?;
 /// assert_eq!(rules.to_string(), "retry 2 backoff=100ms");
-/// assert_eq!((rules.tries(), rules.percent()), (2, 10));
+/// assert_eq!((rules.max_retries(), rules.percent()), (2, 10));
 ///
-/// let mistake = "retry 2 budget=10".parse::<RetryRules>().unwrap_err();
+/// let mistake = "retry 2 budget=10".parse::<RetryConfig>().unwrap_err();
 /// assert_eq!(mistake.to_string(), r#"retry 2 budget=10: budget "10" has no %; write 10%"#);
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RetryRules {
-    tries: u32,
+pub struct RetryConfig {
+    max_retries: u32,
     percent: u32,
     floor: u32,
     backoff: Span,
     max_backoff: Span,
 }
 
-impl RetryRules {
+impl RetryConfig {
     /// So many further tries of one call, all else as it is by default.
     ///
     /// # Errors
-    /// When there are none, or more than [`TRIES_MAX`].
-    pub fn new(tries: u64) -> Result<RetryRules, OutOfBounds> {
-        let tries = within("count", tries, 1, TRIES_MAX)?;
+    /// When there are none, or more than [`RETRIES_MAX`].
+    pub fn new(max_retries: u64) -> Result<RetryConfig, OutOfBounds> {
+        let max_retries = within("count", max_retries, 1, RETRIES_MAX)?;
         let (backoff, max_backoff) = (BACKOFF_DEFAULT, MAX_BACKOFF_DEFAULT);
-        Ok(RetryRules { tries, percent: PERCENT_DEFAULT, floor: FLOOR_DEFAULT, backoff, max_backoff })
+        Ok(RetryConfig { max_retries, percent: PERCENT_DEFAULT, floor: FLOOR_DEFAULT, backoff, max_backoff })
     }
 
     /// The share of calls that may be tried again, and how many in ten seconds may in any case.
     ///
     /// # Errors
     /// When one is out of bounds.
-    pub fn with_budget(self, percent: u64, floor: u64) -> Result<RetryRules, OutOfBounds> {
+    pub fn with_budget(self, percent: u64, floor: u64) -> Result<RetryConfig, OutOfBounds> {
         let percent = within("budget", percent, 0, PERCENT_MAX)?;
-        Ok(RetryRules { percent, floor: within("floor", floor, 0, FLOOR_MAX)?, ..self })
+        Ok(RetryConfig { percent, floor: within("floor", floor, 0, FLOOR_MAX)?, ..self })
     }
 
     /// The longest rest before the first retry, and before any. A first that is above `max` is taken as `max`.
     ///
     /// # Errors
     /// When one is above ten years.
-    pub fn with_backoff(self, first: Span, max: Span) -> Result<RetryRules, OutOfBounds> {
+    pub fn with_backoff(self, first: Span, max: Span) -> Result<RetryConfig, OutOfBounds> {
         for span in [first, max] {
             checked_span("backoff", span, (Span::ZERO, PERIOD_MAX), ["", "use at most 3650d"])?;
         }
-        Ok(RetryRules { backoff: first.min(max), max_backoff: max, ..self })
+        Ok(RetryConfig { backoff: first.min(max), max_backoff: max, ..self })
     }
 
     /// Further tries of one call.
-    pub const fn tries(&self) -> u32 {
-        self.tries
+    pub const fn max_retries(&self) -> u32 {
+        self.max_retries
     }
 
     /// The share of calls, in percent.
@@ -126,7 +126,7 @@ impl RetryRules {
     }
 
     /// The rest before the n-th retry, counted from 1, for a number drawn at random from all there are.
-    pub fn rest(&self, nth: u32, random: u64) -> Span {
+    pub fn delay(&self, nth: u32, random: u64) -> Span {
         let doubled = 1_u64.checked_shl(nth.saturating_sub(1)).unwrap_or(u64::MAX);
         let longest = self.backoff.as_micros().saturating_mul(doubled).min(self.max_backoff.as_micros());
         // Cannot wrap: 64 bits times at most 64 bits. The upper half is from 0 to `longest`, all equally likely.
@@ -164,8 +164,8 @@ impl Budget {
     }
 
     /// Whether a call may be tried again; then it is counted.
-    pub fn try_again(&mut self, rule: &RetryRules, now: Time) -> bool {
-        let allowed = self.left(rule, now) > 0;
+    pub fn try_again(&mut self, config: &RetryConfig, now: Time) -> bool {
+        let allowed = self.left(config, now) > 0;
         if allowed {
             let last = self.last(now);
             last.retries = last.retries.saturating_add(1);
@@ -174,15 +174,15 @@ impl Budget {
     }
 
     /// How many calls may be tried again now.
-    pub fn left(&mut self, rule: &RetryRules, now: Time) -> u64 {
+    pub fn left(&mut self, config: &RetryConfig, now: Time) -> u64 {
         self.last(now);
         let sum = |of: fn(&Counts) -> u64| {
             self.counts.iter().fold(0_u64, |sum, counts| sum.saturating_add(of(counts)))
         };
         let (calls, retries) = (sum(|counts| counts.calls), sum(|counts| counts.retries));
         // Whole retries only: rounding down is what the formula says, as both sides are whole.
-        let share = u128::from(calls) * u128::from(rule.percent) / 100;
-        let most = u64::try_from(share).unwrap_or(u64::MAX).saturating_add(u64::from(rule.floor));
+        let share = u128::from(calls) * u128::from(config.percent) / 100;
+        let most = u64::try_from(share).unwrap_or(u64::MAX).saturating_add(u64::from(config.floor));
         most.saturating_sub(retries)
     }
 
@@ -226,7 +226,8 @@ mod tests {
     fn it_answers_as_the_list_of_all_calls_does() {
         for seed in 1..=300 {
             let mut random = Random(seed * 7_919);
-            let rule = RetryRules::new(2).unwrap().with_budget(random.below(150), random.below(6)).unwrap();
+            let config =
+                RetryConfig::new(2).unwrap().with_budget(random.below(150), random.below(6)).unwrap();
             let (mut budget, mut now, mut last) = (Budget::default(), 0_u64, 0_u64);
             let (mut calls, mut retries): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
             for _ in 0..400 {
@@ -252,10 +253,10 @@ mod tests {
                 let recent =
                     |list: &[u64]| list.iter().map(|second| u64::from(*second + 10 > last)).sum::<u64>();
                 let (c, r) = (recent(&calls), recent(&retries));
-                let expected =
-                    (r + 1).saturating_sub(u64::from(rule.floor())) * 100 <= u64::from(rule.percent()) * c;
+                let expected = (r + 1).saturating_sub(u64::from(config.floor())) * 100
+                    <= u64::from(config.percent()) * c;
                 assert_eq!(
-                    budget.try_again(&rule, at(now)),
+                    budget.try_again(&config, at(now)),
                     expected,
                     "seed {seed}: {r} retries of {c} calls"
                 );
@@ -268,13 +269,13 @@ mod tests {
 
     #[test]
     fn in_an_outage_retries_are_a_share_and_the_floor() {
-        let rule = RetryRules::new(2).unwrap();
+        let config = RetryConfig::new(2).unwrap();
         let mut budget = Budget::default();
         let mut retries = 0;
         for call in 0..2_000 {
             let now = at(call * 5_000);
             budget.call(now);
-            retries += u32::from(budget.try_again(&rule, now)) + u32::from(budget.try_again(&rule, now));
+            retries += u32::from(budget.try_again(&config, now)) + u32::from(budget.try_again(&config, now));
         }
         assert_eq!(retries, 210);
     }
@@ -282,13 +283,13 @@ mod tests {
     /// 1000 calls, and five seconds later all have failed: the share is of them, though none begins any more.
     #[test]
     fn the_promise_is_about_the_seconds_that_end_with_a_retry() {
-        let rule = RetryRules::new(2).unwrap();
+        let config = RetryConfig::new(2).unwrap();
         let mut budget = Budget::default();
         for _ in 0..1_000 {
             budget.call(at(0));
         }
         let retries = |budget: &mut Budget, now: u64| {
-            (0..1_000).filter(|_| budget.try_again(&rule, at(now * SECOND))).count()
+            (0..1_000).filter(|_| budget.try_again(&config, at(now * SECOND))).count()
         };
         assert_eq!([5, 9, 10, 14].map(|second| retries(&mut budget, second)), [110, 0, 0, 0]);
         assert_eq!(retries(&mut budget, 15), 10, "the floor, once those are forgotten");
@@ -297,50 +298,52 @@ mod tests {
     /// Calls of ten minutes in which nothing failed, on a clock that was set back by an hour: they are not saved up for a storm.
     #[test]
     fn after_a_step_back_calls_are_forgotten_as_before() {
-        let rule = RetryRules::new(2).unwrap();
+        let config = RetryConfig::new(2).unwrap();
         let (mut budget, hour) = (Budget::default(), 3_600 * SECOND);
         budget.call(at(hour));
         for call in 0..6_000 {
             budget.call(at(call * SECOND / 10));
         }
-        assert_eq!(budget.left(&rule, at(599 * SECOND)), 20, "the floor, and a tenth of a hundred");
+        assert_eq!(budget.left(&config, at(599 * SECOND)), 20, "the floor, and a tenth of a hundred");
     }
 
     #[test]
     fn two_clocks_that_differ_a_little_at_the_end_of_a_second_drop_nothing() {
-        let rule = RetryRules::new(2).unwrap().with_budget(100, 0).unwrap();
+        let config = RetryConfig::new(2).unwrap().with_budget(100, 0).unwrap();
         let mut budget = Budget::default();
         for _ in 0..50 {
             budget.call(at(SECOND));
             budget.call(at(SECOND - 1));
         }
-        assert_eq!([10, 11].map(|second| budget.left(&rule, at(second * SECOND))), [100, 0]);
+        assert_eq!([10, 11].map(|second| budget.left(&config, at(second * SECOND))), [100, 0]);
     }
 
     #[test]
     fn rests_double_up_to_the_longest_and_are_spread_over_all_of_it() {
-        let rule = RetryRules::new(9).unwrap();
-        let longest = |nth| rule.rest(nth, u64::MAX).as_micros();
+        let config = RetryConfig::new(9).unwrap();
+        let longest = |nth| config.delay(nth, u64::MAX).as_micros();
         assert_eq!(
             [1, 2, 5, 6, 7, 100].map(longest),
             [50_000, 100_000, 800_000, 1_000_000, 1_000_000, 1_000_000]
         );
-        assert_eq!(rule.rest(3, 0), Span::ZERO);
-        assert_eq!(rule.rest(1, u64::MAX / 2).as_micros(), 25_000);
-        let first_above = rule.with_backoff(MAX_BACKOFF_DEFAULT, BACKOFF_DEFAULT).unwrap();
+        assert_eq!(config.delay(3, 0), Span::ZERO);
+        assert_eq!(config.delay(1, u64::MAX / 2).as_micros(), 25_000);
+        let first_above = config.with_backoff(MAX_BACKOFF_DEFAULT, BACKOFF_DEFAULT).unwrap();
         assert_eq!((first_above.backoff(), first_above.max_backoff()), (BACKOFF_DEFAULT, BACKOFF_DEFAULT));
-        let at_once = rule.with_backoff(Span::ZERO, Span::ZERO).unwrap();
-        assert_eq!(at_once.rest(5, u64::MAX), Span::ZERO);
-        let widest = rule.with_backoff(PERIOD_MAX, PERIOD_MAX).unwrap();
-        assert_eq!(widest.rest(64, u64::MAX), PERIOD_MAX);
+        let at_once = config.with_backoff(Span::ZERO, Span::ZERO).unwrap();
+        assert_eq!(at_once.delay(5, u64::MAX), Span::ZERO);
+        let widest = config.with_backoff(PERIOD_MAX, PERIOD_MAX).unwrap();
+        assert_eq!(widest.delay(64, u64::MAX), PERIOD_MAX);
     }
 
     #[test]
     fn numbers_have_bounds() {
-        assert!(RetryRules::new(0).is_err() && RetryRules::new(101).is_err() && RetryRules::new(100).is_ok());
-        let rule = RetryRules::new(1).unwrap();
-        assert!(rule.with_budget(1_001, 0).is_err() && rule.with_budget(1_000, 1_000_000).is_ok());
-        assert!(rule.with_budget(0, 1_000_001).is_err());
-        assert!(rule.with_backoff(PERIOD_MAX.and(Span::from_micros(1)), Span::ZERO).is_err());
+        assert!(
+            RetryConfig::new(0).is_err() && RetryConfig::new(101).is_err() && RetryConfig::new(100).is_ok()
+        );
+        let config = RetryConfig::new(1).unwrap();
+        assert!(config.with_budget(1_001, 0).is_err() && config.with_budget(1_000, 1_000_000).is_ok());
+        assert!(config.with_budget(0, 1_000_001).is_err());
+        assert!(config.with_backoff(PERIOD_MAX.saturating_add(Span::from_micros(1)), Span::ZERO).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Calls that take as long as they are told, all at once.
 fn calls(bulkhead: &Bulkhead, clock: &ManualClock, millis: u64, outcome: Outcome) {
-    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
+    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_acquire()).collect();
     clock.advance(Duration::from_millis(millis));
     for permit in permits {
         permit.finish(outcome);
@@ -18,7 +18,7 @@ struct Moves(Mutex<Vec<(u32, u32)>>);
 
 impl Observer for Moves {
     fn event(&self, event: &Event) {
-        if let Event::LimitMoved { name, from, to, .. } = event {
+        if let Event::LimitChanged { name, from, to, .. } = event {
             assert_eq!(name.as_deref(), Some("payments"));
             self.0.lock().unwrap().push((*from, *to));
         }
@@ -37,9 +37,9 @@ fn the_limit_grows_with_good_calls_and_shrinks_with_bad_ones() {
     assert_eq!(bulkhead.stats().limit, 2, "it begins with its own number, not with the bulkhead's");
     calls(&bulkhead, &clock, 10, Outcome::Success);
     assert_eq!(bulkhead.stats().limit, 4);
-    bulkhead.try_enter().unwrap().finish(Outcome::Failure);
+    bulkhead.try_acquire().unwrap().finish(Outcome::Failure);
     assert_eq!(bulkhead.stats().limit, 3);
-    bulkhead.try_enter().unwrap().finish(Outcome::Ignored);
+    bulkhead.try_acquire().unwrap().finish(Outcome::Ignored);
     assert_eq!(*moves.0.lock().unwrap(), [(2, 3), (3, 4), (4, 3)], "told of each move, and of nothing else");
 }
 
@@ -56,9 +56,9 @@ fn a_gradient_hears_how_long_calls_take_by_the_bulkheads_clock() {
 #[test]
 fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
     let (bulkhead, clock, _) = made("aimd 10 min=1 timeout=1s");
-    drop(bulkhead.try_enter());
+    drop(bulkhead.try_acquire());
     assert_eq!(bulkhead.stats().limit, 10);
-    let slow = bulkhead.try_enter();
+    let slow = bulkhead.try_acquire();
     clock.advance(Duration::from_millis(1_001));
     drop(slow);
     assert_eq!(bulkhead.stats().limit, 9);
@@ -67,13 +67,13 @@ fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
 #[test]
 fn those_who_wait_are_called_when_the_limit_grows() {
     let clock = ManualClock::at(Time::EPOCH);
-    let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1m").adaptive("aimd 1 max=4");
+    let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1min").adaptive("aimd 1 max=4");
     let bulkhead = builder.clock(clock.clone()).build().unwrap();
-    let first = bulkhead.try_enter().unwrap();
+    let first = bulkhead.try_acquire().unwrap();
     let waiting: Vec<_> = (0..2)
         .map(|_| {
             let bulkhead = bulkhead.clone();
-            std::thread::spawn(move || bulkhead.enter().blocking().allowed())
+            std::thread::spawn(move || bulkhead.acquire().blocking().allowed())
         })
         .collect();
     while bulkhead.stats().waiting < 2 {
@@ -98,8 +98,8 @@ fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
     let (bulkhead, clock, _) = made("gradient 20 min=5");
     clock.advance(Duration::from_secs(3600));
     (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
-    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_enter()).collect();
-    clock.set(clock.now().before(sluicegate_guard::Span::from_micros(1_000_000)));
+    let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_acquire()).collect();
+    clock.set(clock.now().saturating_sub(sluicegate_guard::Span::from_micros(1_000_000)));
     for permit in permits {
         permit.finish(Outcome::Success);
     }
@@ -114,9 +114,9 @@ fn what_an_adaptive_limit_sheds_is_no_failure_to_the_breaker() {
         let guard =
             sluicegate_guard::Guard::builder("bank").breaker("breaker 50%/2calls").bulkhead(line).build();
         let guard = guard.unwrap();
-        let permit = guard.bulkhead().unwrap().try_enter().unwrap();
+        let permit = guard.bulkhead().unwrap().try_acquire().unwrap();
         for _ in 0..2 {
-            assert!(guard.call_blocking(|| Ok::<_, ()>(())).unwrap_err().is_refused());
+            assert!(guard.call_blocking(|| Ok::<_, ()>(())).unwrap_err().is_denied());
         }
         drop(permit);
         assert_eq!(guard.call_blocking(|| Ok::<_, ()>(())).is_err(), opens, "{line}");

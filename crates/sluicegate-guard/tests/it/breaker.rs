@@ -26,7 +26,7 @@ fn open(breaker: &Breaker) {
 }
 
 fn admitted(breaker: &Breaker) -> Admitted<'static> {
-    match breaker.ask().into_owned() {
+    match breaker.try_acquire().into_owned() {
         Admission::Allowed(admitted) => admitted,
         Admission::Denied(denied) => panic!("{denied}"),
     }
@@ -34,7 +34,7 @@ fn admitted(breaker: &Breaker) -> Admitted<'static> {
 
 /// How long a denied call is to wait.
 fn denied_for(breaker: &Breaker) -> Duration {
-    match breaker.ask() {
+    match breaker.try_acquire() {
         Admission::Allowed(_) => panic!("allowed"),
         Admission::Denied(denied) => match denied.retry_after() {
             RetryAfter::After(wait) => wait.into(),

@@ -1,8 +1,8 @@
 //! Bulkheads: permits, those who wait for one, and limits that move.
 
-mod line_up;
+mod support;
 
-mod corners;
+mod edge_cases;
 mod random;
 mod runtimes;
 mod text;

@@ -1,13 +1,13 @@
 //! Guards: breaker, bulkhead, timeout, retry and fallback around one call.
 
-mod polled;
+mod polling;
 
 mod blocking;
-mod clock_set;
+mod clock_steps;
+mod denied;
 mod dropped;
 mod order;
 mod random;
-mod refused;
 mod retry;
 mod text;
 mod threads;

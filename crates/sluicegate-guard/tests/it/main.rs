@@ -7,5 +7,5 @@ mod adaptive;
 mod breaker;
 mod bulkhead;
 mod guard;
-#[path = "../../../sluicegate/tests/it/wall.rs"]
-mod wall;
+#[path = "../../../sluicegate/tests/it/wall_clock.rs"]
+mod wall_clock;

@@ -49,7 +49,7 @@ impl TimeAxis {
 
     /// Round moments in words, as many as there is room for.
     fn moments(&self) -> Vec<(Time, Text)> {
-        let end = self.start.after(self.length);
+        let end = self.start.saturating_add(self.length);
         let mut some = Vec::new();
         for most in (1..=MOMENTS_MAX).rev() {
             let round = Timeline::round(self.clock, self.start, end, most);

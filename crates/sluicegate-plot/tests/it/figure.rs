@@ -72,7 +72,7 @@ fn check(scene: &Scene, about: &str) {
 fn no_words_lie_over_others_or_leave_the_paper() {
     let long = "a label that is far too long for any picture, and goes on and on";
     let limits = [
-        (long, "fixed-window 12/m"),
+        (long, "fixed-window 12/min"),
         ("令牌桶", "token-bucket 1000000000/s"),
         ("sliding-log", "sliding-log 12/90s"),
         ("pacer", "pacer 1/d queue=1000"),
@@ -81,7 +81,7 @@ fn no_words_lie_over_others_or_leave_the_paper() {
         "steady 48/60s after=30s for=210s",
         "poisson 900/s keys=40 zipf=1 key=a-very-long-name-of-a-key-indeed for=90s",
         "burst 1/1s for=1us",
-        "edge 12/60s for=6m",
+        "edge 12/60s for=6min",
         "steady 1/d for=400d",
         "steady 9/us for=50us cost=1000000000",
         "steady 1/us for=6us",
@@ -114,16 +114,17 @@ fn dates_fit_below_the_panels() {
             rows += &format!("{},k,1\n", 1_794_398_400_000_000 + call * step);
         }
         let traffic = csv::read(rows.as_bytes(), Reading::default()).unwrap();
-        let report = report(&traffic, "a trace", &[("fixed-window 3/m", "fixed-window 3/m")]);
+        let report = report(&traffic, "a trace", &[("fixed-window 3/min", "fixed-window 3/min")]);
         check(&Figure { title: None, views: &ALL }.draw(&report), &format!("steps of {step} us"));
         rows.truncate("at_us,key,cost\n".len());
     }
 }
 
-/// The number that a reader should see first: the doubled burst, in the ink that means above the limit.
+/// The number that a reader should see first: the doubled burst, in the ink that means above the
+/// limit.
 #[test]
 fn the_doubled_burst_of_a_fixed_window_is_named_and_inked() {
-    let traffic = workload("edge 12/60s for=6m");
+    let traffic = workload("edge 12/60s for=6min");
     let of = |limit| {
         let report = report(&traffic, "", &[(limit, limit)]);
         Figure { title: None, views: &[View::Window] }.draw(&report)
@@ -141,7 +142,7 @@ fn the_doubled_burst_of_a_fixed_window_is_named_and_inked() {
 
 #[test]
 fn what_the_picture_shows_is_said_for_those_who_do_not_see_it() {
-    let traffic = workload("edge 12/60s for=6m");
+    let traffic = workload("edge 12/60s for=6min");
     let report = report(&traffic, "edge 12/60s", &[("fixed", "fixed-window 12/60s")]);
     let scene = Figure { title: Some("An attack"), views: &[View::Window] }.draw(&report);
     assert_eq!(scene.title, "An attack");
@@ -158,7 +159,7 @@ fn the_terminal_drawing_keeps_to_its_width_whatever_is_drawn() {
             "poisson 900/s keys=40 zipf=1 key=令牌令牌令牌令牌令牌令牌令牌令牌令牌令牌 for=90s",
             "token-bucket 1000000000/s",
         ),
-        ("steady 9/us for=50us cost=1000000000", "fixed-window 12/m"),
+        ("steady 9/us for=50us cost=1000000000", "fixed-window 12/min"),
         ("burst 1/1s for=1us", "pacer 1/d queue=1000"),
         ("steady 1/d for=400d", "fixed-window 1/month"),
     ] {
@@ -181,9 +182,11 @@ fn the_terminal_drawing_keeps_to_its_width_whatever_is_drawn() {
 #[test]
 fn the_terminal_tells_within_from_above_at_every_height() {
     let traffic = workload("steady 1/s for=300s");
-    for (limit, most) in
-        [("token-bucket 12/m burst=30", 41), ("token-bucket 3/m burst=60", 60), ("sliding-log 12/m", 12)]
-    {
+    for (limit, most) in [
+        ("token-bucket 12/min burst=30", 41),
+        ("token-bucket 3/min burst=60", 60),
+        ("sliding-log 12/min", 12),
+    ] {
         let report = report(&traffic, "", &[("", limit)]);
         let drawing = terminal::draw(&report, &[View::Window], 80, Colours::None);
         let count = u64::from(report.tried[0].limits[0].count());
@@ -213,8 +216,8 @@ fn the_terminal_shows_when_the_calls_of_a_pacer_act() {
 /// However many bars make a column, each call is in one of them.
 #[test]
 fn the_terminal_shows_all_that_was_denied() {
-    let traffic = workload("edge 100/60s for=10m");
-    let report = report(&traffic, "", &[("", "sliding-log 100/m")]);
+    let traffic = workload("edge 100/60s for=10min");
+    let report = report(&traffic, "", &[("", "sliding-log 100/min")]);
     let drawing = terminal::draw(&report, &[View::Traffic], 80, Colours::None);
     let top = drawing.lines().find(|line| line.contains('┤')).unwrap();
     assert_eq!(top.matches('░').count() % 5, 0, "{drawing}");
@@ -243,10 +246,10 @@ fn an_overload_has_no_words_over_others_or_off_the_paper() {
         ("poisson 50/s for=60s", "workers=2 takes=50ms"),
         (
             "poisson 50/s for=60s",
-            "workers=2 takes=50ms slow=10s..20s:x10,12s..55s:x3 fail=13s..14s:7%,58s..2m:100%",
+            "workers=2 takes=50ms slow=10s..20s:x10,12s..55s:x3 fail=13s..14s:7%,58s..2min:100%",
         ),
         ("steady 1/s for=1s", "workers=100000 takes=1us slow=1s..1d:x2"),
-        ("burst 5000/60s for=100m", "workers=1 takes=100ms random=100% fail=20m..25m:50%"),
+        ("burst 5000/60s for=100min", "workers=1 takes=100ms random=100% fail=20min..25min:50%"),
     ] {
         let report = overload(line, dependency, &protections);
         for shown in [&views[..], &views[..1], &views[1..], &views[2..]] {
@@ -257,8 +260,8 @@ fn an_overload_has_no_words_over_others_or_off_the_paper() {
     }
 }
 
-/// The first call comes 0.9 s after the round time at which the picture begins: bad times are counted from the call, as they are
-/// simulated.
+/// The first call comes 0.9 s after the round time at which the picture begins: bad times are
+/// counted from the call, as they are simulated.
 #[test]
 fn bad_times_are_shaded_where_they_were() {
     let trace = "at_us,key,cost\n1794398400900000,k,1\n1794398500000000,k,1\n";
@@ -279,7 +282,7 @@ fn bad_times_are_shaded_where_they_were() {
     };
     let mut later = report.clone();
     for episode in &mut later.episodes {
-        (episode.from, episode.to) = (episode.from.and(early), episode.to.and(early));
+        (episode.from, episode.to) = (episode.from.saturating_add(early), episode.to.saturating_add(early));
     }
     later.first = report.timeline.start();
     assert_eq!(shade(&report), shade(&later));

@@ -1,14 +1,17 @@
--- A check under one fixed window, written for speed as check/gcra.lua is. `fixed_window.lua` says the same for the other verbs.
+-- Decides a check under one fixed window; written for speed, like check/gcra.lua. fixed_window.lua
+-- has the same rules for the other verbs.
 --
 -- KEYS[1]   the key's state
--- ARGV[2]   tag: '1 WINDOWS ', the version of what is written here and which windows are meant
---     3     packed: count, cost, period, start. A period of 0 means windows of a calendar, a start of -1 that a call opens one
---     4     of a calendar: packed when this window began, when it ends, and when the next one ends
+-- ARGV[2]   tag: '1 WINDOWS ', the version of the format and the windows that are counted
+--     3     packed: count, cost, period, start. Period 0: calendar windows. Start -1: a call opens
+--           the window
+--     4     calendar: packed: when this window began, when it ends, and when the next one ends
 -- State     packed end, used .. tag
 -- Formula   used = 0 if now >= end; allow if used + cost <= count
--- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and the state as it was, if there was one;
---           'o', the moment, ' ', the state: it is of another version, and nothing was done;
---           'a', the moment, ' ': the calendar's windows are needed for that time, and nothing was done
+-- Reply     one string: '1' or '0' for allowed or denied, the time, ' ', and the state before, if
+--           there was one;
+--           'o', the time, ' ', the state: it is of another version, and nothing was done;
+--           'a', the time, ' ': calendar windows around it are needed, and nothing was done
 
 local key, tag = KEYS[1], ARGV[2]
 local count, cost, period, start = struct.unpack('<I4I4dd', ARGV[3])
@@ -43,7 +46,7 @@ if period == 0 then
 elseif start < 0 then
   ends = now + period
 else
-  -- Exact below 2^53, as the quotient is never rounded up to a whole number.
+  -- Exact below 2^53: the quotient is never rounded up to a whole number.
   ends = now + period - (now - start) % period
 end
 local expiry = string.format('%d', (ends - now) / 1000 + slack)

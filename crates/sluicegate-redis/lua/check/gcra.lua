@@ -1,14 +1,17 @@
--- A check under one bucket: token bucket, leaky bucket, minimum interval or pacer. Nearly every decision comes this way, so it is
--- written for speed: numbers come and go packed, and are formatted by hand. `gcra.lua` says the same for the other verbs.
+-- Decides a check under one bucket: token bucket, leaky bucket, minimum interval or pacer. Nearly
+-- every decision comes this way, so it is written for speed: numbers are packed, and formatted by
+-- hand. gcra.lua has the same rules for the other verbs.
 --
 -- KEYS[1]   the key's state
--- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of what is written here and the numbers that it is written in
---     3     packed: count, fill and due, the last two as whole microseconds and parts
---     4     of a bucket with `initial`: packed start and what an unseen key lacked then, as time
+-- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state
+--     3     packed: count; fill and due, each in whole microseconds and parts
+--     4     a bucket with `initial`: packed: start, and what an unseen key lacks then, as time
 -- State     packed full_at, latest, part .. tag
--- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill; then full_at = now + ahead + due
--- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and the state as it was, if there was one;
---           or 'o', the moment, ' ', the state: it is in other numbers, and nothing was done
+-- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;
+--           then full_at = now + ahead + due
+-- Reply     one string: '1' or '0' for allowed or denied, the time, ' ', and the state before, if
+--           there was one;
+--           or 'o', the time, ' ', the state: it is of another rate, and nothing was done
 
 local unpack = struct.unpack
 local key, tag = KEYS[1], ARGV[2]
@@ -41,7 +44,7 @@ at = now + whole
 if latest < now then
   latest = now
 end
--- Where unseen keys are still filling, one that is full must not be forgotten.
+-- While unseen keys are still filling, a full key must not be dropped.
 if recovered < at then
   recovered = at
 end

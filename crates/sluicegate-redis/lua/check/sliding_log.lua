@@ -1,13 +1,15 @@
--- A check under one sliding log, written for speed as check/gcra.lua is. `sliding_log.lua` says the same for the other verbs and
--- for long logs, and what the state is.
+-- Decides a check under one sliding log; written for speed, like check/gcra.lua. sliding_log.lua
+-- describes the state, and has the same rules for the other verbs and for long logs.
 --
 -- KEYS[1]   the key's state
 -- ARGV[2]   packed: count, cost, period
 -- Formula   allow if the costs in (now - period, now] + cost <= count
--- Reply     one text: '1' or '0' for allowed or denied, the moment, ' ', and slots, if the key is known: the one before the
---           oldest call that counts, the last one, when denied that of the last call which has to leave before the cost
---           fits, and that of the newest call which counts if it is not the last one;
---           or 'o', the moment, ' ', the state: it is of another version or damaged, and nothing was done
+-- Reply     one string: '1' or '0' for allowed or denied, the time, ' ', and if the key is known
+--           its slots: the one before the oldest call that counts, the last one, if denied that of
+--           the last call that must age out before the cost fits, and that of the newest call that
+--           counts if it is not the last one;
+--           or 'o', the time, ' ', the state: it is of another version or damaged, and nothing was
+--           done
 
 local key, unpack, text = KEYS[1], struct.unpack, string.format
 local count, cost, period = unpack('<I4I4d', ARGV[2])
@@ -54,8 +56,8 @@ local latest, total = unpack('<I7I6', raw, 14 + 13 * last)
 local at = now > latest and now or latest
 local horizon = at - period
 
--- The oldest call that counts: it may be the first of all, and in a steady stream as many have left as have come since all was
--- last written. Otherwise it is searched by halving.
+-- The oldest call that counts. It may be the first one; in a steady stream as many calls have aged
+-- out as were recorded since the last rewrite. Otherwise it is found by binary search.
 local first = 1
 if latest <= horizon then
   first = last + 1
@@ -100,9 +102,9 @@ if over > 0 and is_counted then
   end
 end
 
--- What follows is told too where it is needed: more than one call has to leave, or the last one was given back and another is
--- the newest.
-local told = ''
+-- More slots are needed if more than one call must age out, or if the last call was returned and
+-- another is the newest.
+local more = ''
 if over > 0 or not is_counted then
   local function reaching(above)
     local low, high = first, last
@@ -118,13 +120,13 @@ if over > 0 or not is_counted then
     return sub(raw, 14 + 13 * low, 26 + 13 * low)
   end
   if over > 0 and cost <= count then
-    told = reaching(base + over - 1)
+    more = reaching(base + over - 1)
   end
   if not is_counted then
-    told = told .. reaching(total - 1)
+    more = more .. reaching(total - 1)
   end
   if over > 0 then
-    return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. told
+    return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. more
   end
 end
 
@@ -133,18 +135,18 @@ if at == latest and last > 0 and written_for == period then
   call('SETRANGE', key, text('%d', 13 + 13 * last), struct.pack('<I7I6', at, total + cost))
 elseif at > latest and last + 1 < slots and first <= 64 + 4 * live and total < 140737488355328 and written_for == period then
   call('SETRANGE', key, text('%d', 26 + 13 * last), struct.pack('<I7I6', at, total + cost))
-  -- Once a period is enough, as an entry matters for one and the expiry is two away.
+  -- Once per period is enough: an entry matters for one period, and the expiry is two away.
   if at % period < at - latest then
     call('PEXPIRE', key, text('%d', (at + 2 * period - now) / 1000 + slack))
   end
 else
-  -- No slot is free, most are of calls that have left, or the period is another one and so the expiry is not enough: all is
-  -- written anew, with some room.
-  -- A call of the same microsecond takes the place of the last entry.
+  -- No slot is free, most slots are of calls that have aged out, or the period has changed and the
+  -- expiry with it: rewrite the state, with some free slots. A call in the same microsecond
+  -- replaces the last entry.
   local upto = at == latest and last - 1 or last
   local kept = sub(raw, from, 26 + 13 * upto)
   if total >= 140737488355328 then
-    -- Long before totals could leave their 6 bytes they start again.
+    -- Totals are rebased long before they could exceed their 6 bytes.
     local lowered = {}
     for place = first - 1, upto do
       local entered, here = unpack('<I7I6', raw, 14 + 13 * place)
@@ -156,4 +158,4 @@ else
   local value = '1' .. struct.pack('<I4d', upto - first + 3, period) .. kept .. struct.pack('<I7I6', at, total + cost) .. room
   call('SET', key, value, 'PX', text('%d', (at + 2 * period - now) / 1000 + slack))
 end
-return '1' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. told
+return '1' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. more

@@ -1,22 +1,25 @@
--- A check under one sliding log that counts denied calls too. The log is in sliding_log.lua, whose arguments begin with ARGV[2].
+-- Decides a check under one sliding log with `count=all`. The log is in sliding_log.lua.
 --
--- Reply     one text, as of check/sliding_log.lua; if the call was denied and entered, of the log after that
+-- KEYS[1]   the key's state
+-- ARGV[2]   the arguments of sliding_log.lua begin here
+-- Reply     one string, as in check/sliding_log.lua; if the call was denied and recorded, of the
+--           log after it
 
-local key, told_at = KEYS[1], seconds .. ' ' .. micros .. ' '
+local key, at = KEYS[1], seconds .. ' ' .. micros .. ' '
 local s, other = sliding_log_read(key, 2)
 if not s then
-  return 'o' .. told_at .. other
+  return 'o' .. at .. other
 end
 local count, cost = tonumber(ARGV[2]), tonumber(ARGV[3])
 if sliding_log_try(s, 2) then
-  local told = sliding_log_told(s, 2, cost)
+  local reply = sliding_log_report(s, 2, cost)
   sliding_log_write(key, s, 2)
-  return '1' .. told_at .. (told or '')
+  return '1' .. at .. (reply or '')
 elseif cost > count then
-  return '0' .. told_at .. (sliding_log_told(s, 2, cost) or '')
+  return '0' .. at .. (sliding_log_report(s, 2, cost) or '')
 end
 sliding_log_enter(s, 2, cost)
--- The newest entries that add up to the count are enough to answer any check: those before are dropped.
+-- The newest entries whose costs add up to the count decide any check; older ones are dropped.
 local after = sliding_log_read(key, 2)
 if after.total - count >= after.base then
   local first = sliding_log_reaching(after, after.total - count)
@@ -26,4 +29,4 @@ if after.total - count >= after.base then
     after = sliding_log_read(key, 2)
   end
 end
-return '0' .. told_at .. sliding_log_told(after, 2, cost)
+return '0' .. at .. sliding_log_report(after, 2, cost)

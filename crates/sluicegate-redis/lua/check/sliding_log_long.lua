@@ -1,11 +1,11 @@
-  -- A log that is too long to be read at once, by the functions of sliding_log.lua.
+  -- A log that is too long to be read at once, with the functions of sliding_log.lua.
   local s, other = sliding_log_read(key, 2)
   if not s then
     return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
   end
   local allowed = sliding_log_try(s, 2)
-  local told = sliding_log_told(s, 2, cost) or ''
+  local reply = sliding_log_report(s, 2, cost) or ''
   if allowed then
     sliding_log_write(key, s, 2)
   end
-  return (allowed and '1' or '0') .. seconds .. ' ' .. micros .. ' ' .. told
+  return (allowed and '1' or '0') .. seconds .. ' ' .. micros .. ' ' .. reply

@@ -1,6 +1,8 @@
--- A check under one sliding window. The arithmetic is in sliding_window.lua, whose arguments begin with ARGV[2].
+-- Decides a check under one sliding window. The arithmetic is in sliding_window.lua.
 --
--- Reply     one text, as of check/gcra.lua
+-- KEYS[1]   the key's state
+-- ARGV[2]   the arguments of sliding_window.lua begin here
+-- Reply     one string, as in check/gcra.lua
 
 local s, other = sliding_window_read(KEYS[1], 2)
 if not s then

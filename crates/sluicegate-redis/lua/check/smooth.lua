@@ -1,7 +1,9 @@
--- A check under the smooth limiter, also of a caller who would wait. The arithmetic is in smooth.lua, whose arguments begin
--- with ARGV[2].
+-- Decides a check under `smooth`, at once or within a longest wait. The arithmetic is in
+-- smooth.lua.
 --
--- Reply     one text, as of check/gcra.lua
+-- KEYS[1]   the key's state
+-- ARGV[2]   the arguments of smooth.lua begin here
+-- Reply     one string, as in check/gcra.lua
 
 local s, other = smooth_read(KEYS[1], 2)
 if not s then

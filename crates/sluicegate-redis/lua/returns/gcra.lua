@@ -1,16 +1,17 @@
--- What a bucket can do beside a check: lend, take what is there, and give back.
+-- The verbs of a bucket other than check: reserve, take and the returns.
 --
--- ARGV a+9,10   interval    the time for one unit, whole microseconds and parts
+-- ARGV a+9,10   interval    the time for one unit, in whole microseconds and parts
 --      a+11     cost        in units
 --      a+12     burst
 --      a+13     'paced' if calls leave one after another
 
 local CENTURY = 3153600000000000
 
--- The time for so many units. Exact below 2^53; beyond that it is only known to be longer than any other.
+-- Returns the time for a number of units. Exact below 2^53; beyond that it only exceeds any other
+-- time.
 local function gcra_time_for(a, units)
   local count, part = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 10])
-  -- In two steps, as part * units can have 62 bits.
+  -- In two steps, because part * units can have 62 bits.
   local high = math.floor(units / 32768)
   local product = part * high
   local whole = math.floor(product / count)
@@ -23,7 +24,7 @@ local function gcra_is_more(whole, part, than, than_part)
   return whole > than or whole == than and part > than_part
 end
 
--- The first length less the second, or zero.
+-- Returns the first duration minus the second, at least zero.
 local function gcra_less(whole, part, by, by_part, count)
   if not gcra_is_more(whole, part, by, by_part) then
     return 0, 0
@@ -41,7 +42,7 @@ end
 local function gcra_remaining(s, a)
   local count, burst = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 12])
   local ahead, part = gcra_due(s, 0, 0, count)
-  -- Guessed with rounding, and put right without.
+  -- Estimated with rounding, then corrected exactly.
   local left = ARGV[a + 2] - ahead + (ARGV[a + 3] - part) / count
   local guess = math.floor(left / (ARGV[a + 9] + ARGV[a + 10] / count))
   guess = math.max(0, math.min(burst, guess))
@@ -54,14 +55,14 @@ local function gcra_remaining(s, a)
   return guess
 end
 
--- Takes units in any case. No debt is added beyond a century.
+-- Charges units unconditionally. Debt is capped at a century.
 local function gcra_charge(s, a, units)
   local count = tonumber(ARGV[a + 1])
   local deepest, deepest_part = ARGV[a + 2] + CENTURY, tonumber(ARGV[a + 3])
   local whole, part = gcra_time_for(a, units)
   whole, part = gcra_due(s, whole, part, count)
   if gcra_is_more(whole, part, deepest, deepest_part) then
-    -- After a step back of the clock the bucket may already be deeper.
+    -- After the clock stepped back, the debt may be larger already.
     whole, part = gcra_due(s, 0, 0, count)
     if not gcra_is_more(whole, part, deepest, deepest_part) then
       whole, part = deepest, deepest_part
@@ -70,8 +71,8 @@ local function gcra_charge(s, a, units)
   s.at, s.part = now + whole, part
 end
 
--- Whether a reservation may be made, whether it has to wait, and for how long.
-local function gcra_lends(s, a, max_wait)
+-- Returns whether a reservation is allowed, whether it has to wait, and for how long.
+local function gcra_reserve_wait(s, a, max_wait)
   local count, cost = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 11])
   if cost > tonumber(ARGV[a + 12]) then
     return false
@@ -94,69 +95,71 @@ local function gcra_lends(s, a, max_wait)
   return wait <= max_wait, wait > 0, wait
 end
 
-local function gcra_bring_nearer(s, by, by_part, count)
+local function gcra_return_time(s, by, by_part, count)
   local whole, part = gcra_due(s, 0, 0, count)
   whole, part = gcra_less(whole, part, by, by_part, count)
   s.at, s.part = now + whole, part
 end
 
--- Gives units back. A full bucket stays as it is: moving its moment up to now would make a later step back stricter.
+-- Returns units. A full bucket stays as it is: moving `full_at` up to now would make a later step
+-- back of the clock stricter.
 local function gcra_refund(s, a, units)
   local count = tonumber(ARGV[a + 1])
   local ahead, part = gcra_due(s, 0, 0, count)
   if units == 0 or ahead == 0 and part == 0 then
     return false
   end
-  local give, give_part = gcra_time_for(a, units)
-  gcra_bring_nearer(s, give, give_part, count)
+  local returned, returned_part = gcra_time_for(a, units)
+  gcra_return_time(s, returned, returned_part, count)
   return true
 end
 
--- The pile is measured in time: its height is the moment at which the bucket is full.
+-- The stack is measured in time: its height is when the bucket is full.
 local function gcra_record(s)
   return 0, s.at, s.part
 end
 
--- Gives back what still counts of a charge, `most` units at the most. What has leaked by now, or by the latest change, has
--- leaked; a call that had to wait gives nothing back once a later one stands behind it.
-local function gcra_give_back(s, a, charge, most)
+-- Rolls back what still counts of a charge, `most` units at most. What has leaked by now, or by the
+-- latest change, is not returned; and a call that had to wait returns nothing once a later call is
+-- charged behind it.
+local function gcra_roll_back(s, a, charge, most)
   local count = tonumber(ARGV[a + 1])
   if charge.waited and gcra_is_more(s.at, s.part, charge.height, charge.part) then
     return nil
   end
-  local give, give_part = gcra_time_for(a, most)
+  local returned, returned_part = gcra_time_for(a, most)
   local left, left_part = gcra_less(charge.height, charge.part, math.max(now, s.latest), 0, count)
-  if gcra_is_more(give, give_part, left, left_part) then
-    give, give_part = left, left_part
+  if gcra_is_more(returned, returned_part, left, left_part) then
+    returned, returned_part = left, left_part
   end
   local ahead, ahead_part = gcra_due(s, 0, 0, count)
-  if gcra_is_more(give, give_part, ahead, ahead_part) then
-    give, give_part = ahead, ahead_part
+  if gcra_is_more(returned, returned_part, ahead, ahead_part) then
+    returned, returned_part = ahead, ahead_part
   end
-  if give == 0 and give_part == 0 then
+  if returned == 0 and returned_part == 0 then
     return nil
   end
-  gcra_bring_nearer(s, give, give_part, count)
-  local bottom, bottom_part = gcra_less(charge.height, charge.part, give, give_part, count)
+  gcra_return_time(s, returned, returned_part, count)
+  local bottom, bottom_part = gcra_less(charge.height, charge.part, returned, returned_part, count)
   return {
     top = charge.height,
     top_part = charge.part,
     bottom = bottom,
     bottom_part = bottom_part,
-    size = give,
-    size_part = give_part,
+    size = returned,
+    size_part = returned_part,
   }
 end
 
-local function gcra_close_gap(a, cut, charge)
-  if not gcra_is_more(cut.top, cut.top_part, charge.height, charge.part) then
-    charge.height, charge.part = gcra_less(charge.height, charge.part, cut.size, cut.size_part, tonumber(ARGV[a + 1]))
-  elseif gcra_is_more(charge.height, charge.part, cut.bottom, cut.bottom_part) then
-    charge.height, charge.part = cut.bottom, cut.bottom_part
+local function gcra_shift_down(a, rollback, charge)
+  if not gcra_is_more(rollback.top, rollback.top_part, charge.height, charge.part) then
+    charge.height, charge.part = gcra_less(charge.height, charge.part, rollback.size, rollback.size_part, tonumber(ARGV[a + 1]))
+  elseif gcra_is_more(charge.height, charge.part, rollback.bottom, rollback.bottom_part) then
+    charge.height, charge.part = rollback.bottom, rollback.bottom_part
   end
 end
 
-local function gcra_lower_to(s, a, charge)
+local function gcra_cap_height(s, a, charge)
   if gcra_is_more(charge.height, charge.part, s.at, s.part) then
     charge.height, charge.part = s.at, s.part
   end

@@ -1,12 +1,12 @@
--- The open reservations of a key: a hash of a receipt's name to what it charged. As in receipts.rs.
+-- The open receipts of a key: a hash of receipts to their charges; see receipts.rs.
 --
--- Fields    '#' the limits that the charges are written in; any other: when it was made, and for each limit
---           the cost, the pile, its height (whole and part) and whether the call had to wait
+-- Fields    '#': the limits that the charges belong to; any other: when it was made, and per limit
+--           the cost, the stack, its height (whole and part) and whether the call had to wait
 
 local RECEIPTS_MAX = 1024
 local HOUR = 3600000000
 
--- All open receipts by name. Those of other limits are void.
+-- Returns all open receipts by name. Those of other limits are void.
 local function receipts_open(key, limits)
   local fields, open, known = call('HGETALL', key), {}, false
   for i = 1, #fields, 2 do
@@ -21,7 +21,7 @@ local function receipts_open(key, limits)
       for j = 2, #numbers, 5 do
         receipt[#receipt + 1] = {
           cost = numbers[j],
-          pile = numbers[j + 1],
+          stack = numbers[j + 1],
           height = numbers[j + 2],
           part = numbers[j + 3],
           waited = numbers[j + 4] == 1,
@@ -43,12 +43,12 @@ local function receipts_write(key, name, receipt)
     local charge = receipt[i]
     local waited = charge.waited and 1 or 0
     text[#text + 1] =
-      string.format('%.0f %.0f %.0f %.0f %d', charge.cost, charge.pile, charge.height, charge.part, waited)
+      string.format('%.0f %.0f %.0f %.0f %d', charge.cost, charge.stack, charge.height, charge.part, waited)
   end
   call('HSET', key, name, table.concat(text, ' '))
 end
 
--- A receipt is remembered until its cost no longer counts, and for an hour after it was made at least.
+-- A receipt is kept until its cost no longer counts, and for at least an hour.
 local function receipts_add(key, limits, name, receipt, counts_until)
   local expiry = math.floor((math.max(counts_until, receipt.made + HOUR) - now) / 1000) + slack
   call('HSET', key, '#', limits)
@@ -56,8 +56,8 @@ local function receipts_add(key, limits, name, receipt, counts_until)
   call('PEXPIRE', key, math.max(expiry, call('PTTL', key)))
 end
 
--- Whether the key has room for one more. If it has not, those that are old and worth nothing any more make some; only then are
--- all of them looked at.
+-- Returns true if the key has room for one more receipt. If not, receipts that are old and
+-- worthless are deleted; only then are all of them read.
 local function receipts_have_room(key, limits, counts_until)
   local written_in = call('HGET', key, '#')
   if written_in and written_in ~= limits then

@@ -1,11 +1,11 @@
--- What a sliding log can do beside a check.
+-- The verbs of a sliding log other than check.
 
 local function sliding_log_remaining(s, a)
   return math.max(0, ARGV[a] - s.used)
 end
 
--- A reservation is answered as a check.
-local function sliding_log_lends(s, a)
+-- A reservation is decided like a check.
+local function sliding_log_reserve_wait(s, a)
   return tonumber(ARGV[a + 1]) <= sliding_log_remaining(s, a), false
 end
 
@@ -13,13 +13,13 @@ local function sliding_log_charge(s, a, units)
   sliding_log_enter(s, a, units)
 end
 
--- Gives back the newest first. The latest time stays, in a slot that then counts nothing.
+-- Returns the newest entries first. The latest time stays, in a slot that counts nothing.
 local function sliding_log_refund(s, a, units)
-  local give = math.min(units, s.used)
-  if give == 0 then
+  local returned = math.min(units, s.used)
+  if returned == 0 then
     return false
   end
-  local total = s.total - give
+  local total = s.total - returned
   local from = sliding_log_reaching(s, total)
   local at = sliding_log_slot(s, from)
   local before = select(2, sliding_log_slot(s, from - 1))
@@ -35,7 +35,7 @@ local function sliding_log_refund(s, a, units)
   return true
 end
 
--- The cost that was entered at a time and still counts, and its place.
+-- Returns the cost that was recorded at a time and still counts, and its slot.
 local function sliding_log_cost_at(s, at)
   if s.used == 0 or at > s.latest then
     return 0
@@ -48,24 +48,24 @@ local function sliding_log_cost_at(s, at)
   return total - select(2, sliding_log_slot(s, place - 1)), place
 end
 
--- The pile is an entry, named by its time.
+-- The stack is an entry, identified by its time.
 local function sliding_log_record(s)
   return s.latest, s.last > 0 and s.total - select(2, sliding_log_slot(s, s.last - 1)) or 0, 0
 end
 
-local function sliding_log_give_back(s, a, charge, most)
-  local here, place = sliding_log_cost_at(s, charge.pile)
-  local cut = pile_cut(charge, most, here)
-  if cut then
-    sliding_log_put(s, place, sliding_log_lowered(s, place, s.last, cut.size))
+local function sliding_log_roll_back(s, a, charge, most)
+  local here, place = sliding_log_cost_at(s, charge.stack)
+  local rollback = stack_roll_back(charge, most, here)
+  if rollback then
+    sliding_log_put(s, place, sliding_log_lowered(s, place, s.last, rollback.size))
   end
-  return cut
+  return rollback
 end
 
-local function sliding_log_lower_to(s, a, charge)
-  charge.height = math.min(charge.height, (sliding_log_cost_at(s, charge.pile)))
+local function sliding_log_cap_height(s, a, charge)
+  charge.height = math.min(charge.height, (sliding_log_cost_at(s, charge.stack)))
 end
 
 local function sliding_log_counts_until(s, a, charge)
-  return charge.pile + ARGV[a + 2]
+  return charge.stack + ARGV[a + 2]
 end

@@ -1,8 +1,8 @@
--- What a sliding window can do beside a check.
+-- The verbs of a sliding window other than check.
 
 local function sliding_window_remaining(s, a)
   local count, period = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3])
-  -- Guessed with rounding, and put right without.
+  -- Estimated with rounding, then corrected exactly.
   local fading = math.ceil(s.prev * s.left / period)
   while fading > 0 and sliding_window_at_most(s.prev, s.left, fading - 1, period) do
     fading = fading - 1
@@ -13,12 +13,12 @@ local function sliding_window_remaining(s, a)
   return math.max(0, count - s.cur - fading)
 end
 
--- A reservation is answered as a check.
-local function sliding_window_lends(s, a)
+-- A reservation is decided like a check.
+local function sliding_window_reserve_wait(s, a)
   return tonumber(ARGV[a + 2]) <= sliding_window_remaining(s, a), false
 end
 
--- Giving back changes counts and not when a call was last allowed.
+-- A return changes the counts, not when a call was last allowed.
 local function sliding_window_as_stored(s)
   s.at, s.prev, s.cur = s.stored_at, s.stored_prev, s.stored_cur
 end
@@ -27,42 +27,42 @@ local function sliding_window_refund(s, a, units)
   if s.cur == 0 then
     return false
   end
-  local give = math.min(s.cur, units)
+  local returned = math.min(s.cur, units)
   sliding_window_as_stored(s)
-  s.cur = s.cur - give
-  return give > 0
+  s.cur = s.cur - returned
+  return returned > 0
 end
 
--- The pile is a window, named by when it began.
+-- The stack is a window, identified by its start.
 local function sliding_window_record(s, a)
   return s.at - s.at % ARGV[a + 3], s.cur, 0
 end
 
--- Which count is that of the window that began then.
+-- Returns the counter of the window that began then.
 local function sliding_window_counter(at, began, period)
   local last = at - at % period
   return began == last and 'cur' or began + period == last and 'prev' or nil
 end
 
-local function sliding_window_give_back(s, a, charge, most)
+local function sliding_window_roll_back(s, a, charge, most)
   local period = tonumber(ARGV[a + 3])
-  local counter = sliding_window_counter(s.stored_at, charge.pile, period)
-  if not counter or charge.pile + period < s.began then
+  local counter = sliding_window_counter(s.stored_at, charge.stack, period)
+  if not counter or charge.stack + period < s.began then
     return nil
   end
-  local cut = pile_cut(charge, most, s['stored_' .. counter])
-  if cut then
+  local rollback = stack_roll_back(charge, most, s['stored_' .. counter])
+  if rollback then
     sliding_window_as_stored(s)
-    s[counter] = s[counter] - cut.size
+    s[counter] = s[counter] - rollback.size
   end
-  return cut
+  return rollback
 end
 
-local function sliding_window_lower_to(s, a, charge)
-  local counter = sliding_window_counter(s.at, charge.pile, tonumber(ARGV[a + 3]))
+local function sliding_window_cap_height(s, a, charge)
+  local counter = sliding_window_counter(s.at, charge.stack, tonumber(ARGV[a + 3]))
   charge.height = math.min(charge.height, counter and s[counter] or 0)
 end
 
 local function sliding_window_counts_until(s, a, charge)
-  return charge.pile + 2 * ARGV[a + 3]
+  return charge.stack + 2 * ARGV[a + 3]
 end

@@ -1,6 +1,7 @@
--- What the smooth limiter can do beside a check: give permits back, without a warm-up. The wait of whoever comes next stays.
+-- The refund of `smooth`, without a warm-up: returns permits. The wait of the next caller stays.
 
--- Who has all that can be stored stays as it is: moving its moment up to now would make a later step back stricter.
+-- A full key stays as it is: moving its time up to now would make a later step back of the clock
+-- stricter.
 local function smooth_refund(s, a, units)
   if units == 0 or s.stored >= s.max then
     return false

@@ -1,15 +1,17 @@
--- The leases of a key. As in concurrency.rs.
+-- The leases of a key; see concurrency.rs.
 --
--- KEYS[1]   who holds places: a sorted set of a lease's id by the moment at which it lapses
--- KEYS[2]   what leases cost, if any costs more than 1: a hash of such a lease's id to its cost, and of '#' to the sum of what
---           these cost above 1. So all leases together cost their number and '#'.
+-- KEYS[1]   the leases: a sorted set of lease ids by expiry time
+-- KEYS[2]   the costs, if any exceeds 1: a hash of lease ids to costs, for those leases only, and
+--           of '#' to the sum of their costs above 1. So the cost of all leases is their number
+--           plus '#'.
 --
--- A lease is live while its moment is after now. Whoever asks clears away what has lapsed, at most CHUNK leases in one call: if
--- there are more, it does nothing else, says so, and is asked again. So none that has lapsed is ever counted.
+-- A lease is live while its expiry is after now. Every call first removes expired leases, at most
+-- CHUNK of them. If there are more, it does nothing else and says so, and is repeated. So no
+-- expired lease is ever counted.
 
 local CHUNK = 1000
 
--- What each of these leases costs.
+-- Returns the costs of these leases.
 local function costs_of(ids)
   local costs = call('HMGET', KEYS[2], unpack(ids))
   for i = 1, #ids do
@@ -18,7 +20,7 @@ local function costs_of(ids)
   return costs
 end
 
--- Takes leases out, at most CHUNK of them.
+-- Removes leases, at most CHUNK of them.
 local function leases_remove(ids)
   call('ZREM', KEYS[1], unpack(ids))
   if call('EXISTS', KEYS[2]) == 0 then
@@ -36,35 +38,36 @@ local function leases_remove(ids)
   end
 end
 
--- Clears away what has lapsed. Then what is out: the sum of the costs, whether any of them is above 1, and when the last lease
--- lapses. If that cannot be told, the sign of the reply that says why.
+-- Removes expired leases. Returns the state of the others: the sum of their costs, whether any cost
+-- exceeds 1, and the last expiry. If that is impossible, returns nil and the status that says why.
 local function leases_live()
   local last, above = call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES'), call('HGET', KEYS[2], '#')
   if not last[1] then
-    -- Costs without leases are what is left of a key that the server threw out.
+    -- Costs without leases are left over from a key that the server evicted.
     if above then
       call('UNLINK', KEYS[2])
     end
     return { sum = 0, has_costs = false, last = 0 }
   end
-  local is_moment = last[2] + 0 > 0 and last[2] + 0 < 9007199254740992
-  if #last[1] ~= 16 or not is_moment or above and not tonumber(above) then
+  local is_time = last[2] + 0 > 0 and last[2] + 0 < 9007199254740992
+  if #last[1] ~= 16 or not is_time or above and not tonumber(above) then
     return nil, 'x'
   end
-  local lapsed = call('ZRANGE', KEYS[1], '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, CHUNK)
-  if #lapsed > 0 then
-    leases_remove(lapsed)
+  local expired = call('ZRANGE', KEYS[1], '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, CHUNK)
+  if #expired > 0 then
+    leases_remove(expired)
     above = call('HGET', KEYS[2], '#')
   end
-  if #lapsed == CHUNK then
+  if #expired == CHUNK then
     return nil, 'm'
   end
   local number = call('ZCARD', KEYS[1])
   return { sum = number + (above or 0), has_costs = above ~= false, last = number > 0 and tonumber(last[2]) or 0 }
 end
 
--- When so much of what is held will have lapsed; when all has, if that would take more leases than are to be looked at.
-local function leases_lapse(s, cost, most)
+-- Returns when leases of this cost will have expired; or when all will have, if that would take
+-- scanning more than `most` leases.
+local function leases_free_at(s, cost, most)
   if cost >= s.sum or not s.has_costs and cost > most then
     return s.last
   end
@@ -87,8 +90,8 @@ local function leases_lapse(s, cost, most)
   return s.last
 end
 
--- Lets the keys stay until the last lease has lapsed.
-local function leases_expire(last)
+-- Keeps the keys until the last lease expires.
+local function leases_keep_until(last)
   local expiry = string.format('%.0f', math.floor(math.max(0, last - now) / 1000) + slack)
   call('PEXPIRE', KEYS[1], expiry)
   call('PEXPIRE', KEYS[2], expiry)

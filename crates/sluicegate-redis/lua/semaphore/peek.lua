@@ -1,21 +1,24 @@
--- How a key stands, as far as it matters to a lease of this cost. Nothing is taken.
+-- Decides about a lease of this cost without acquiring it.
 --
--- KEYS      the leases, their costs, the line, and until when its tickets are good
--- ARGV[2]   cost; [3] count; [4] how many leases are looked at to tell a wait; [5] how long any ticket is good at the most
--- Reply     as of acquire.lua, for one who does not wait
+-- KEYS      the leases, their costs, the queue, and when its entries expire
+-- ARGV[2]   cost
+--     [3]   count
+--     [4]   how many leases to scan at most for a wait
+--     [5]   the longest ttl of a queue entry
+-- Reply     as in acquire.lua, for a call that does not wait
 
-local cost, count, longest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
+local cost, count, ttl_max = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local s, why = leases_live()
 if not s then
   return why
 end
-local ahead, _, many = line_ahead(nil, count, longest)
+local ahead, _, waiters = queue_ahead(nil, count, ttl_max)
 if not ahead then
   return 'x'
 end
-local sign, enough = '1', 0
--- What costs nothing is always allowed.
+local status, enough = '1', 0
+-- A cost of 0 is always allowed.
 if cost > 0 and s.sum + ahead + cost > count then
-  sign, enough = '0', leases_lapse(s, s.sum + math.min(ahead + cost, count) - count, tonumber(ARGV[4]))
+  status, enough = '0', leases_free_at(s, s.sum + math.min(ahead + cost, count) - count, tonumber(ARGV[4]))
 end
-return string.format('%s%.0f %.0f %.0f %.0f %.0f %d 0', sign, now, s.sum, ahead, enough, s.last, many)
+return string.format('%s%.0f %.0f %.0f %.0f %.0f %d 0', status, now, s.sum, ahead, enough, s.last, waiters)

@@ -1,17 +1,18 @@
--- Returns a lease, and leaves the line: of one who waited and went away it is not known which of the two it had.
+-- Releases a lease and leaves the queue: it is not known which of the two a dropped waiter had.
 --
--- KEYS      the leases, their costs, the line, and until when its tickets are good
--- ARGV[2]   id; [3] of one who may stand in line: its cost; otherwise ''
--- Reply     '1' and now if the lease was live; '0' and now if it has lapsed or was never there
+-- KEYS      the leases, their costs, the queue, and when its entries expire
+-- ARGV[2]   the lease id
+--     [3]   the cost of a call that may be in the queue, or ''
+-- Reply     '1' and now if the lease was live; '0' and now if it had expired or is unknown
 
 local id, cost = ARGV[2], tonumber(ARGV[3])
-local lapses = tonumber(call('ZSCORE', KEYS[1], id) or 0)
-if lapses > 0 then
+local expires = tonumber(call('ZSCORE', KEYS[1], id) or 0)
+if expires > 0 then
   leases_remove({ id })
 end
 if cost then
-  local ticket = id .. struct.pack('<I4', cost)
-  call('ZREM', KEYS[3], ticket)
-  call('ZREM', KEYS[4], ticket)
+  local entry = id .. struct.pack('<I4', cost)
+  call('ZREM', KEYS[3], entry)
+  call('ZREM', KEYS[4], entry)
 end
-return string.format('%s%.0f', lapses > now and '1' or '0', now)
+return string.format('%s%.0f', expires > now and '1' or '0', now)

@@ -1,4 +1,5 @@
-//! The windows of a calendar. A script does not know the time zones, so it is told the windows around a time.
+//! The windows of a calendar. A script does not know time zones, so it receives the windows around
+//! a time.
 
 use super::{EncodedLimit, Kind, Windows};
 use sluicegate::Time;
@@ -7,19 +8,19 @@ use sluicegate_core::time::YEAR;
 use sluicegate_core::{Algorithm as _, AnyState};
 use std::sync::PoisonError;
 
-/// The windows of a calendar around some time: when one began, when it ends, and when the next one ends.
+/// Three bounds of calendar windows: when one began, when it ends, and when the next one ends.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bounds(pub(super) [u64; 3]);
 
 impl EncodedLimit {
-    /// Learns the windows of the calendar around a time of the store's.
+    /// Computes the calendar windows around a time of the store.
     pub(crate) fn learn_windows(&self, now: Time) {
         if let Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. } = &self.kind {
             *known.lock().unwrap_or_else(PoisonError::into_inner) = self.bounds_at(now);
         }
     }
 
-    /// The windows around the caller's time, or those that were learned last.
+    /// Returns the windows around the given time, or those computed last.
     pub(super) fn bounds(&self, now: Option<Time>) -> Bounds {
         match (now, &self.kind) {
             (Some(now), _) => self.bounds_at(now),
@@ -35,12 +36,12 @@ impl EncodedLimit {
         let Kind::FixedWindow { windows: Windows::Calendar { unit, .. }, .. } = &self.kind else {
             return Bounds::default();
         };
-        // A window of the calendar is never longer than this.
+        // No calendar window is longer than this.
         let longest = match unit {
             CalendarUnit::Day => 2 * DAY,
             CalendarUnit::Week => 9 * DAY,
             CalendarUnit::Month => 33 * DAY,
-            CalendarUnit::Year => 368 * DAY,
+            _ => 368 * DAY,
         };
         let end_after = |time: Time| self.limit.next_window(&AnyState::default(), time);
         let mut began = Time::saturating_from_micros(now.as_micros().saturating_sub(longest));

@@ -1,15 +1,15 @@
-//! Numbers as scripts read and write them.
+//! Packed numbers, as scripts read and write them.
 
 /// Every whole number below this is exact in a script.
 pub(super) const EXACT: u64 = 1 << 53;
 
-/// Whole microseconds and parts of one.
+/// A time in whole microseconds and parts of one.
 pub(super) struct Length {
     pub(super) whole: u64,
     pub(super) part: u64,
 }
 
-/// Numbers as `struct.unpack` reads them: 4 bytes, or a double.
+/// Numbers for `struct.unpack`: 4 bytes, or a double.
 pub(super) struct Packed(pub(super) Vec<u8>);
 
 impl Packed {
@@ -23,30 +23,30 @@ impl Packed {
     }
 
     /// A whole number up to [`EXACT`].
-    #[allow(clippy::cast_precision_loss, reason = "exact: see above")]
+    #[allow(clippy::cast_precision_loss, reason = "exact up to EXACT")]
     pub(super) fn f64(mut self, number: u64) -> Packed {
         self.0.extend_from_slice(&(number as f64).to_le_bytes());
         self
     }
 
-    /// Any number, bit by bit.
+    /// Any double, bit by bit.
     pub(super) fn double(mut self, number: f64) -> Packed {
         self.0.extend_from_slice(&number.to_le_bytes());
         self
     }
 
     pub(super) fn length(self, Length { whole, part }: &Length) -> Packed {
-        // Cannot be cut: a part is below the count.
+        // Never truncated: a part is below the count.
         self.f64(*whole).u32(u32::try_from(*part).unwrap_or(u32::MAX))
     }
 
-    /// -1, for what is not there.
+    /// -1, for a missing value.
     pub(super) fn none(self) -> Packed {
         self.double(-1.0)
     }
 }
 
-/// What is left to be read of numbers that `struct.pack` has written.
+/// The unread rest of numbers from `struct.pack`.
 pub(super) struct Unpacked<'a>(pub(super) &'a [u8]);
 
 impl Unpacked<'_> {
@@ -56,7 +56,7 @@ impl Unpacked<'_> {
         Some(u32::from_le_bytes(*number))
     }
 
-    /// A number of permits, which is not negative and below [`EXACT`]; anything else is not of ours.
+    /// A number of permits: at least 0 and below [`EXACT`]. Anything else is not ours.
     #[allow(clippy::cast_precision_loss, reason = "exact")]
     pub(super) fn permits(&mut self) -> Option<f64> {
         let (number, rest) = self.0.split_first_chunk()?;
@@ -64,7 +64,7 @@ impl Unpacked<'_> {
         Some(f64::from_le_bytes(*number)).filter(|number| (0.0..EXACT as f64).contains(number))
     }
 
-    /// A whole number below [`EXACT`]; anything else is not of ours.
+    /// A whole number below [`EXACT`]. Anything else is not ours.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

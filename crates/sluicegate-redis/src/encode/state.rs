@@ -1,26 +1,25 @@
-//! What scripts tell of a key, read; and a state in other numbers, written in a limit's own.
+//! Decodes states, and converts a state of another limit.
 
 use super::packed::{Packed, Unpacked};
-use super::{EncodedLimit, Kind, VERSION, time_for};
-use crate::script_reply::RawState;
+use super::{EncodedLimit, Kind, RawState, VERSION, time_for};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::sliding_log::Log;
 use sluicegate_core::smooth::Smooth;
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
 
-/// How long a bucket's state is without its tag.
-const BUCKET: usize = 20;
+/// The length of a bucket's state without its tag.
+const BUCKET_LEN: usize = 20;
 
-/// The same of `smooth`.
-const SMOOTH: usize = 16;
+/// The length of a `smooth` state without its tag.
+const SMOOTH_LEN: usize = 16;
 
 impl EncodedLimit {
-    /// The state that a script tells of.
+    /// Decodes the state in a script's reply.
     pub(crate) fn read(&self, raw: &RawState, now: Time, preserve_recovery_time: bool) -> Option<AnyState> {
         match (&self.kind, raw) {
             (Kind::SlidingLog { .. }, Some(text)) => log(text),
@@ -28,13 +27,14 @@ impl EncodedLimit {
             (_, None) => Some(AnyState::Cell(Cell::UNSEEN)),
             (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
                 Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
-                // Only a peek sees one: what would charge has it written anew first.
-                None => Some(AnyState::Cell(self.adopted(state, now, preserve_recovery_time)?.0)),
+                // Only a peek gets here: a call that charges converts the state first.
+                None => Some(AnyState::Cell(self.converted(state, now, preserve_recovery_time)?.0)),
             },
         }
     }
 
-    /// The cell in a state without its tag, and of a bucket when it last changed. A bucket may have been written at another rate.
+    /// Decodes a state without its tag, and for a bucket when it last changed. A bucket may have
+    /// been written at another rate.
     fn cell(&self, packed: &[u8], written_at: Option<Rate>) -> Option<(Cell, u64)> {
         let mut packed = Unpacked(packed);
         let at = packed.f64()?;
@@ -52,22 +52,22 @@ impl EncodedLimit {
         packed.0.is_empty().then_some(cell)
     }
 
-    /// What a state in other numbers says in these, and of a bucket when it last changed. `None` if it cannot be read: it was
-    /// written by a version that is newer, or by nobody of ours.
-    fn adopted(&self, old: &[u8], now: Time, preserve_recovery_time: bool) -> Option<(Cell, u64)> {
-        let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH } else { BUCKET })?;
-        let numbers = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
+    /// Converts a state of another limit to this one, and for a bucket also returns when it last
+    /// changed. `None` if it cannot be read: a newer version or something else wrote it.
+    fn converted(&self, old: &[u8], now: Time, preserve_recovery_time: bool) -> Option<(Cell, u64)> {
+        let (packed, tag) = old.split_at_checked(if self.is_smooth() { SMOOTH_LEN } else { BUCKET_LEN })?;
+        let parameters = std::str::from_utf8(tag).ok()?.strip_prefix(VERSION)?.strip_suffix(' ')?;
         let (before, written_at) = if self.is_smooth() {
-            (format!("smooth {numbers}").parse::<Limit>().ok()?.made_at(Time::EPOCH)?, None)
+            (format!("smooth {parameters}").parse::<Limit>().ok()?.made_at(Time::EPOCH)?, None)
         } else {
-            let (count, period) = numbers.split_once('/')?;
+            let (count, period) = parameters.split_once('/')?;
             let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;
             (self.with_rate(rate)?, Some(rate))
         };
         let (cell, latest) = self.cell(packed, written_at)?;
         let mut state = AnyState::Cell(cell);
         if preserve_recovery_time {
-            self.limit.adopt_time(&before, &mut state);
+            self.limit.adopt_recovery_time(&before, &mut state);
         } else {
             self.limit.adopt(&before, &mut state, Times { now, latest: Time::from_micros(latest)? });
         }
@@ -77,25 +77,27 @@ impl EncodedLimit {
         }
     }
 
-    /// A state in other numbers written in these, and when it has recovered.
-    pub(crate) fn reread(
+    /// Converts a state of another limit to this one and encodes it, and returns when it is fully
+    /// recovered.
+    pub(crate) fn convert(
         &self,
         old: &[u8],
         now: Time,
         preserve_recovery_time: bool,
     ) -> Option<(Vec<u8>, u64)> {
-        let (cell, latest) = self.adopted(old, now, preserve_recovery_time)?;
+        let (cell, latest) = self.converted(old, now, preserve_recovery_time)?;
         let packed = match Smooth::next_and_stored(&cell) {
             Some((next, stored)) if self.is_smooth() => Packed::new().f64(next).double(stored),
             _ => Packed::new().f64(cell.at).f64(latest).u32(cell.a),
         };
-        // While unseen keys are still filling, one that has called is not forgotten.
+        // While unseen keys are still filling, a key that has called must not be dropped.
         let filled = match &self.kind {
             Kind::Bucket { rate, initial: Some((start, missing)), .. } => {
                 start.as_micros() + time_for(*rate, *missing).whole
             }
             Kind::Smooth { .. } => {
-                let is_full_at = |cell| now.after(self.limit.reset_after(&AnyState::Cell(cell), now));
+                let is_full_at =
+                    |cell| now.saturating_add(self.limit.reset_after(&AnyState::Cell(cell), now));
                 is_full_at(cell).max(is_full_at(Cell::UNSEEN)).as_micros()
             }
             _ => 0,
@@ -107,7 +109,7 @@ impl EncodedLimit {
         matches!(self.kind, Kind::Smooth { .. })
     }
 
-    /// The same kind of bucket at another rate. How much it holds does not matter to what is read.
+    /// Returns the same kind of bucket at another rate. Its capacity does not matter for decoding.
     fn with_rate(&self, rate: Rate) -> Option<AnyLimit> {
         let AnyLimit::Cell(limit) = &self.limit else { return None };
         Some(AnyLimit::Cell(match limit {
@@ -120,8 +122,8 @@ impl EncodedLimit {
     }
 }
 
-/// A log of which only what matters is told, in slots: the one before the oldest call that counts, the last one, and those that
-/// an answer rests on.
+/// Decodes the slots that a script returns of a log: the one before the oldest call that counts,
+/// the last one, and those that the answer depends on.
 fn log(slots: &[u8]) -> Option<AnyState> {
     const SLOT: usize = 13;
     let read = |slot: &[u8]| {
@@ -135,12 +137,12 @@ fn log(slots: &[u8]) -> Option<AnyState> {
         Some((Time::from_micros(at)?, total.checked_sub(base)?))
     };
     let mut entries: Vec<(Time, u64)> = slots.map(entry).collect::<Option<_>>()?;
-    // The last one is the newest, unless it was given back and so counts nothing.
+    // The last slot is the newest call, unless that was returned and counts nothing.
     let (latest, used) = entry(Some((latest, total)))?;
     if entries.last().map_or(0, |(_, total)| *total) < used {
         entries.push((latest, used));
     }
-    Some(AnyState::Log(Box::new(Log::of(latest, entries))))
+    Some(AnyState::Log(Box::new(Log::from_entries(latest, entries))))
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {

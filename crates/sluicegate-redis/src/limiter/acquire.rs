@@ -1,67 +1,75 @@
-//! Waiting for a turn.
+//! Waiting until a call is allowed.
 //!
-//! In plain words: where limits lend, the store is asked once. It charges the call, says how long to wait, and the caller waits
-//! that long: whoever comes later is charged later, so the order is the store's, for all processes. Where they do not, callers of a
-//! process stand in line; the first asks, and if it is denied asks again when it was told to.
+//! Limits that can reserve a time (buckets, `pacer`, `smooth`) need one script call: the store
+//! charges the key and returns the delay, and the caller sleeps. Later calls are charged later, so
+//! the store orders the waiters of all processes. Under other limits the waiters of a process form
+//! a queue; its head calls the store, and retries after a denial's `retry_after`.
 //!
 //! ```text
-//! lend:   ask ──▶ charged, delay ──▶ sleep ──▶ act, and the receipt is forgotten
-//!                                      └ dropped ──▶ cancel
-//! others: in line ──▶ first: ask ──▶ charged ──▶ act
-//!                             ▲ └ denied ──▶ sleep ┐
-//!                             └── for retry_after ─┘
+//! reserve:  call ──▶ charged, with a delay ──▶ sleep ──▶ admitted, and the receipt is dropped
+//!                                                └ dropped ──▶ cancel
+//! retry:    queue ──▶ head: call ──▶ charged ──▶ admitted
+//!                            ▲  └ denied ──▶ sleep ┐
+//!                            └── for retry_after ──┘
 //! ```
 
-use super::ask::Verb;
-use super::held::Held;
-use super::queue::{NotFirst, Place};
+use super::queue::{QueueDenial, Waiter};
+use super::script_calls::Verb;
+use super::wait_guard::WaitGuard;
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
 use crate::fallback::RETRY_AFTER;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::wait::{Acquired, Denial};
-use sluicegate::{Decision, Key, RetryAfter, Span, Time};
+use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::decision::store::{StoreDecision as _, no_room};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 impl RedisLimiter {
-    /// Waits until the key may act at this cost, and charges it. Only a cost above the limit, or too long a line, is refused.
+    /// Waits until the key allows this cost, and charges it. Denied only if the cost exceeds the
+    /// limit or the queue is full.
     ///
-    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and says when to act, so that
-    /// callers of all processes go first come, first served, and a large cost is not overtaken by small ones. (Who finds the queue
-    /// of a `pacer` full is refused.) Under windows and logs, and in lists that have one, callers of this limiter and its clones go
-    /// in order, one at a time. Those of other processes, and plain checks, are not in that line: who asks first when there is
-    /// room again gets it. So between processes there is no order then, and one that asks for much can be overtaken by others that
-    /// ask for little. A process asks again only after the wait that it was told.
+    /// **Order.** Under buckets, `pacer` and `smooth` the store charges each caller on arrival and
+    /// tells it when to act: first in, first out over all processes, and small costs do not
+    /// overtake a large one. (A caller that finds the queue of a `pacer` full is denied.) Under
+    /// windows and logs, and in lists that contain one, the waiters of this limiter and its clones
+    /// are served in order, one at a time. Other processes and plain checks are not in that queue:
+    /// when capacity returns, the first call to reach the store gets it. So there is no order
+    /// between processes, and a large cost can be overtaken by small ones. A process retries only
+    /// after the `retry_after` that it received.
     ///
-    /// **Dropped while it waits**, it gives back what it was charged, by a task on the runtime that it was polled on, once and
-    /// without anybody waiting for it: what cannot be given back then (the store is away, the runtime ends) stays charged. Under a
-    /// bucket or a `pacer` nothing is given back if a later caller was charged meanwhile, who has been told a time already: then
-    /// the place stays empty, and nobody is admitted in its stead. Whoever is dropped while the store is being asked, and could
-    /// have acted at once, stays charged, as with a check. Under `smooth`, where the next caller pays, nothing is given back.
+    /// **Dropped while it waits**, its charge is cancelled by a task on the runtime that polled it.
+    /// That is attempted once: if the store is unavailable or the runtime ends, the charge stays.
+    /// Under a bucket or a `pacer` nothing is returned once a later caller was charged, because
+    /// that caller already knows when to act: the time stays unused. A call that is dropped in
+    /// flight, and would have been admitted at once, stays charged, like a check. Under `smooth`,
+    /// where the next caller pays, nothing is returned.
     ///
-    /// **When the store fails**, the limiter answers as for the other verbs. Whoever was charged and waits does not need the
-    /// store any more. Under [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) callers wait and ask again.
+    /// **When the store fails**, the limiter answers as for the other verbs. A waiter that was
+    /// already charged no longer needs the store. Under
+    /// [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) waiters retry.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
-    pub async fn acquire(&self, key: impl Key, cost: u32) -> Result<Acquired, StoreFailure> {
+    pub async fn acquire(&self, key: impl Key, cost: u64) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, None).await
     }
 
-    /// The same for at most so long. Who cannot make it is told as soon as that is known: under buckets and `pacer` at once, and
-    /// under others when the time until the next try is too long.
+    /// Waits for at most `max_wait`. The call is denied as soon as it cannot succeed in time: under
+    /// buckets and `pacer` at once, under others when the next retry would be too late.
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
     pub async fn acquire_within(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         max_wait: Duration,
     ) -> Result<Acquired, StoreFailure> {
         self.inner.acquire(&key.to_bytes(), cost, Some(max_wait)).await
@@ -74,17 +82,17 @@ impl RedisLimiter {
     pub async fn acquire_until(
         &self,
         key: impl Key,
-        cost: u32,
+        cost: u64,
         deadline: Time,
     ) -> Result<Acquired, StoreFailure> {
         self.acquire_within(key, cost, deadline.since(SystemClock.now()).into()).await
     }
 }
 
-/// What came of asking for a turn.
-enum Asked {
-    Answer(Answer, Option<Held>),
-    /// So many wait in the store already.
+/// The result of one attempt.
+enum Attempt {
+    Answer(Answer, Option<WaitGuard>),
+    /// The key has too many waiters in the store.
     Full,
 }
 
@@ -92,38 +100,39 @@ impl Inner {
     pub(crate) async fn acquire(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Option<Duration>,
     ) -> Result<Acquired, StoreFailure> {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
-        let is_lent = self.made.iter().all(|limit| limit.waiting() != Waiting::Retry);
-        // While the store is away, those who wait for it stand in line in any case, and nobody overtakes them.
-        let stands_in_line = cost > 0 && !(is_lent && self.queues.are_empty(key));
-        let mut place = None;
-        if stands_in_line {
-            match Place::first(self, key, until).await {
-                Ok(first) => place = Some(first),
-                Err(not) => return Ok(self.not_first(not, began)),
+        let is_ordered_by_store = self.compiled.iter().all(|limit| limit.waiting() != Waiting::Retry);
+        // While the store is unavailable, its waiters are in the queue in any case, and are not
+        // overtaken.
+        let enqueues = cost > 0 && !(is_ordered_by_store && self.queues.is_idle(key));
+        let mut waiter = None;
+        if enqueues {
+            match Waiter::become_head(self, key, until).await {
+                Ok(head) => waiter = Some(head),
+                Err(denial) => return Ok(self.queue_denied(denial, began)),
             }
         }
         loop {
             let left =
                 until.map_or(Span::MAX, |until| until.saturating_duration_since(Instant::now()).into());
-            let (answer, held) = match self.ask_turn(key, cost, left).await? {
-                Asked::Answer(answer, held) => (answer, held),
-                Asked::Full => return Ok(self.not_first(NotFirst::Full, began)),
+            let (answer, guard) = match self.attempt(key, cost, left).await? {
+                Attempt::Answer(answer, guard) => (answer, guard),
+                Attempt::Full => return Ok(self.queue_denied(QueueDenial::Full, began)),
             };
-            let told = Instant::now();
+            let received = Instant::now();
             if answer.allowed() {
-                // The next one may ask while this one waits for what it was promised.
-                drop(place);
+                // The next waiter may call the store while this one sleeps.
+                drop(waiter);
                 let delay = answer.delay();
                 if delay > Span::ZERO {
-                    sleep_until(told + Duration::from(delay)).await;
+                    sleep_until(received + Duration::from(delay)).await;
                 }
-                if let Some(held) = held {
-                    held.act();
+                if let Some(guard) = guard {
+                    guard.admitted();
                 }
                 return Ok(acquired(aged_by(answer, delay), began, None));
             }
@@ -131,99 +140,104 @@ impl Inner {
                 Ok(retry_after) => retry_after,
                 Err((denial, answer)) => return Ok(acquired(answer, began, Some(denial))),
             };
-            let first = match place.take() {
-                Some(first) => first,
-                None => match Place::first(self, key, until).await {
-                    Ok(first) => first,
-                    Err(not) => return Ok(self.not_first(not, began)),
+            let head = match waiter.take() {
+                Some(head) => head,
+                None => match Waiter::become_head(self, key, until).await {
+                    Ok(head) => head,
+                    Err(denial) => return Ok(self.queue_denied(denial, began)),
                 },
             };
-            let asks_at = told + Duration::from(retry_after);
-            first.asks_again(told, asks_at, answer.decision());
-            sleep_until(asks_at).await;
-            place = Some(first);
+            let retries_at = received + Duration::from(retry_after);
+            head.denied_until(received, retries_at, answer.decision());
+            sleep_until(retries_at).await;
+            waiter = Some(head);
         }
     }
 
-    /// Asks the store, or whoever answers in its stead.
-    async fn ask_turn(
+    /// Calls the store, or its fallback.
+    async fn attempt(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         max_wait: Span,
-    ) -> Result<Asked, StoreFailure> {
-        // Where denied calls count there are no reservations, and what costs nothing needs none.
+    ) -> Result<Attempt, StoreFailure> {
+        // With `count=all` there are no reservations, and a cost of 0 needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
-            let reply = self.ask(self.call(key, cost, None), Verb::Check).await;
-            let decision = reply.and_then(|reply| self.decided(reply, cost));
+            let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
+            let decision = reply.and_then(|reply| self.decided(reply, saturating_count(cost)));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
-            return Ok(Asked::Answer(answer, None));
+            return Ok(Attempt::Answer(answer, None));
         }
-        let _forgets = self.forgets(key);
-        // Under `smooth` the next one pays, so there is nothing to be given back.
-        if self.made.iter().any(|limit| limit.waiting() == Waiting::Ticket) {
-            let asked = self.ask_within(self.call(key, cost, None), max_wait).await;
+        let _invalidate = self.invalidate_denials(key);
+        // Under `smooth` the next caller pays, so there is nothing to cancel.
+        if self.compiled.iter().any(|limit| limit.waiting() == Waiting::NextCallerPays) {
+            let decision = self.decide_within(self.call(key, cost, None), max_wait).await;
             let answer =
-                self.answered(asked, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
-            return Ok(Asked::Answer(answer, None));
+                self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
+            return Ok(Attempt::Answer(answer, None));
         }
-        let held = Held::new(self, key);
-        match self.ask_reserve("wait", self.call(key, cost, None), max_wait, held.receipt()).await {
+        // Made once the call may be sent: a charge that was never requested need not be cancelled.
+        let mut round_trip = self.store.inner.admit_return(1).await;
+        let guard = WaitGuard::new(self, key);
+        let verb = Verb::Wait { receipt: guard.receipt(), max_wait };
+        match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, max_wait).await {
             Ok(None) => {
-                held.release();
-                Ok(Asked::Full)
+                guard.disarm();
+                Ok(Attempt::Full)
             }
             Ok(Some(decision)) => {
                 let answer = self.answered(Ok(decision), |_| None)?;
                 if decision.delay() > Span::ZERO {
-                    return Ok(Asked::Answer(answer, Some(held)));
+                    return Ok(Attempt::Answer(answer, Some(guard)));
                 }
-                held.release();
-                Ok(Asked::Answer(answer, None))
+                guard.disarm();
+                Ok(Attempt::Answer(answer, None))
             }
             Err(failure) => {
                 if !failure.may_have_charged() {
-                    held.release();
+                    guard.disarm();
                 }
                 let answer = self.answered(Err(failure), |limiter| {
                     limiter.check_within(key, cost, max_wait.into()).ok()
                 })?;
-                Ok(Asked::Answer(answer, None))
+                Ok(Attempt::Answer(answer, None))
             }
         }
     }
 
-    /// After which wait to ask again, or why not to.
-    fn denial(&self, denied: &Answer, cost: u32, left: Span) -> Result<Span, (Denial, Answer)> {
+    /// Returns after how long to retry, or why not to.
+    fn denial(&self, denied: &Answer, cost: u64, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));
         };
         let decision = denied.decision();
-        let by = decision.denied_by().and_then(|place| self.made.get(usize::try_from(place).ok()?));
+        let by = decision.denied_by().and_then(|index| self.compiled.get(usize::try_from(index).ok()?));
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
-            // It has lent whatever comes in until then, and says itself what is missing.
-            Some(Waiting::Borrow | Waiting::Ticket | Waiting::Queue) if denied.source() != Source::Denied => {
+            // It can borrow all that refills until then, and its denial says what is missing.
+            Some(Waiting::Borrow | Waiting::NextCallerPays | Waiting::Queue)
+                if denied.source() != Source::Denied =>
+            {
                 Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
-                // Who comes back then and is as patient again will do.
-                let missing = decision.denied_for(retry_after.less(left));
+                // A caller that returns after that and waits as long again succeeds.
+                let missing = decision.denied_for(retry_after.saturating_sub(left));
                 Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }
             _ => Ok(retry_after),
         }
     }
 
-    fn not_first(&self, not: NotFirst, began: Instant) -> Acquired {
-        let (denial, denied) = match not {
-            NotFirst::Full => (Denial::QueueFull, None),
-            NotFirst::TooLong(denied) => (Denial::TooLong, denied),
+    fn queue_denied(&self, denial: QueueDenial, began: Instant) -> Acquired {
+        let (denial, denied) = match denial {
+            QueueDenial::Full => (Denial::QueueFull, None),
+            QueueDenial::TooLong(denied) => (Denial::TooLong, denied),
         };
         let denied = denied.unwrap_or_else(|| {
-            let limit = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
-            let nobody_knows = RetryAfter::After(RETRY_AFTER);
-            Decision::no_room(limit, nobody_knows)
+            let limit = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
+            let unknown = RetryAfter::After(RETRY_AFTER);
+            no_room(limit, unknown)
         });
         acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }

@@ -1,4 +1,4 @@
-//! Making a limiter.
+//! Builds a limiter.
 
 use super::queue::Queues;
 use super::{Inner, RedisLimiter};
@@ -12,12 +12,12 @@ use sluicegate::wait::MAX_QUEUE_DEFAULT;
 use sluicegate::{Limit, LimitError, Time};
 use std::sync::Arc;
 
-/// Settings of a limiter. Made by [`RedisLimiter::builder`].
+/// Builds a [`RedisLimiter`]: see [`RedisLimiter::builder`].
 #[derive(Debug)]
 #[must_use]
 pub struct RedisLimiterBuilder {
     limits: Result<Vec<Limit>, LimitError>,
-    place: Option<(RedisStore, String)>,
+    store: Option<(RedisStore, String)>,
     fallback: FallbackSettings,
     start: Option<Time>,
     preserve_recovery_time: bool,
@@ -28,7 +28,7 @@ impl RedisLimiterBuilder {
     pub(super) fn new(limits: Result<Vec<Limit>, LimitError>) -> RedisLimiterBuilder {
         RedisLimiterBuilder {
             limits,
-            place: None,
+            store: None,
             fallback: FallbackSettings::default(),
             start: None,
             preserve_recovery_time: false,
@@ -36,61 +36,65 @@ impl RedisLimiterBuilder {
         }
     }
 
-    /// Where its keys live: a store, and a name for what they belong to. Limiters of one scope share the keys, in whichever
-    /// process they are; one with other numbers goes on with what the keys have used.
+    /// Sets the store, and the scope that the keys belong to. Limiters of one scope share their
+    /// keys, in every process; one with another limit continues with what the keys have used.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisLimiterBuilder {
-        self.place = Some((store.clone(), scope.to_owned()));
+        self.store = Some((store.clone(), scope.to_owned()));
         self
     }
 
-    /// What to answer when the store cannot. [`OnStoreFailure::Error`] unless said.
+    /// Sets what to answer while the store fails; [`OnStoreFailure::Error`] by default.
     pub fn on_store_failure(mut self, on_store_failure: OnStoreFailure) -> RedisLimiterBuilder {
         self.fallback.on_store_failure = on_store_failure;
         self
     }
 
-    /// The share of the limit, in percent, that [`OnStoreFailure::Local`] decides with: 100 unless said. With four processes
-    /// and 25, all of them together admit about the limit while the store is away.
+    /// Sets the percentage of the limit that [`OnStoreFailure::Local`] decides with; 100 by
+    /// default. With four processes and 25, all of them together admit about the limit while the
+    /// store is unavailable.
     pub fn local_share(mut self, percent: u32) -> RedisLimiterBuilder {
         self.fallback.local_share = percent;
         self
     }
 
-    /// Since when a bucket with `initial` fills that does not say so itself. All processes have to agree, so this is for tests
-    /// and replays.
+    /// Sets the start of buckets with `initial` whose limit names none. All processes must agree on
+    /// it, so this is for tests and replays.
     pub fn start(mut self, start: Time) -> RedisLimiterBuilder {
         self.start = Some(start);
         self
     }
 
-    /// A bucket whose numbers have changed keeps the time until it is full, as redis-cell does, and not the units used.
+    /// Makes a bucket keep its recovery time when its limit changes, as redis-cell does, instead of
+    /// the units used.
     pub fn preserve_recovery_time(mut self) -> RedisLimiterBuilder {
         self.preserve_recovery_time = true;
         self
     }
 
-    /// The most callers of this process that may wait in line under one key ([`RedisLimiter::acquire`]), beside the one whose turn
-    /// is next: [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at once. Where limits lend, the line is in the
-    /// store, and 1024 callers of all processes may wait under one key of buckets; under a pacer as many as its queue has room for.
+    /// Sets the most waiters per key of this process ([`RedisLimiter::acquire`]), not counting the
+    /// head; [`MAX_QUEUE_DEFAULT`] by default. Further calls are denied at once. Limits that can
+    /// reserve a time queue in the store instead: up to 1024 waiters per key of all processes,
+    /// under a `pacer` up to its queue.
     pub fn max_queue(mut self, most: usize) -> RedisLimiterBuilder {
         self.max_queue = most;
         self
     }
 
-    /// Makes the limiter.
+    /// Builds the limiter.
     ///
     /// # Errors
-    /// When a text is not a limit, limits do not go together or cannot be shared, or no store was named.
+    /// If a limit is invalid, the limits cannot be combined or shared, the scope is invalid, or no
+    /// store was set.
     pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
         let limits = self.limits?;
         ListError::check(&limits)?;
-        let (store, scope, names) = Names::placed(self.place)?;
+        let (store, scope, names) = Names::resolve(self.store)?;
         let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
             let made = EncodedLimit::new(limit, self.start);
             encoded.push(made.ok_or_else(|| RedisBuildError::NeedsStart(limit.to_string()))?);
         }
-        let made = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
+        let compiled = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
         let mut tags = String::new();
         for limit in &encoded {
             tags.push(limit.letter);
@@ -98,7 +102,7 @@ impl RedisLimiterBuilder {
         }
         let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
         let preserve_recovery_time = self.preserve_recovery_time;
-        let remembers = super::denials::owner(&store, &limits, &encoded, self.start);
+        let denial_owner = super::denials::owner(&store, &limits, &encoded, self.start);
         let queues = Queues::new(self.max_queue);
         let limits = limits.into();
         let inner = Inner {
@@ -107,11 +111,11 @@ impl RedisLimiterBuilder {
             names,
             limits,
             encoded,
-            made,
+            compiled,
             tags,
             preserve_recovery_time,
             fallback,
-            remembers,
+            denial_owner,
             queues,
         };
         Ok(RedisLimiter { inner: Arc::new(inner) })

@@ -1,13 +1,14 @@
-//! Checks: one, several in one round trip, or several that are charged all or nothing.
+//! Checks: one, a batch in one round trip, or several calls that are charged all or nothing.
 
-use super::ask::{Ask, Verb, ask_each};
-use super::{Inner, not_understood, same};
-use crate::failure::RedisCheckAllError;
+use super::reply::ScriptReply;
+use super::script_calls::{Operation, Verb, execute_each};
+use super::{Inner, require_agreement};
+use crate::failure::{RedisCheckAllError, bad_state};
 use crate::link::slot;
-use crate::script_reply::ScriptReply;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{CALLS_MAX, Decision, Time};
-use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, peek_all};
+use sluicegate_core::decision::store::unlimited;
 use sluicegate_core::{AnyLimit, AnyState, bounds::COUNT_MAX};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,9 +17,9 @@ use std::slice;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// One call of several: made by [`RedisLimiter::call`](crate::RedisLimiter::call).
+/// One of several calls: see [`RedisLimiter::call`](crate::RedisLimiter::call).
 #[derive(Clone)]
-#[must_use = "hand it to `check_all` or `check_each`"]
+#[must_use = "pass it to `check_all` or `check_each`"]
 pub struct RedisCall<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) key: Cow<'a, [u8]>,
@@ -27,7 +28,7 @@ pub struct RedisCall<'a> {
 }
 
 impl<'a> RedisCall<'a> {
-    /// The same call at a time, for tests and replays with [`check_each`].
+    /// Sets the time of the call, for tests and replays with [`check_each`].
     pub fn at(self, now: Time) -> RedisCall<'a> {
         RedisCall { at: Some(now), ..self }
     }
@@ -40,20 +41,21 @@ impl<'a> RedisCall<'a> {
         Arc::ptr_eq(&self.inner.store.inner, &other.inner.store.inner)
     }
 
-    /// The store's answer, or one without it. `began` is before the store was asked.
+    /// Returns the store's answer, or the fallback's. `began` is before the call was sent.
     fn answered(
         &self,
         reply: Result<ScriptReply, StoreFailure>,
         began: Instant,
     ) -> Result<Answer, StoreFailure> {
         let decision = reply.and_then(|reply| self.inner.decided(reply, self.cost));
-        self.inner.remember(&self.key, self.cost, self.at, began, &decision);
-        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost)))
+        self.inner.cache_denial(&self.key, self.cost, self.at, began, &decision);
+        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost.into())))
     }
 }
 
-/// Makes independent checks in one round trip; an answer for each. Calls on one key are decided in this order: where a key comes
-/// under limits that have changed in between, what follows takes a round trip of its own, as do calls in another store.
+/// Decides independent calls in one round trip, and returns an answer for each. Calls on one key
+/// are decided in order. Calls on a key whose limits differ from those of an earlier call take
+/// another round trip, and so do calls to another store.
 pub async fn check_each(calls: &[RedisCall<'_>]) -> Vec<Result<Answer, StoreFailure>> {
     let mut answers = Vec::with_capacity(calls.len());
     for calls in calls.chunk_by(RedisCall::is_same_store) {
@@ -66,7 +68,7 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
     let Some(store) = calls.first().map(|call| &call.inner.store.inner) else { return };
     let began = Instant::now();
     let mut found: Vec<Option<Result<Answer, StoreFailure>>> =
-        calls.iter().map(|call| call.inner.remembered(&call.key, call.cost, call.at).map(Ok)).collect();
+        calls.iter().map(|call| call.inner.cached_denial(&call.key, call.cost, call.at).map(Ok)).collect();
     let left: Vec<usize> = (0..calls.len()).filter(|index| found[*index].is_none()).collect();
     if !left.is_empty() {
         match store.admit(left.len()).await {
@@ -79,10 +81,14 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
                 let mut left = left.as_slice();
                 while !left.is_empty() {
                     let (together, rest) = left.split_at(under_same_limits(calls, left));
-                    let ask =
-                        |index: &usize| Ask { calls: slice::from_ref(&calls[*index]), verb: Verb::Check };
-                    let asks: Vec<Ask<'_>> = together.iter().map(ask).collect();
-                    for (index, reply) in together.iter().zip(ask_each(&mut round_trip, &asks).await) {
+                    let operation = |index: &usize| Operation {
+                        calls: slice::from_ref(&calls[*index]),
+                        verb: Verb::Check,
+                    };
+                    let operations: Vec<Operation<'_>> = together.iter().map(operation).collect();
+                    for (index, reply) in
+                        together.iter().zip(execute_each(&mut round_trip, &operations).await)
+                    {
                         found[*index] = Some(calls[*index].answered(reply, began));
                     }
                     left = rest;
@@ -93,8 +99,8 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
     answers.extend(found.into_iter().flatten());
 }
 
-/// How many calls from the first on can be sent together: a state of another limit is rewritten between two round trips, so no
-/// key may come under other limits than before.
+/// Returns how many calls can be sent together: a state of another limit is converted between round
+/// trips, so each key must have the same limits in all of them.
 fn under_same_limits(calls: &[RedisCall<'_>], left: &[usize]) -> usize {
     let inner = |index: &usize| calls[*index].inner;
     if left.iter().all(|index| Arc::ptr_eq(inner(index), inner(&left[0]))) {
@@ -109,21 +115,23 @@ fn under_same_limits(calls: &[RedisCall<'_>], left: &[usize]) -> usize {
     left.iter().position(is_other).unwrap_or(left.len())
 }
 
-/// Charges all of these calls if all are allowed, or none. The answer for all, and for each: how its key stands after the charge,
-/// or else whether the call would be allowed by itself.
+/// Charges all calls if all are allowed, or none. Returns the answer for all, and a decision for
+/// each call: the state of its key after the charge, or, if the calls are denied, whether this one
+/// would be allowed alone.
 ///
-/// In a cluster the keys have to be in one hash slot: those that share a hash tag such as `{acme}` are. The same key of one scope
-/// named twice is one key with both costs.
+/// In a cluster the keys must be in one hash slot, as keys with one hash tag such as
+/// `{tenant:acme}` are. The same key of one scope given twice is one call with both costs.
 ///
 /// # Errors
-/// With more than [`CALLS_MAX`] calls, with one under `count=all` or `smooth`, when keys are in different hash slots, or when the
-/// store gives no answer. Then none is charged, unless the failure says that it may have been. (A limiter's `on_store_failure` is
-/// not used: calls that belong together may differ in it.)
+/// If there are more than [`CALLS_MAX`] calls, one is under `count=all` or `smooth`, keys are in
+/// different hash slots, or the store gives no answer. Nothing is then charged, unless the failure
+/// says that it may have been. (`on_store_failure` is not applied, since it may differ between the
+/// limiters.)
 pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
     charge_all(calls, None).await
 }
 
-/// The same at a time.
+/// Like [`check_all`], at time `now`.
 ///
 /// # Errors
 /// As [`check_all`].
@@ -143,7 +151,7 @@ async fn charge_all(
     }
     let merged = merged(calls, at);
     let Some(first) = merged.first() else {
-        return Ok((Answer::new(Decision::unlimited(COUNT_MAX), Source::Store), Vec::new()));
+        return Ok((Answer::new(unlimited(COUNT_MAX), Source::Store), Vec::new()));
     };
     let store = &first.inner.store.inner;
     for call in &merged {
@@ -166,23 +174,23 @@ async fn charge_all(
             return Err(RedisCheckAllError::SlotsDiffer(shown(&first.key), shown(&other.key)));
         }
     }
-    let asked = async {
-        let asks = [Ask { calls: &merged, verb: Verb::Check }];
-        let reply = ask_each(&mut store.admit(1).await?, &asks).await.pop();
-        decided(calls, &merged, reply.unwrap_or_else(|| Err(not_understood()))?)
+    let decided_all = async {
+        let operations = [Operation { calls: &merged, verb: Verb::Check }];
+        let reply = execute_each(&mut store.admit(1).await?, &operations).await.pop();
+        decided(calls, &merged, reply.unwrap_or_else(|| Err(bad_state()))?)
     };
-    let asked = asked.await;
-    store.counters.count(asked.is_ok().then_some(Source::Store));
-    Ok(asked?)
+    let decided_all = decided_all.await;
+    store.counters.count(decided_all.is_ok().then_some(Source::Store));
+    Ok(decided_all?)
 }
 
-/// What the core says of the states as they were.
+/// Recomputes the decisions on the states before the call.
 fn decided(
     calls: &[RedisCall<'_>],
     merged: &[RedisCall<'_>],
     reply: ScriptReply,
 ) -> Result<(Answer, Vec<Decision>), StoreFailure> {
-    let ScriptReply::Decided { yes, now, states } = reply else { return Err(not_understood()) };
+    let ScriptReply::Decided { success, now, states } = reply else { return Err(bad_state()) };
     let limits: Vec<_> = merged
         .iter()
         .flat_map(|call| call.inner.encoded.iter().map(move |encoded| (encoded, call)))
@@ -192,15 +200,15 @@ fn decided(
         .zip(&states)
         .map(|((encoded, call), raw)| encoded.read(raw, now, call.inner.preserve_recovery_time))
         .collect();
-    let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(not_understood)?;
+    let mut states = states.filter(|states| states.len() == limits.len()).ok_or_else(bad_state)?;
     let mut parts: Vec<Part<'_, AnyLimit>> = limits
         .iter()
         .zip(&mut states)
         .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
         .collect();
-    let decision = several::check_all(&mut parts, now);
-    same(yes, decision.allowed())?;
-    // Of each call: it is charged, so that what is left to tell is how the key stands; or whether it would be by itself.
+    let decision = all_of::check_all(&mut parts, now);
+    require_agreement(success, decision.allowed())?;
+    // Each call's own decision: its key after the charge, or whether it would be allowed alone.
     let mut each = Vec::with_capacity(merged.len());
     let mut rest = parts.as_mut_slice();
     for call in merged {
@@ -218,7 +226,7 @@ fn decided(
     Ok((Answer::new(decision, Source::Store), each))
 }
 
-/// The same scope and key twice is one call with both costs.
+/// Merges calls with the same scope and key into one with both costs.
 fn merged<'a>(calls: &[RedisCall<'a>], at: Option<Time>) -> Vec<RedisCall<'a>> {
     let mut merged: Vec<RedisCall<'a>> = Vec::with_capacity(calls.len());
     for call in calls {
@@ -230,7 +238,7 @@ fn merged<'a>(calls: &[RedisCall<'a>], at: Option<Time>) -> Vec<RedisCall<'a>> {
     merged
 }
 
-/// A key in a message.
+/// Formats a key for a message.
 fn shown(key: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(&key[..key.len().min(64)]))
 }

@@ -1,4 +1,4 @@
-//! When a denial of a moment ago answers in the store's place, and what makes it be forgotten.
+//! When a cached denial answers instead of the store, and when it is invalidated.
 
 use super::Inner;
 use crate::denial_cache::{Denial, DenialCache};
@@ -10,8 +10,8 @@ use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// In whose name the denials of these limits are remembered, if they are at all. Where denied calls count, a call that is not
-/// made at the store would be missing there.
+/// Returns who owns the cached denials of these limits, or `None` if they are not cached. With
+/// `count=all` every denied call must reach the store.
 pub(super) fn owner(
     store: &RedisStore,
     limits: &[Limit],
@@ -24,53 +24,59 @@ pub(super) fn owner(
     is_fit.then(|| format!("{} {:?}", limits.join(", "), start.map(Time::as_micros)).into())
 }
 
-/// Forgets a key when it goes: after the call that has to do so, however that ends.
-pub(super) struct Forgets<'a> {
+/// Invalidates a key's cached denial on drop: after the call, however it ends.
+pub(super) struct InvalidateOnDrop<'a> {
     denials: &'a DenialCache,
     name: Vec<u8>,
 }
 
-impl Drop for Forgets<'_> {
+impl Drop for InvalidateOnDrop<'_> {
     fn drop(&mut self) {
-        self.denials.forget(&self.name, Instant::now());
+        self.denials.invalidate(&self.name, Instant::now());
     }
 }
 
 impl Inner {
-    /// The denial of a call that need not be made. At a time of the caller's there is none.
-    pub(super) fn remembered(&self, key: &[u8], cost: u32, at: Option<Time>) -> Option<Answer> {
-        let (owner, denials) = self.remembers.as_ref().zip(self.store.inner.denials.as_ref())?;
+    /// Returns the cached denial of a call. A call at a given time has none.
+    pub(super) fn cached_denial(&self, key: &[u8], cost: u32, at: Option<Time>) -> Option<Answer> {
+        let (owner, denials) = self.denial_owner.as_ref().zip(self.store.inner.denials.as_ref())?;
         if at.is_some() {
             return None;
         }
-        let most = self.made.iter().map(AnyLimit::limit).min().unwrap_or(0);
-        let denied = denials.find(|| self.names.receipts(key), owner, cost, most, Instant::now())?;
+        let most = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
+        let denied = denials.get(|| self.names.receipts(key), owner, cost, most, Instant::now())?;
         self.store.inner.counters.count(Some(Source::Remembered));
         Some(Answer::new(denied, Source::Remembered))
     }
 
-    /// Remembers what the store said, if that was a denial. `began` is before it was asked.
-    pub(super) fn remember(
+    /// Caches the store's decision if it is a denial. `began` is before the call was sent.
+    pub(super) fn cache_denial(
         &self,
         key: &[u8],
         cost: u32,
         at: Option<Time>,
         began: Instant,
-        asked: &Result<Decision, StoreFailure>,
+        decided: &Result<Decision, StoreFailure>,
     ) {
-        let (Some(owner), Some(denials)) = (&self.remembers, &self.store.inner.denials) else { return };
-        let (Ok(decision), None) = (asked, at) else { return };
+        let (Some(owner), Some(denials)) = (&self.denial_owner, &self.store.inner.denials) else { return };
+        let (Ok(decision), None) = (decided, at) else { return };
         if !decision.allowed() {
-            let denial =
-                Denial { owner: Arc::clone(owner), cost, decision: *decision, began, told: Instant::now() };
-            // Other limits of the scope have the same receipts, and what is given back there counts here.
-            denials.remember(self.names.receipts(key), denial);
+            let denial = Denial {
+                owner: Arc::clone(owner),
+                cost,
+                decision: *decision,
+                began,
+                received: Instant::now(),
+            };
+            // Keyed by the name of the receipts, which all limits of the scope share: a return
+            // under one of them counts for all.
+            denials.insert(self.names.receipts(key), denial);
         }
     }
 
-    /// To be kept for as long as a call takes that may give something back.
-    pub(super) fn forgets(&self, key: &[u8]) -> Option<Forgets<'_>> {
+    /// Must be kept for the duration of a call that may return cost.
+    pub(super) fn invalidate_denials(&self, key: &[u8]) -> Option<InvalidateOnDrop<'_>> {
         let denials = self.store.inner.denials.as_ref()?;
-        Some(Forgets { denials, name: self.names.receipts(key) })
+        Some(InvalidateOnDrop { denials, name: self.names.receipts(key) })
     }
 }

@@ -1,191 +1,194 @@
-//! Who waits for a key in this process, where the store itself has no line: under windows and logs.
+//! The waiters of this process for a key, where the store has no queue: under windows and logs.
 //!
-//! In plain words: the first in line asks the store, and asks again when it was told to; all others wait behind. So of each
-//! key one caller of a process asks at a time, and they go in the order in which they came. A line is there only while somebody
-//! is in it.
+//! The head of a queue calls the store, and retries when its denial says so; the others wait behind
+//! it. So per key one waiter of a process calls the store at a time, first in, first out. A queue
+//! exists only while it has a waiter.
 
 use super::Inner;
 use sluicegate::{Decision, Span};
+use sluicegate_core::decision::store::StoreDecision as _;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// The lines of a limiter.
+/// The queues of a limiter.
 pub(super) struct Queues {
-    most: usize,
-    queues: Mutex<ByKey>,
+    max_queue: usize,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct ByKey {
-    /// Never given out twice, so that nobody takes another one's place for their own.
-    next_ticket: u64,
+struct QueueState {
+    /// Never reused, so that a waiter cannot be mistaken for another.
+    next_id: u64,
     queues: HashMap<Arc<[u8]>, Queue>,
 }
 
 struct Queue {
-    /// Who asks the store.
-    first: u64,
+    /// The waiter that calls the store.
+    head: u64,
     /// All others, in order.
-    behind: BTreeMap<u64, Behind>,
-    /// What the first one was told, unless it is asking.
+    behind: BTreeMap<u64, Queued>,
+    /// The head's last denial, unless its call is in flight.
     denied: Option<Denied>,
 }
 
-struct Behind {
+struct Queued {
     until: Option<Instant>,
-    tell: oneshot::Sender<Result<(), Decision>>,
+    wake: oneshot::Sender<Result<(), Decision>>,
 }
 
-/// A denial, when it was told, and when the first one asks again.
+/// A denial, when it was received, and when the head retries.
 #[derive(Clone, Copy)]
 struct Denied {
-    told: Instant,
-    asks_at: Instant,
+    received: Instant,
+    retries_at: Instant,
     decision: Decision,
 }
 
 impl Denied {
-    /// As it is now.
+    /// The denial as of now.
     fn now(&self) -> Decision {
-        let passed = u64::try_from(self.told.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let passed = u64::try_from(self.received.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.decision.aged_by(Span::from_micros(passed))
     }
 }
 
-/// A place in line, left when it is dropped.
-pub(super) struct Place {
+/// A waiter; dropping it leaves the queue.
+pub(super) struct Waiter {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
-    ticket: u64,
+    id: u64,
 }
 
-/// Why somebody does not come to be the first.
+/// Why a waiter cannot become the head.
 #[derive(Clone, Copy)]
-pub(super) enum NotFirst {
-    /// So many wait already.
+pub(super) enum QueueDenial {
+    /// The queue is full.
     Full,
-    /// Their time would be over. With the last denial, if one is known.
+    /// Its time runs out first. Has the head's last denial, if there is one.
     TooLong(Option<Decision>),
 }
 
 impl Queues {
-    pub(super) fn new(most: usize) -> Queues {
-        Queues { most, queues: Mutex::default() }
+    pub(super) fn new(max_queue: usize) -> Queues {
+        Queues { max_queue, state: Mutex::default() }
     }
 
-    /// Whether nobody waits for the key here.
-    pub(super) fn are_empty(&self, key: &[u8]) -> bool {
+    /// Returns `true` if the key has no waiter in this process.
+    pub(super) fn is_idle(&self, key: &[u8]) -> bool {
         !self.lock().queues.contains_key(key)
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByKey> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-type Told = oneshot::Receiver<Result<(), Decision>>;
+type Wakeup = oneshot::Receiver<Result<(), Decision>>;
 
-impl Place {
-    /// Joins the line of a key, and waits to be its first until then, if that can be.
-    pub(super) async fn first(
+impl Waiter {
+    /// Joins a key's queue and waits to become its head, until `until`.
+    pub(super) async fn become_head(
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<Place, NotFirst> {
-        let (place, told) = Place::join(inner, key, until)?;
-        let told = match (told, until) {
-            (None, _) => return Ok(place),
-            (Some(told), None) => told.await,
-            (Some(told), Some(until)) => match timeout_at(until, told).await {
-                Ok(told) => told,
-                Err(_) => return Err(NotFirst::TooLong(place.last_denial())),
+    ) -> Result<Waiter, QueueDenial> {
+        let (waiter, wakeup) = Waiter::join(inner, key, until)?;
+        let woken = match (wakeup, until) {
+            (None, _) => return Ok(waiter),
+            (Some(wakeup), None) => wakeup.await,
+            (Some(wakeup), Some(until)) => match timeout_at(until, wakeup).await {
+                Ok(woken) => woken,
+                Err(_) => return Err(QueueDenial::TooLong(waiter.last_denial())),
             },
         };
-        match told {
-            Ok(Ok(())) => Ok(place),
-            Ok(Err(denied)) => Err(NotFirst::TooLong(Some(denied))),
-            // Whoever leaves tells the next one, so this cannot be.
-            Err(_) => Err(NotFirst::TooLong(None)),
+        match woken {
+            Ok(Ok(())) => Ok(waiter),
+            Ok(Err(denied)) => Err(QueueDenial::TooLong(Some(denied))),
+            // A head that leaves wakes the next waiter, so the sender is never just dropped.
+            Err(_) => Err(QueueDenial::TooLong(None)),
         }
     }
 
-    /// A place, and where to hear when it is the first, unless it is.
+    /// Joins a key's queue. Without a wakeup, the waiter is the head.
     fn join(
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<(Place, Option<Told>), NotFirst> {
+    ) -> Result<(Waiter, Option<Wakeup>), QueueDenial> {
         let key: Arc<[u8]> = key.into();
-        let mut queues = inner.queues.lock();
-        let ticket = queues.next_ticket;
-        let told = match queues.queues.get_mut(&key) {
+        let mut state = inner.queues.lock();
+        let id = state.next_id;
+        let wakeup = match state.queues.get_mut(&key) {
             None => {
-                let queue = Queue { first: ticket, behind: BTreeMap::new(), denied: None };
-                queues.queues.insert(Arc::clone(&key), queue);
+                let queue = Queue { head: id, behind: BTreeMap::new(), denied: None };
+                state.queues.insert(Arc::clone(&key), queue);
                 None
             }
             Some(queue) => {
                 if let (Some(until), Some(denied)) = (until, queue.denied)
-                    && until < denied.asks_at
+                    && until < denied.retries_at
                 {
-                    return Err(NotFirst::TooLong(Some(denied.now())));
+                    return Err(QueueDenial::TooLong(Some(denied.now())));
                 }
-                if queue.behind.len() >= inner.queues.most {
-                    return Err(NotFirst::Full);
+                if queue.behind.len() >= inner.queues.max_queue {
+                    return Err(QueueDenial::Full);
                 }
-                let (tell, told) = oneshot::channel();
-                queue.behind.insert(ticket, Behind { until, tell });
-                Some(told)
+                let (wake, wakeup) = oneshot::channel();
+                queue.behind.insert(id, Queued { until, wake });
+                Some(wakeup)
             }
         };
-        queues.next_ticket += 1;
-        Ok((Place { inner: Arc::clone(inner), key, ticket }, told))
+        state.next_id += 1;
+        Ok((Waiter { inner: Arc::clone(inner), key, id }, wakeup))
     }
 
-    /// Says when the first one asks again. Whoever has no time until then is told so now.
-    pub(super) fn asks_again(&self, told: Instant, asks_at: Instant, decision: Decision) {
-        let mut queues = self.inner.queues.lock();
-        let Some(queue) = queues.queues.get_mut(&self.key) else { return };
-        queue.denied = Some(Denied { told, asks_at, decision });
-        let is_late = |behind: &Behind| behind.until.is_some_and(|until| until < asks_at);
+    /// Records the head's denial and when it retries. Waiters whose time runs out before that are
+    /// denied now.
+    pub(super) fn denied_until(&self, received: Instant, retries_at: Instant, decision: Decision) {
+        let mut state = self.inner.queues.lock();
+        let Some(queue) = state.queues.get_mut(&self.key) else { return };
+        queue.denied = Some(Denied { received, retries_at, decision });
+        let is_late = |queued: &Queued| queued.until.is_some_and(|until| until < retries_at);
         let late: Vec<u64> =
-            queue.behind.iter().filter(|(_, behind)| is_late(behind)).map(|(ticket, _)| *ticket).collect();
-        for ticket in late {
-            if let Some(behind) = queue.behind.remove(&ticket) {
-                let _ = behind.tell.send(Err(decision));
+            queue.behind.iter().filter(|(_, queued)| is_late(queued)).map(|(id, _)| *id).collect();
+        for id in late {
+            if let Some(queued) = queue.behind.remove(&id) {
+                let _ = queued.wake.send(Err(decision));
             }
         }
     }
 
     fn last_denial(&self) -> Option<Decision> {
-        let queues = self.inner.queues.lock();
-        queues.queues.get(&self.key).and_then(|queue| queue.denied).map(|denied| denied.now())
+        let state = self.inner.queues.lock();
+        state.queues.get(&self.key).and_then(|queue| queue.denied).map(|denied| denied.now())
     }
 }
 
-impl Drop for Place {
+impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut queues = self.inner.queues.lock();
-        let Some(queue) = queues.queues.get_mut(&self.key) else { return };
-        if queue.first != self.ticket {
-            queue.behind.remove(&self.ticket);
+        let mut state = self.inner.queues.lock();
+        let Some(queue) = state.queues.get_mut(&self.key) else { return };
+        if queue.head != self.id {
+            queue.behind.remove(&self.id);
             return;
         }
         queue.denied = None;
-        while let Some((ticket, next)) = queue.behind.pop_first() {
-            queue.first = ticket;
-            // Who has gone meanwhile does not hear it; who goes after hearing it leaves the first place, as here.
-            if next.tell.send(Ok(())).is_ok() {
+        while let Some((id, next)) = queue.behind.pop_first() {
+            queue.head = id;
+            // A waiter that is gone is skipped; one that goes after it was woken leaves as the
+            // head.
+            if next.wake.send(Ok(())).is_ok() {
                 return;
             }
         }
-        queues.queues.remove(&self.key);
+        state.queues.remove(&self.key);
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests {
     use crate::{RedisLimiter, RedisStore};
     use redis_testkit::{Options, Server};
@@ -193,28 +196,28 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test]
-    async fn no_line_stays_behind_whoever_is_dropped() {
+    async fn dropped_waiters_leave_no_queue_behind() {
         let server = Server::start(&Options::redis());
         let store =
             RedisStore::builder(&server.url()).deadline(Duration::from_secs(10)).connect().await.unwrap();
         let limiter = RedisLimiter::builder("sliding-log 20/10ms").in_store(&store, "api").build().unwrap();
         let mut random = fastrand::Rng::with_seed(7);
-        let mut came = 0;
+        let mut admitted = 0;
         for _ in 0..100 {
             let callers: Vec<_> = (0..random.usize(1..30))
                 .map(|_| {
-                    let (limiter, patience) = (limiter.clone(), Duration::from_micros(random.u64(..40_000)));
+                    let (limiter, max_wait) = (limiter.clone(), Duration::from_micros(random.u64(..40_000)));
                     tokio::spawn(async move {
-                        let turn = timeout(patience, limiter.acquire("Harry", 7)).await;
-                        turn.is_ok_and(|turn| turn.unwrap().allowed())
+                        let acquired = timeout(max_wait, limiter.acquire("user:42", 7)).await;
+                        acquired.is_ok_and(|acquired| acquired.unwrap().allowed())
                     })
                 })
                 .collect();
             for caller in callers {
-                came += u32::from(caller.await.unwrap());
+                admitted += u32::from(caller.await.unwrap());
             }
-            assert!(limiter.inner.queues.are_empty(b"Harry"));
+            assert!(limiter.inner.queues.is_idle(b"user:42"));
         }
-        assert!(came > 100, "{came} turns came");
+        assert!(admitted > 100, "{admitted} were admitted");
     }
 }

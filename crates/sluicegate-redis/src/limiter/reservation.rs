@@ -1,16 +1,16 @@
-//! What was reserved.
+//! Reservations.
 
-use super::RedisLimiter;
+use super::{Close, RedisLimiter};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError};
 use sluicegate::{Decision, Receipt, Time};
 use std::time::Duration;
 
-/// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
-/// settled here. Dropping it keeps the charge, as after a plain check; to cancel later from elsewhere,
-/// [`RedisReservation::keep`] the receipt.
+/// The answer to [`RedisLimiter::reserve`]. If it is allowed, the cost is charged, and stays
+/// charged unless it is cancelled or settled. Dropping it keeps the charge, as after a check; to
+/// cancel later or elsewhere, [`keep`](RedisReservation::keep) the receipt.
 #[derive(Debug)]
-#[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
+#[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {
     limiter: RedisLimiter,
     reserved: Reserved,
@@ -31,65 +31,65 @@ impl RedisReservation {
         self.reserved.answer.decision()
     }
 
-    /// Returns `true` if it was allowed, and so charged.
+    /// Returns `true` if the cost was charged.
     pub fn allowed(&self) -> bool {
         self.reserved.answer.allowed()
     }
 
-    /// How long to wait before acting. Nothing here waits for you.
+    /// How long the caller must wait before it acts. Nothing here waits.
     pub fn delay(&self) -> Duration {
         self.reserved.answer.delay().into()
     }
 
-    /// Returns what still counts of the cost. `true` if that was anything.
+    /// Returns the part of the cost that still counts. Returns `true` if anything was returned.
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// If the store gives no answer.
     pub async fn cancel(self) -> Result<bool, BackendError> {
-        self.close("cancel", 0, None).await
+        self.close(Close::Cancel, None).await
     }
 
-    /// Cancels at a time.
+    /// Like [`RedisReservation::cancel`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn cancel_at(self, now: Time) -> Result<bool, BackendError> {
-        self.close("cancel", 0, Some(now)).await
+        self.close(Close::Cancel, Some(now)).await
     }
 
-    /// Changes the charge to what was used: the rest is returned, an excess becomes debt. `false` if the reservation was
-    /// denied, or its receipt is unknown by now.
+    /// Changes the charge to what was used: the rest is returned, an excess becomes debt. Returns
+    /// `false` if the reservation was denied, or its receipt is unknown by now.
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle(self, used: u32) -> Result<bool, BackendError> {
-        self.close("settle", used, None).await
+    pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
+        self.close(Close::Settle { used }, None).await
     }
 
-    /// Settles at a time.
+    /// Like [`RedisReservation::settle`], at time `now`.
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle_at(self, used: u32, now: Time) -> Result<bool, BackendError> {
-        self.close("settle", used, Some(now)).await
+    pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
+        self.close(Close::Settle { used }, Some(now)).await
     }
 
-    /// Keeps the receipt for later: [`RedisLimiter::cancel`] and [`RedisLimiter::settle`] take it, in any process. `None` if
-    /// nothing was charged, or only in this process's memory.
+    /// Returns the receipt, which [`RedisLimiter::cancel`] and [`RedisLimiter::settle`] take in any
+    /// process. `None` if nothing was charged, or only in this process's memory.
     pub fn keep(mut self) -> Option<Receipt> {
         self.reserved.receipt.take()
     }
 
-    async fn close(mut self, verb: &'static str, used: u32, at: Option<Time>) -> Result<bool, BackendError> {
+    async fn close(mut self, close: Close, at: Option<Time>) -> Result<bool, BackendError> {
         match self.reserved.receipt.take() {
-            Some(receipt) => self.limiter.inner.close(&receipt, verb, used, at).await,
+            Some(receipt) => self.limiter.inner.close(&receipt, close, at).await,
             None => Ok(false),
         }
     }
 }
 
 impl Drop for RedisReservation {
-    /// Without its receipt nothing can be returned any more, so the store need not keep it.
+    /// Without its receipt nothing can be returned, so the store need not keep it.
     fn drop(&mut self) {
         if let Some(receipt) = &self.reserved.receipt {
             self.limiter.inner.forget_detached(receipt);

@@ -1,62 +1,62 @@
-//! When to stop asking a node, and when to try it again.
+//! When to stop calling a node, and when to try it again.
 //!
-//! In plain words: five failures in a row open the breaker, and while it is open calls fail at once and cost
-//! nothing. A probe of our own, never a caller's call, finds out when the node is back. After that it is on
-//! trial: one more failure opens the breaker again, one success forgets all. Between tries passes a time
-//! that doubles, with chance in it, so that many processes do not come back in step.
+//! Five consecutive failures open the breaker; while it is open, calls fail at once and cost
+//! nothing. The supervisor's own probe, never a caller's call, finds out when the node is back. The
+//! breaker is then half-open: one more failure opens it again, one success closes it. The wait
+//! between attempts doubles and has jitter, so that many processes do not return in step.
 //!
-//! It is not `sluicegate_guard::Breaker`, which uses callers' calls as probes and ends each call under a lock. Here only
-//! the supervisor's probe finds out whether the store is back, as a call that is sent may be charged; losing the
-//! connection opens the breaker too, and a success writes nothing.
+//! It is not `sluicegate_guard::Breaker`, which probes with callers' calls and records each result
+//! under a lock. Here a probe must not be a caller's call, since a call that is sent may be
+//! charged; losing the connection opens the breaker too; and a success writes nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Failures in a row after which a node is left alone.
+/// Consecutive failures that open the breaker.
 pub(crate) const FAILURES_TO_OPEN: u32 = 5;
-/// The first wait between two tries.
+/// The first wait between attempts.
 pub(crate) const WAIT_MIN: Duration = Duration::from_millis(10);
-/// The longest: a node that is back is noticed this much later at most.
+/// The longest wait between attempts: a recovered node is noticed at most this much later.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Failures of one node. Relaxed is enough: these are counts, and guard nothing else.
+/// The failures of one node. Relaxed ordering is enough: these are counts, and guard nothing else.
 #[derive(Default)]
 pub(crate) struct Breaker {
-    in_row: AtomicU32,
+    consecutive: AtomicU32,
     total: AtomicU64,
-    /// Whether a call has succeeded since this was last asked.
-    worked: AtomicBool,
+    /// A call has succeeded since [`Breaker::take_succeeded`] was last called.
+    succeeded: AtomicBool,
 }
 
 impl Breaker {
     pub(crate) fn succeed(&self) {
-        // Written only when it changes: this is on the way of every call.
-        if self.in_row.load(Relaxed) != 0 {
-            self.in_row.store(0, Relaxed);
+        // Written only when it changes: every call comes through here.
+        if self.consecutive.load(Relaxed) != 0 {
+            self.consecutive.store(0, Relaxed);
         }
-        if !self.worked.load(Relaxed) {
-            self.worked.store(true, Relaxed);
+        if !self.succeeded.load(Relaxed) {
+            self.succeeded.store(true, Relaxed);
         }
     }
 
-    /// Counts a failure, and says whether that is enough.
+    /// Counts a failure. Returns `true` if the breaker opens.
     pub(crate) fn fail(&self) -> bool {
         self.total.fetch_add(1, Relaxed);
-        self.in_row.fetch_add(1, Relaxed) + 1 >= FAILURES_TO_OPEN
+        self.consecutive.fetch_add(1, Relaxed) + 1 >= FAILURES_TO_OPEN
     }
 
-    /// Counts a failure that says nothing about how things are now.
+    /// Counts a failure that says nothing about the current connection.
     pub(crate) fn count(&self) {
         self.total.fetch_add(1, Relaxed);
     }
 
-    /// The next failure is enough.
-    pub(crate) fn put_on_trial(&self) {
-        self.in_row.store(FAILURES_TO_OPEN - 1, Relaxed);
+    /// Half-opens the breaker: the next failure opens it again.
+    pub(crate) fn half_open(&self) {
+        self.consecutive.store(FAILURES_TO_OPEN - 1, Relaxed);
     }
 
-    pub(crate) fn has_worked_since_asked(&self) -> bool {
-        self.worked.swap(false, Relaxed)
+    pub(crate) fn take_succeeded(&self) -> bool {
+        self.succeeded.swap(false, Relaxed)
     }
 
     pub(crate) fn failures(&self) -> u64 {
@@ -64,7 +64,7 @@ impl Breaker {
     }
 }
 
-/// How long to wait between tries.
+/// The wait between attempts: exponential, with jitter.
 pub(crate) struct Backoff {
     next: Duration,
 }
@@ -78,7 +78,7 @@ impl Backoff {
         self.next = WAIT_MIN;
     }
 
-    /// The wait before the next try: half of it is certain, half is chance.
+    /// Returns the next wait: half of it is fixed, half is random.
     pub(crate) fn wait(&mut self) -> Duration {
         let wait = self.next.mul_f64(0.5 + 0.5 * fastrand::f64());
         self.next = (self.next * 2).min(WAIT_MAX);
@@ -91,7 +91,7 @@ mod tests {
     use super::{Backoff, Breaker, FAILURES_TO_OPEN, WAIT_MAX, WAIT_MIN};
 
     #[test]
-    fn failures_in_a_row_open_it_and_a_success_starts_the_row_anew() {
+    fn consecutive_failures_open_it_and_a_success_resets_the_count() {
         let breaker = Breaker::default();
         for _ in 1..FAILURES_TO_OPEN {
             assert!(!breaker.fail());
@@ -105,17 +105,17 @@ mod tests {
     }
 
     #[test]
-    fn on_trial_one_failure_is_enough() {
+    fn one_failure_opens_a_half_open_breaker() {
         let breaker = Breaker::default();
-        breaker.put_on_trial();
+        breaker.half_open();
         assert!(breaker.fail());
-        breaker.put_on_trial();
+        breaker.half_open();
         breaker.succeed();
         assert!(!breaker.fail());
     }
 
     #[test]
-    fn waits_grow_to_a_second_and_no_further() {
+    fn waits_grow_up_to_a_second() {
         let mut backoff = Backoff::new();
         let first = backoff.wait();
         assert!(first >= WAIT_MIN / 2 && first <= WAIT_MIN, "{first:?}");

@@ -1,28 +1,30 @@
-//! A cluster: a table of who has which slots, and a node for each of them.
+//! A cluster: a slot table, and a node for each master in it.
 //!
-//! In plain words: a call goes to the node that has its key's slot. Where that has changed, the node says
-//! where to go instead, and proves by it that nothing ran; so the call goes there, within its deadline:
+//! A call goes to the node that owns its key's hash slot. Where ownership has changed, the node's
+//! reply says so and proves that nothing ran, so the call is sent again within its deadline:
 //!
-//! MOVED         there at once, and the table is fetched anew in the background
-//! ASK           there at once, this time only, with `ASKING` before it
-//! TRYAGAIN      a few milliseconds later: keys of one call are on their way between two nodes. It says nothing
-//!               against a node, and a call that has no time left for it is refused in the server's words
-//! CLUSTERDOWN   likewise; it counts as a failure, so that a cluster that stays down costs nothing
+//! ```text
+//! MOVED         to the named node at once; the slot table is refreshed in the background
+//! ASK           to the named node at once, for this call only, after `ASKING`
+//! TRYAGAIN      a few milliseconds later: keys of one call are migrating between two nodes. It is
+//!               not a failure, and a call without time for it fails with the server's message
+//! CLUSTERDOWN   likewise, but a failure, so that calls to a cluster that stays down cost nothing
+//! ```
 //!
-//! `refresh.rs` keeps the table as it should be.
+//! `refresh.rs` keeps the slot table current.
 //!
-//! Why not the client's own cluster support: it sends again after errors of input and output, when a call
-//! may have been charged already, and it can wait for longer than it was told.
+//! The client's own cluster support is not used: it retries after I/O errors, when a call may
+//! already have been charged, and it can exceed the deadline.
 
 mod refresh;
 
-use super::address::Place;
-use super::connection::{Dialer, Part, Trouble};
-use super::no_answer::NoAnswer;
-use super::node::{Haste, Node, NodeHealth, NodeSettings, Route};
+use super::address::Endpoint;
+use super::call_error::CallError;
+use super::connection::{Dialer, NodeError, Role};
+use super::node::{Node, NodeHealth, NodeSettings, Route, TimeBudget};
 use super::pipeline::Outgoing;
 use super::slot::slot;
-use super::table::redirected;
+use super::slot_table::redirected;
 use crate::script::ScriptCall;
 use futures_util::future::join_all;
 use redis::Value;
@@ -34,79 +36,81 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Replies that send a call elsewhere or tell it to wait, before it is given up.
+/// The most redirections and retries of one call.
 const REDIRECTIONS_MAX: u32 = 16;
 /// The wait after TRYAGAIN and CLUSTERDOWN.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(4);
-/// What a call needs after that wait. With less it would only be late, and nobody would know whether it ran.
+/// The least time for an attempt after that wait. With less it would only time out, and might have
+/// run.
 const TRY_TIME_MIN: Duration = Duration::from_millis(5);
-/// Nodes of a cluster. Its makers say that 1000 is the most.
+/// The most nodes of a cluster. The Redis documentation gives 1000 as the limit.
 const NODES_MAX: usize = 1000;
 
-/// A cluster, and the connections to its nodes.
+/// A cluster and the connections to its nodes.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
     refresher: JoinHandle<()>,
 }
 
 struct Shared {
-    seeds: Vec<Place>,
+    seeds: Vec<Endpoint>,
     dialer: Dialer,
     deadline: Duration,
-    map: watch::Sender<Map>,
-    /// All nodes with a connection: those of the table, and those that a redirection led to.
-    nodes: Mutex<HashMap<Place, Arc<Member>>>,
+    map: watch::Sender<SlotMap>,
+    /// All connected nodes: those of the slot table, and those that a redirection named.
+    nodes: Mutex<HashMap<Endpoint, Arc<Member>>>,
     /// Wakes the refresher.
     stale: Arc<Notify>,
 }
 
-/// A node and where it is.
+/// A node and its endpoint.
 struct Member {
-    place: Place,
+    endpoint: Endpoint,
     node: Node,
 }
 
-/// What is known about who has what.
+/// The slot table, once it is known.
 #[derive(Clone)]
-enum Map {
+enum SlotMap {
     Unknown,
-    Known(Arc<Table>),
-    /// Nobody could be asked so far.
-    Failed(Trouble),
+    Known(Arc<SlotTable>),
+    /// No node could be reached yet.
+    Failed(NodeError),
 }
 
-struct Table {
-    /// For each slot one more than the number of its master, or 0 if nobody has it.
+struct SlotTable {
+    /// For each slot one plus the index of its master, or 0 if no node owns it.
     owners: Box<[u16]>,
     masters: Vec<Arc<Member>>,
-    /// Everybody, replicas as well: whom to ask for the next table.
-    places: Vec<Place>,
+    /// All nodes, including replicas: where to fetch the next slot table.
+    endpoints: Vec<Endpoint>,
 }
 
-/// A call that has not been answered.
+/// A call without an answer yet.
 struct Pending<'a> {
     index: usize,
     call: &'a ScriptCall,
-    /// Where a redirection leads, and whether to say `ASKING` there. Else the table decides.
+    /// The node that a redirection named, and whether `ASKING` is needed. `None` leaves it to the
+    /// slot table.
     to: Option<(Arc<Member>, bool)>,
 }
 
 impl Cluster {
-    /// Starts to look for the nodes, in the background.
-    pub(crate) fn start(seeds: Vec<Place>, dialer: Dialer, deadline: Duration) -> Cluster {
+    /// Starts discovering the nodes in the background.
+    pub(crate) fn start(seeds: Vec<Endpoint>, dialer: Dialer, deadline: Duration) -> Cluster {
         let shared = Arc::new(Shared {
             seeds,
             dialer,
             deadline,
-            map: watch::Sender::new(Map::Unknown),
+            map: watch::Sender::new(SlotMap::Unknown),
             nodes: Mutex::default(),
             stale: Arc::new(Notify::new()),
         });
-        let refresher = tokio::spawn(refresh::for_ever(Arc::clone(&shared)));
+        let refresher = tokio::spawn(refresh::run(Arc::clone(&shared)));
         Cluster { shared, refresher }
     }
 
-    /// Sends calls, on each node in this order. An answer for each.
+    /// Sends calls, in order per node, and returns an answer for each.
     pub(crate) async fn send(
         &self,
         calls: &[ScriptCall],
@@ -114,30 +118,33 @@ impl Cluster {
     ) -> Vec<Result<Value, StoreFailure>> {
         let pending =
             calls.iter().enumerate().map(|(index, call)| Pending { index, call, to: None }).collect();
-        let mut answers = vec![Err(NoAnswer::Away("the call found no node".to_owned())); calls.len()];
+        let mut answers =
+            vec![Err(CallError::Unavailable("no cluster node for this call".to_owned())); calls.len()];
         self.shared.send(pending, &mut answers, until).await;
         let deadline = self.shared.deadline;
-        answers.into_iter().map(|answer| answer.map_err(|none| none.failure(deadline))).collect()
+        answers.into_iter().map(|answer| answer.map_err(|none| none.into_failure(deadline))).collect()
     }
 
-    /// Waits until the table is known and its nodes are up, or it is known that they will not be.
-    pub(crate) async fn settle(&self) -> Result<(), Trouble> {
+    /// Waits until the slot table is known and its nodes are up, or cannot come up by themselves.
+    pub(crate) async fn ready(&self) -> Result<(), NodeError> {
         let mut maps = self.shared.map.subscribe();
-        let done = |map: &Map| matches!(map, Map::Known(_) | Map::Failed(Trouble::Unfit(_)));
+        let done = |map: &SlotMap| matches!(map, SlotMap::Known(_) | SlotMap::Failed(NodeError::Unfit(_)));
         let masters = match maps.wait_for(done).await.as_deref() {
-            Ok(Map::Known(table)) => table.masters.clone(),
-            Ok(Map::Failed(trouble)) => return Err(trouble.clone()),
-            Ok(Map::Unknown) | Err(_) => return Err(Trouble::Unreachable("it was given up".to_owned())),
+            Ok(SlotMap::Known(table)) => table.masters.clone(),
+            Ok(SlotMap::Failed(error)) => return Err(error.clone()),
+            Ok(SlotMap::Unknown) | Err(_) => {
+                return Err(NodeError::Unreachable("the connection attempt was abandoned".to_owned()));
+            }
         };
-        join_all(masters.iter().map(|member| member.node.settle())).await.into_iter().collect()
+        join_all(masters.iter().map(|member| member.node.ready())).await.into_iter().collect()
     }
 
-    /// Why nothing can be asked, if that is so.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    /// Why calls fail, if they do.
+    pub(crate) fn error(&self) -> Option<NodeError> {
         match &*self.shared.map.borrow() {
-            Map::Unknown => None,
-            Map::Failed(trouble) => Some(trouble.clone()),
-            Map::Known(table) => table.masters.iter().find_map(|member| member.node.trouble()),
+            SlotMap::Unknown => None,
+            SlotMap::Failed(error) => Some(error.clone()),
+            SlotMap::Known(table) => table.masters.iter().find_map(|member| member.node.error()),
         }
     }
 
@@ -155,24 +162,24 @@ impl Drop for Cluster {
     }
 }
 
-/// What to do after a reply that is not the last word.
+/// What to do after a redirection or a TRYAGAIN.
 struct Next {
     to: Option<(Arc<Member>, bool)>,
-    /// Whether to wait a little first.
+    /// Whether to wait first.
     later: bool,
 }
 
 impl Shared {
-    /// Sends calls until each has an answer, or the last reason why it has none.
+    /// Sends calls until each has an answer, or the last reason for having none.
     async fn send(
         &self,
         mut pending: Vec<Pending<'_>>,
-        answers: &mut [Result<Value, NoAnswer>],
+        answers: &mut [Result<Value, CallError>],
         until: Instant,
     ) {
         let (mut later, mut waited) = (false, false);
         for round in 0..REDIRECTIONS_MAX {
-            // Without time for another try the last words are the answer: nothing ran.
+            // Without time for another attempt the last reply stands: nothing ran.
             let wait = if later { TRY_AGAIN_AFTER + TRY_TIME_MIN } else { Duration::ZERO };
             let now = Instant::now();
             if pending.is_empty() || (round > 0 && now + wait >= until) {
@@ -182,22 +189,26 @@ impl Shared {
             if later {
                 sleep_until(now + TRY_AGAIN_AFTER).await;
             }
-            let haste = if waited { Haste::LateStart } else { Haste::None };
+            let budget = if waited { TimeBudget::Reduced } else { TimeBudget::Full };
             let groups = self.grouped(pending, answers, until).await;
             let sent = join_all(groups.iter().map(|(member, group)| async move {
                 let outgoing: Vec<Outgoing<'_>> = group
                     .iter()
                     .map(|one| Outgoing { call: one.call, asking: matches!(one.to, Some((_, true))) })
                     .collect();
-                member.node.send(&outgoing, until, haste).await
+                member.node.send(&outgoing, until, budget).await
             }));
             let sent = sent.await;
             pending = Vec::new();
             later = false;
             for ((member, group), replies) in groups.into_iter().zip(sent) {
                 for (one, answer) in group.into_iter().zip(replies) {
-                    // It was not sent again, as the wait took longer than it should: the last words stay.
-                    if round > 0 && matches!(answer, Err(NoAnswer::Away(_))) && Instant::now() >= until {
+                    // The wait took too long, and the call was not sent again: its last reply
+                    // stands.
+                    if round > 0
+                        && matches!(answer, Err(CallError::Unavailable(_)))
+                        && Instant::now() >= until
+                    {
                         continue;
                     }
                     if let Err(none) = &answer
@@ -209,20 +220,20 @@ impl Shared {
                     answers[one.index] = answer;
                 }
             }
-            // The order of calls to one node stays theirs.
+            // Calls to one node keep their order.
             pending.sort_by_key(|one| one.index);
         }
     }
 
-    /// Puts calls together that go to the same node. A call that can go nowhere has its failure.
+    /// Groups calls by node. A call without a node gets its error.
     async fn grouped<'a>(
         &self,
         pending: Vec<Pending<'a>>,
-        answers: &mut [Result<Value, NoAnswer>],
+        answers: &mut [Result<Value, CallError>],
         until: Instant,
     ) -> Vec<(Arc<Member>, Vec<Pending<'a>>)> {
         let mut groups: Vec<(Arc<Member>, Vec<Pending<'a>>)> = Vec::new();
-        let mut places: HashMap<usize, usize> = HashMap::new();
+        let mut indices: HashMap<usize, usize> = HashMap::new();
         for one in pending {
             let member = match &one.to {
                 Some((member, _)) => Arc::clone(member),
@@ -234,7 +245,7 @@ impl Shared {
                     }
                 },
             };
-            let group = *places.entry(Arc::as_ptr(&member).addr()).or_insert_with(|| {
+            let group = *indices.entry(Arc::as_ptr(&member).addr()).or_insert_with(|| {
                 groups.push((member, Vec::new()));
                 groups.len() - 1
             });
@@ -243,19 +254,19 @@ impl Shared {
         groups
     }
 
-    /// Whether a node sends a call on, and where.
-    fn next(&self, member: &Member, none: &NoAnswer) -> Option<Next> {
+    /// Returns where to send a call after this error, if it may be sent again.
+    fn next(&self, member: &Member, none: &CallError) -> Option<Next> {
         match none {
-            NoAnswer::Moved(said) | NoAnswer::Ask(said) => {
-                let asking = matches!(none, NoAnswer::Ask(_));
+            CallError::Moved(message) | CallError::Ask(message) => {
+                let asking = matches!(none, CallError::Ask(_));
                 if !asking {
                     self.stale.notify_one();
                 }
-                let place = redirected(said, &member.place)?;
-                Some(Next { to: Some((self.member(&place)?, asking)), later: false })
+                let endpoint = redirected(message, &member.endpoint)?;
+                Some(Next { to: Some((self.member(&endpoint)?, asking)), later: false })
             }
-            NoAnswer::TryAgain(_) | NoAnswer::ClusterDown(_) => Some(Next { to: None, later: true }),
-            NoAnswer::ReadOnly(_) => {
+            CallError::TryAgain(_) | CallError::ClusterDown(_) => Some(Next { to: None, later: true }),
+            CallError::ReadOnly(_) => {
                 self.stale.notify_one();
                 None
             }
@@ -263,59 +274,60 @@ impl Shared {
         }
     }
 
-    /// The node that has a key's slot.
-    async fn owner(&self, key: &[u8], until: Instant) -> Result<Arc<Member>, NoAnswer> {
+    /// Returns the node that owns a key's slot.
+    async fn owner(&self, key: &[u8], until: Instant) -> Result<Arc<Member>, CallError> {
         let slot = slot(key);
         if let Some(owner) = self.owner_now(slot) {
             return owner;
         }
         let mut maps = self.map.subscribe();
-        match timeout_at(until, maps.wait_for(|map| !matches!(map, Map::Unknown))).await {
+        match timeout_at(until, maps.wait_for(|map| !matches!(map, SlotMap::Unknown))).await {
             Ok(_) => self
                 .owner_now(slot)
-                .unwrap_or_else(|| Err(NoAnswer::Away("the call found no node".to_owned()))),
-            Err(_) => Err(NoAnswer::Away("no node of the cluster answered in time".to_owned())),
+                .unwrap_or_else(|| Err(CallError::Unavailable("no cluster node for this call".to_owned()))),
+            Err(_) => Err(CallError::Unavailable("no cluster node answered in time".to_owned())),
         }
     }
 
-    fn owner_now(&self, slot: u16) -> Option<Result<Arc<Member>, NoAnswer>> {
+    fn owner_now(&self, slot: u16) -> Option<Result<Arc<Member>, CallError>> {
         match &*self.map.borrow() {
-            Map::Unknown => None,
-            Map::Failed(trouble) => Some(Err(NoAnswer::Away(trouble.to_string()))),
-            Map::Known(table) => Some(table.owner(slot).ok_or_else(|| {
+            SlotMap::Unknown => None,
+            SlotMap::Failed(error) => Some(Err(CallError::Unavailable(error.to_string()))),
+            SlotMap::Known(table) => Some(table.owner(slot).ok_or_else(|| {
                 self.stale.notify_one();
-                NoAnswer::Away(format!("no node of the cluster has slot {slot}"))
+                CallError::Unavailable(format!("no cluster node owns hash slot {slot}"))
             })),
         }
     }
 
-    fn nodes(&self) -> MutexGuard<'_, HashMap<Place, Arc<Member>>> {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Member>>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node at a place, connected to if it is new; none if there are too many.
-    fn member(&self, place: &Place) -> Option<Arc<Member>> {
+    /// Returns the node at an endpoint, connecting to a new one. `None` if there are too many
+    /// nodes.
+    fn member(&self, endpoint: &Endpoint) -> Option<Arc<Member>> {
         let mut nodes = self.nodes();
-        if let Some(member) = nodes.get(place) {
+        if let Some(member) = nodes.get(endpoint) {
             return Some(Arc::clone(member));
         }
         if nodes.len() >= NODES_MAX {
             return None;
         }
         let node = Node::start(NodeSettings {
-            route: Route::Fixed(place.clone()),
-            part: Part::OfCluster,
+            route: Route::Fixed(endpoint.clone()),
+            role: Role::ClusterNode,
             dialer: self.dialer.clone(),
             deadline: self.deadline,
-            when_away: Arc::clone(&self.stale),
+            on_down: Arc::clone(&self.stale),
         });
-        let member = Arc::new(Member { place: place.clone(), node });
-        nodes.insert(place.clone(), Arc::clone(&member));
+        let member = Arc::new(Member { endpoint: endpoint.clone(), node });
+        nodes.insert(endpoint.clone(), Arc::clone(&member));
         Some(member)
     }
 }
 
-impl Table {
+impl SlotTable {
     fn owner(&self, slot: u16) -> Option<Arc<Member>> {
         let number = usize::from(*self.owners.get(usize::from(slot))?).checked_sub(1)?;
         self.masters.get(number).cloned()

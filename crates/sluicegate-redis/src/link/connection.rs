@@ -1,6 +1,6 @@
-//! One connection to one server: how it is made, and whether the server is one that can be used.
+//! One connection to one server: connecting, and verifying that the server is usable.
 
-use super::address::Place;
+use super::address::Endpoint;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value,
@@ -14,163 +14,170 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// How long a try to connect may take, with TLS, login and the first questions.
+/// How long one attempt to connect may take, including TLS, login and the first commands.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The first version whose scripts can say beforehand that they write.
+/// The first version whose scripts can declare that they write.
 const VERSION_MIN: (u32, u32) = (7, 0);
-/// Commands that may wait for the connection's task. Beyond it, callers wait for a place.
+/// Commands that may be queued for the connection's task. Beyond it, callers wait.
 const COMMANDS_WAITING_MAX: usize = 1024;
 
-/// Why a server is not in use.
+/// Why a server cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Trouble {
-    /// It does not answer, or not yet.
+pub(crate) enum NodeError {
+    /// The server does not answer, or not yet.
     Unreachable(String),
-    /// It answers, and will not do: too old, a replica, a wrong password.
+    /// The server answers but is unusable: too old, a replica, or a wrong password.
     Unfit(String),
-    /// It is a node of a cluster, and was taken for a server of its own.
+    /// The server is a cluster node, but was taken for a standalone server.
     IsCluster,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Unreachable(why) | Trouble::Unfit(why) => f.write_str(why),
-            Trouble::IsCluster => {
-                f.write_str("it is a node of a cluster, whose other nodes are being looked up")
+            NodeError::Unreachable(why) | NodeError::Unfit(why) => f.write_str(why),
+            NodeError::IsCluster => {
+                f.write_str("it is a cluster node, and the other nodes are being looked up")
             }
         }
     }
 }
 
-/// What a server has to be.
+/// The role that a server must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    /// A master that is no part of a cluster.
-    Alone,
-    /// Likewise, and the sentinels say that it is one; they may be a moment behind.
+pub(crate) enum Role {
+    /// A master outside any cluster.
+    Standalone,
+    /// A master, according to the sentinels, which may be a moment behind.
     Master,
-    /// A part of a cluster; the table of slots says what it has.
-    OfCluster,
+    /// A cluster node; the slot table says which slots it owns.
+    ClusterNode,
 }
 
-/// What is needed to connect, but for the place.
+/// Everything needed to connect except the endpoint.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) login: RedisConnectionInfo,
     pub(crate) tls: Option<TlsConnector>,
 }
 
-/// A connection, which ends with this value.
+/// A connection, closed on drop.
 pub(crate) struct Connection {
     pub(crate) connection: MultiplexedConnection,
     driver: JoinHandle<()>,
 }
 
 impl Dialer {
-    /// Connects. Bounded by nothing: [`CONNECT_TIMEOUT`] is for the whole of what the caller does.
-    pub(crate) async fn dial(&self, place: &Place) -> Result<Connection, Trouble> {
-        let unreachable = |error: std::io::Error| Trouble::Unreachable(format!("{place}: {error}"));
-        match place {
-            Place::Tcp { host, port } => {
+    /// Connects. It sets no timeout of its own: [`CONNECT_TIMEOUT`] covers everything that the
+    /// caller does.
+    pub(crate) async fn dial(&self, endpoint: &Endpoint) -> Result<Connection, NodeError> {
+        let unreachable = |error: std::io::Error| NodeError::Unreachable(format!("{endpoint}: {error}"));
+        match endpoint {
+            Endpoint::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
-                // A call is one small write that somebody waits for.
+                // A call is one small write, and its caller waits for the reply.
                 stream.set_nodelay(true).map_err(unreachable)?;
-                let Some(tls) = &self.tls else { return self.open(place, stream).await };
-                let name = ServerName::try_from(host.clone()).map_err(|_| {
-                    Trouble::Unfit(format!("{place}: the host is no name that TLS can check"))
-                })?;
+                let Some(tls) = &self.tls else { return self.open(endpoint, stream).await };
+                let name = ServerName::try_from(host.clone())
+                    .map_err(|_| NodeError::Unfit(format!("{endpoint}: TLS cannot verify this host name")))?;
                 let stream = tls.connect(name, stream).await;
                 self.open(
-                    place,
-                    stream.map_err(|error| Trouble::Unreachable(format!("{place}: TLS: {error}")))?,
+                    endpoint,
+                    stream.map_err(|error| NodeError::Unreachable(format!("{endpoint}: TLS: {error}")))?,
                 )
                 .await
             }
             #[cfg(unix)]
-            Place::Unix(path) => {
+            Endpoint::Unix(path) => {
                 let stream = tokio::net::UnixStream::connect(path).await.map_err(unreachable)?;
-                self.open(place, stream).await
+                self.open(endpoint, stream).await
             }
             #[cfg(not(unix))]
-            Place::Unix(_) => Err(Trouble::Unfit(format!("{place}: this system has no Unix sockets"))),
+            Endpoint::Unix(_) => {
+                Err(NodeError::Unfit(format!("{endpoint}: Unix sockets are not supported on this system")))
+            }
         }
     }
 
-    async fn open<S>(&self, place: &Place, stream: S) -> Result<Connection, Trouble>
+    async fn open<S>(&self, endpoint: &Endpoint, stream: S) -> Result<Connection, NodeError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // Deadlines are ours, around every use: the client's own do not hold everywhere.
+        // Every use has a deadline of our own: the client's do not apply everywhere.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(COMMANDS_WAITING_MAX);
         let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
-        let (connection, driver) = made.map_err(|error| trouble_at(place, &error))?;
+        let (connection, driver) = made.map_err(|error| error_at(endpoint, &error))?;
         Ok(Connection { connection, driver: tokio::spawn(driver) })
     }
 }
 
 impl Connection {
-    /// Comes back when the connection has ended.
+    /// Waits until the connection has ended.
     pub(crate) async fn ended(&mut self) {
-        // An error says that the task was stopped, which is an end as well.
+        // An error means that the task was aborted, which ends the connection too.
         let _ = (&mut self.driver).await;
     }
 
-    /// Tells whether the connection has ended, for as long as anybody asks.
-    pub(crate) fn pulse(&self) -> AbortHandle {
+    /// A handle that tells whether the connection has ended.
+    pub(crate) fn driver(&self) -> AbortHandle {
         self.driver.abort_handle()
     }
 
-    /// Whether the server works as the part that it has to be, and is new enough.
-    pub(crate) async fn examine(&self, place: &Place, part: Part) -> Result<(), Trouble> {
-        let mut questions = Pipeline::new();
+    /// Verifies that the server has this role and is new enough.
+    pub(crate) async fn verify(&self, endpoint: &Endpoint, role: Role) -> Result<(), NodeError> {
+        let mut commands = Pipeline::new();
         for section in ["server", "replication", "cluster"] {
-            questions.cmd("INFO").arg(section);
+            commands.cmd("INFO").arg(section);
         }
-        let replies = self.ask(place, &mut questions, part).await?;
-        let mut facts = String::new();
+        let replies = self.send(endpoint, &mut commands, role).await?;
+        let mut info = String::new();
         for reply in &replies {
             match reply {
-                Value::ServerError(error) => return Err(denial(place, error)),
-                reply => facts += &text(reply).unwrap_or_default(),
+                Value::ServerError(error) => return Err(rejection(endpoint, error)),
+                reply => info += &text(reply).unwrap_or_default(),
             }
         }
-        judge(place, &facts, part)
+        verify_info(endpoint, &info, role)
     }
 
-    /// Whether the server does its work at the moment.
-    pub(crate) async fn probe(&self, place: &Place, part: Part) -> Result<(), Trouble> {
-        self.ask(place, &mut Pipeline::new(), part).await.map(|_| ())
+    /// Verifies that the server is serving calls.
+    pub(crate) async fn probe(&self, endpoint: &Endpoint, role: Role) -> Result<(), NodeError> {
+        self.send(endpoint, &mut Pipeline::new(), role).await.map(|_| ())
     }
 
-    /// Asks something, and whether the server is ready.
-    async fn ask(&self, place: &Place, questions: &mut Pipeline, part: Part) -> Result<Vec<Value>, Trouble> {
-        let count = questions.len();
-        questions.cmd("PING");
-        if part == Part::OfCluster {
-            questions.cmd("CLUSTER").arg("INFO");
+    /// Sends commands, and verifies that the server is ready.
+    async fn send(
+        &self,
+        endpoint: &Endpoint,
+        commands: &mut Pipeline,
+        role: Role,
+    ) -> Result<Vec<Value>, NodeError> {
+        let count = commands.len();
+        commands.cmd("PING");
+        if role == Role::ClusterNode {
+            commands.cmd("CLUSTER").arg("INFO");
         }
         let mut connection = self.connection.clone();
-        let replies = connection.send_packed_commands(questions, 0, questions.len()).await;
-        let mut replies = replies.map_err(|error| trouble_at(place, &error))?;
+        let replies = connection.send_packed_commands(commands, 0, commands.len()).await;
+        let mut replies = replies.map_err(|error| error_at(endpoint, &error))?;
         let ready = replies.split_off(count.min(replies.len()));
-        // An answer to the questions comes first: that there is no permission is more than not ready.
+        // Errors of the commands take precedence: "no permission" says more than "not ready".
         if let Some(Value::ServerError(error)) = replies.first() {
-            return Err(denial(place, error));
+            return Err(rejection(endpoint, error));
         }
         for reply in &ready {
             if let Value::ServerError(error) = reply {
-                return Err(denial(place, error));
+                return Err(rejection(endpoint, error));
             }
         }
-        // PING answers in a cluster that serves nobody, so the state is asked for.
+        // PING succeeds even when the cluster is down, so its state is checked.
         let state = ready.get(1).and_then(text).unwrap_or_default();
-        match fact(&state, "cluster_state") {
+        match info_field(&state, "cluster_state") {
             Some(state) if state != "ok" => {
-                Err(Trouble::Unreachable(format!("{place}: CLUSTERDOWN the cluster's state is {state}")))
+                Err(NodeError::Unreachable(format!("{endpoint}: CLUSTERDOWN the cluster state is {state}")))
             }
             _ => Ok(replies),
         }
@@ -183,51 +190,51 @@ impl Drop for Connection {
     }
 }
 
-/// Does something to connect, within the time for it.
+/// Runs a step of connecting within [`CONNECT_TIMEOUT`].
 pub(crate) async fn in_time<T>(
-    place: &Place,
-    work: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
+    endpoint: &Endpoint,
+    work: impl Future<Output = Result<T, NodeError>>,
+) -> Result<T, NodeError> {
     match timeout(CONNECT_TIMEOUT, work).await {
         Ok(done) => done,
-        Err(_) => Err(Trouble::Unreachable(format!("{place}: no answer within {CONNECT_TIMEOUT:?}"))),
+        Err(_) => Err(NodeError::Unreachable(format!("{endpoint}: no answer within {CONNECT_TIMEOUT:?}"))),
     }
 }
 
-/// Compares what a server says of itself with what it has to be.
-fn judge(place: &Place, facts: &str, part: Part) -> Result<(), Trouble> {
-    let version = fact(facts, "redis_version").unwrap_or("unknown");
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+/// Verifies a server's INFO against the role that it must have.
+fn verify_info(endpoint: &Endpoint, info: &str, role: Role) -> Result<(), NodeError> {
+    let version = info_field(info, "redis_version").unwrap_or("unknown");
+    let mut parts = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if found < VERSION_MIN {
         let (major, minor) = VERSION_MIN;
-        return Err(Trouble::Unfit(format!(
-            "{place} is version {version} of Redis; needed is {major}.{minor} or later, or Valkey"
+        return Err(NodeError::Unfit(format!(
+            "{endpoint} runs Redis {version}; use Redis {major}.{minor} or later, or Valkey"
         )));
     }
-    if part == Part::OfCluster {
+    if role == Role::ClusterNode {
         return Ok(());
     }
-    if fact(facts, "cluster_enabled") == Some("1") {
-        return Err(Trouble::IsCluster);
+    if info_field(info, "cluster_enabled") == Some("1") {
+        return Err(NodeError::IsCluster);
     }
-    match fact(facts, "role") {
+    match info_field(info, "role") {
         Some("master") => Ok(()),
-        _ if part == Part::Master => Err(Trouble::Unreachable(format!(
-            "{place} is a replica, though the sentinels call it the master"
+        _ if role == Role::Master => Err(NodeError::Unreachable(format!(
+            "{endpoint} is a replica, but the sentinels name it as the master"
         ))),
-        _ => Err(Trouble::Unfit(format!(
-            "{place} is a replica, which cannot count; connect to its master, or by redis+sentinel://"
+        _ => Err(NodeError::Unfit(format!(
+            "{endpoint} is a replica and cannot be written to; connect to its master, or use redis+sentinel://"
         ))),
     }
 }
 
-/// The value in a line `name:value`.
-fn fact<'a>(facts: &'a str, name: &str) -> Option<&'a str> {
-    facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+/// Returns the value of a line `name:value`.
+fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// The text of a reply that is one.
+/// Returns the reply as text, if it is text.
 pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -236,61 +243,65 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// What the server said, as it said it.
-pub(crate) fn words(error: &ServerError) -> String {
+pub(crate) fn server_message(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
     }
 }
 
-/// A denial that passes by itself is not one that a change of settings would cure.
-pub(crate) fn denial(place: &Place, error: &ServerError) -> Trouble {
-    let said = format!("{place}: {}", words(error));
+/// Returns an error reply as an error. Some pass by themselves; others need a change of settings.
+pub(crate) fn rejection(endpoint: &Endpoint, error: &ServerError) -> NodeError {
+    let message = format!("{endpoint}: {}", server_message(error));
     match error.code() {
-        "LOADING" | "MASTERDOWN" | "BUSY" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Unreachable(said),
-        _ => Trouble::Unfit(said),
+        "LOADING" | "MASTERDOWN" | "BUSY" | "CLUSTERDOWN" | "TRYAGAIN" => NodeError::Unreachable(message),
+        _ => NodeError::Unfit(message),
     }
 }
 
-fn trouble_at(place: &Place, error: &RedisError) -> Trouble {
-    let said = format!("{place}: {error}");
+fn error_at(endpoint: &Endpoint, error: &RedisError) -> NodeError {
+    let message = format!("{endpoint}: {error}");
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::Parse => {
-            // Redis logs nobody in while it loads its data.
-            if said.contains("LOADING") { Trouble::Unreachable(said) } else { Trouble::Unfit(said) }
+            // Redis rejects every login while it loads its data.
+            if message.contains("LOADING") {
+                NodeError::Unreachable(message)
+            } else {
+                NodeError::Unfit(message)
+            }
         }
-        _ => Trouble::Unreachable(said),
+        _ => NodeError::Unreachable(message),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, Place, Trouble, judge};
+    use super::{Endpoint, NodeError, Role, verify_info};
 
-    fn judged(facts: &str, part: Part) -> Result<(), Trouble> {
-        judge(&Place::Tcp { host: "h".to_owned(), port: 1 }, facts, part)
+    fn verified(info: &str, role: Role) -> Result<(), NodeError> {
+        verify_info(&Endpoint::Tcp { host: "h".to_owned(), port: 1 }, info, role)
     }
 
     #[test]
-    fn an_old_server_is_unfit_and_the_message_has_both_versions() {
+    fn an_old_server_is_unfit_and_the_error_names_both_versions() {
         for (version, fit) in
             [("6.2.14", false), ("7.0.0", true), ("7.2.4", true), ("10.0.0", true), ("", false)]
         {
-            let facts =
-                format!("# Server\r\nredis_version:{version}\r\nrole:master\r\ncluster_enabled:0\r\n");
-            assert_eq!(judged(&facts, Part::Alone).is_ok(), fit, "{version}");
+            let info = format!("# Server\r\nredis_version:{version}\r\nrole:master\r\ncluster_enabled:0\r\n");
+            assert_eq!(verified(&info, Role::Standalone).is_ok(), fit, "{version}");
         }
-        let error = judged("redis_version:6.2.14\r\n", Part::Alone).unwrap_err().to_string();
+        let error = verified("redis_version:6.2.14\r\n", Role::Standalone).unwrap_err().to_string();
         assert!(error.contains("6.2.14") && error.contains("7.0"), "{error}");
     }
 
     #[test]
-    fn a_replica_and_a_node_of_a_cluster_are_no_servers_of_their_own() {
+    fn replicas_and_cluster_nodes_are_not_standalone_servers() {
         let replica = "redis_version:7.0.1\r\nrole:slave\r\ncluster_enabled:0\r\n";
-        assert!(matches!(judged(replica, Part::Alone), Err(Trouble::Unfit(why)) if why.contains("replica")));
+        assert!(
+            matches!(verified(replica, Role::Standalone), Err(NodeError::Unfit(why)) if why.contains("replica"))
+        );
         let node = "redis_version:7.0.1\r\nrole:master\r\ncluster_enabled:1\r\n";
-        assert_eq!(judged(node, Part::Alone), Err(Trouble::IsCluster));
-        assert_eq!(judged(node, Part::OfCluster), Ok(()));
+        assert_eq!(verified(node, Role::Standalone), Err(NodeError::IsCluster));
+        assert_eq!(verified(node, Role::ClusterNode), Ok(()));
     }
 }

@@ -1,23 +1,25 @@
-//! One server and the connection to it, which a task of its own looks after.
+//! One server and its connection, which a supervisor task maintains.
 //!
-//! In plain words: callers never connect. A supervisor does, and publishes a phase that callers read:
+//! Callers never connect. The supervisor does, and publishes a phase that callers read:
 //!
-//! Joining   no connection, and the try under way has not failed yet: callers wait for it, until their deadline
-//! Up        a connection: callers use it, all at once
-//! Away      no connection, or the breaker is open: callers fail at once, and it costs nothing
+//! ```text
+//! Connecting   no connection, but the current attempt has not failed: callers wait for it
+//! Up           connected: all callers share the connection
+//! Down         no connection, or the breaker is open: callers fail at once, at no cost
 //!
-//! The connection broke      Joining if it had worked, so that a short break hurts nobody; else Away
-//! Connecting failed         Away, and again after a wait that grows
-//! Five failures in a row    Away; the supervisor probes, then Up again, or drops the connection and makes a new one
-//! READONLY                  the server was demoted: drop the connection, and look for the master anew
+//! connection broke         Connecting if it had worked, so that a short break fails no call; else Down
+//! connecting failed        Down, with another attempt after a growing wait
+//! five failures in a row   Down; the supervisor probes, then Up again, or replaces the connection
+//! READONLY                 the server was demoted: drop the connection and look up the master
+//! ```
 //!
-//! Each Up has an epoch, so that failures of calls that were sent before a break are not held against the
-//! connection that came after it.
+//! Each Up has an epoch, so that late failures of an earlier connection do not count against the
+//! current one.
 
-use super::address::Place;
+use super::address::Endpoint;
 use super::breaker::{Backoff, Breaker, WAIT_MAX};
-use super::connection::{Connection, Dialer, Part, Trouble, in_time};
-use super::no_answer::NoAnswer;
+use super::call_error::CallError;
+use super::connection::{Connection, Dialer, NodeError, Role, in_time};
 use super::pipeline::{self, Channel, Outgoing};
 use super::sentinel;
 use redis::Value;
@@ -30,41 +32,41 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How to find the server.
 pub(crate) enum Route {
-    Fixed(Place),
-    Sentinel { sentinels: Vec<Place>, master: String },
+    Fixed(Endpoint),
+    Sentinel { sentinels: Vec<Endpoint>, master: String },
 }
 
-/// What a node is told.
+/// The settings of a node.
 pub(crate) struct NodeSettings {
     pub(crate) route: Route,
-    pub(crate) part: Part,
+    pub(crate) role: Role,
     pub(crate) dialer: Dialer,
-    /// Told in failures, and the time that a probe may take: slower than that is as good as away.
+    /// Named in failures; also how long a probe may take, since a slower server is as good as down.
     pub(crate) deadline: Duration,
-    /// Woken when the node goes away.
-    pub(crate) when_away: Arc<Notify>,
+    /// Notified when the node goes down.
+    pub(crate) on_down: Arc<Notify>,
 }
 
-/// How much of its time a call still had when it was sent.
+/// How much of its deadline a call had left when it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Haste {
-    /// As much as it was given.
-    None,
-    /// Less, as it had to wait first. That no answer came in what was left says nothing against the node.
-    LateStart,
+pub(crate) enum TimeBudget {
+    /// All of it.
+    Full,
+    /// Less, because the call was sent late. A timeout then says nothing about the node.
+    Reduced,
 }
 
-/// How a server is doing, as [`RedisStore::health`](crate::RedisStore::health) tells it.
+/// The health of one server: see [`RedisStore::health`](crate::RedisStore::health).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct NodeHealth {
-    /// Where it is: never with a password.
+    /// The server's address, without a password.
     pub address: String,
-    /// Whether there is a connection.
+    /// Whether the server is connected.
     pub connected: bool,
-    /// Whether calls fail at once, because it failed too often or there is no connection.
+    /// Whether calls fail at once, because of repeated failures or a missing connection.
     pub breaker_open: bool,
-    /// Calls that failed since the start, but for those that the server refused with a reason.
+    /// Failed calls since the start, except those that the server rejected with a reason.
     pub failures: u64,
 }
 
@@ -74,7 +76,7 @@ impl NodeHealth {
     }
 }
 
-/// A server and the connection to it. Both end with this value.
+/// A server and its connection. Dropping this closes it.
 pub(crate) struct Node {
     shared: Arc<Shared>,
     supervisor: JoinHandle<()>,
@@ -85,97 +87,97 @@ struct Shared {
     settings: NodeSettings,
     phase: watch::Sender<Phase>,
     breaker: Breaker,
-    /// The supervisor is to look at what the phase has become.
-    nudge: Notify,
+    /// Tells the supervisor that the phase has changed.
+    wake_supervisor: Notify,
     epochs: AtomicU64,
     connected: AtomicBool,
-    told_away: AtomicBool,
+    reported_down: AtomicBool,
 }
 
 #[derive(Clone)]
 pub(crate) enum Phase {
-    Joining,
+    Connecting,
     Up(Usable),
-    Away(Trouble),
+    Down(NodeError),
 }
 
-/// A connection to use.
+/// A usable connection.
 #[derive(Clone)]
 pub(crate) struct Usable {
     channel: Channel,
-    /// Whether the connection has ended, which the phase says only a moment later.
-    pulse: AbortHandle,
+    /// The connection's task. It ends with the connection, a moment before the phase says so.
+    driver: AbortHandle,
     epoch: u64,
 }
 
 impl Node {
-    /// Starts to connect, in the background.
+    /// Starts connecting in the background.
     pub(crate) fn start(settings: NodeSettings) -> Node {
         let name = match &settings.route {
-            Route::Fixed(place) => place.to_string(),
+            Route::Fixed(endpoint) => endpoint.to_string(),
             Route::Sentinel { sentinels, master } => {
-                let places: Vec<String> = sentinels.iter().map(Place::to_string).collect();
-                format!("{master} by {}", places.join(","))
+                let endpoints: Vec<String> = sentinels.iter().map(Endpoint::to_string).collect();
+                format!("{master} via {}", endpoints.join(","))
             }
         };
         let shared = Arc::new(Shared {
             name,
             settings,
-            phase: watch::Sender::new(Phase::Joining),
+            phase: watch::Sender::new(Phase::Connecting),
             breaker: Breaker::default(),
-            nudge: Notify::new(),
+            wake_supervisor: Notify::new(),
             epochs: AtomicU64::new(0),
             connected: AtomicBool::new(false),
-            told_away: AtomicBool::new(false),
+            reported_down: AtomicBool::new(false),
         });
         let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
         Node { shared, supervisor }
     }
 
-    /// Sends calls in one write, in this order. An answer for each.
+    /// Sends calls in one write, in order, and returns an answer for each.
     pub(crate) async fn send(
         &self,
         calls: &[Outgoing<'_>],
         until: Instant,
-        haste: Haste,
-    ) -> Vec<Result<Value, NoAnswer>> {
+        budget: TimeBudget,
+    ) -> Vec<Result<Value, CallError>> {
         let (mut channel, epoch) = match self.channel(until).await {
             Ok(channel) => channel,
             Err(away) => return vec![Err(away); calls.len()],
         };
         let mut answers = pipeline::send(&mut channel, calls, until).await;
-        let silence = |answer: &Result<Value, NoAnswer>| {
-            answer.as_ref().err().filter(|none| none.is_silence()).cloned()
+        let silence = |answer: &Result<Value, CallError>| {
+            answer.as_ref().err().filter(|none| none.is_silent()).cloned()
         };
         for answer in answers.iter().filter(|answer| silence(answer).is_none()) {
-            self.shared.draw_conclusions(epoch, answer.as_ref());
+            self.shared.record(epoch, answer.as_ref());
         }
-        // A pipeline without replies is one failure, however many calls it held.
+        // A pipeline without replies is one failure, whatever the number of its calls.
         if let Some(none) = answers.iter().find_map(silence) {
-            if haste == Haste::None || none != NoAnswer::Late {
-                self.shared.draw_conclusions(epoch, Err(&none));
+            if budget == TimeBudget::Full || none != CallError::TimedOut {
+                self.shared.record(epoch, Err(&none));
             } else {
                 self.shared.breaker.count();
             }
         }
         for answer in &mut answers {
-            if let Err(NoAnswer::Lost(why)) = answer {
+            if let Err(CallError::Disconnected(why)) = answer {
                 *why = format!("{}: {why}", self.shared.name);
             }
         }
         answers
     }
 
-    /// How long a call has at the most.
+    /// The deadline of a call.
     pub(crate) fn deadline(&self) -> Duration {
         self.shared.settings.deadline
     }
 
-    /// The connection and its epoch, or why there is none.
-    async fn channel(&self, until: Instant) -> Result<(Channel, u64), NoAnswer> {
-        // What cannot be answered in time is not sent: it would be charged for nothing.
+    /// Returns the connection and its epoch, or why there is none.
+    async fn channel(&self, until: Instant) -> Result<(Channel, u64), CallError> {
+        // A call that cannot be answered in time is not sent: it would be charged for nothing.
         if Instant::now() >= until {
-            return Err(self.shared.away("no time was left to ask it"));
+            return Err(self.shared.away("no time was left to send the call"));
         }
         if let Some(channel) = self.shared.channel_now() {
             return channel;
@@ -183,35 +185,36 @@ impl Node {
         let mut phases = self.shared.phase.subscribe();
         let joined = timeout_at(until, phases.wait_for(|phase| phase.settled().is_some())).await;
         if joined.is_err() {
-            self.shared.fail(None, || "no connection in time".to_owned());
-            return Err(self.shared.away("no connection in time"));
+            self.shared.fail(None, || "not connected in time".to_owned());
+            return Err(self.shared.away("not connected in time"));
         }
-        self.shared.channel_now().unwrap_or_else(|| Err(self.shared.away("the connection just broke")))
+        self.shared.channel_now().unwrap_or_else(|| Err(self.shared.away("the connection was lost")))
     }
 
-    /// Waits until it is up, or it is known that it will not be by itself.
-    pub(crate) async fn settle(&self) -> Result<(), Trouble> {
+    /// Waits until the node is up, or cannot come up by itself.
+    pub(crate) async fn ready(&self) -> Result<(), NodeError> {
         let mut phases = self.shared.phase.subscribe();
-        let done = |phase: &Phase| !matches!(phase, Phase::Joining | Phase::Away(Trouble::Unreachable(_)));
+        let done =
+            |phase: &Phase| !matches!(phase, Phase::Connecting | Phase::Down(NodeError::Unreachable(_)));
         match phases.wait_for(done).await.as_deref() {
-            Ok(Phase::Away(trouble)) => Err(trouble.clone()),
+            Ok(Phase::Down(error)) => Err(error.clone()),
             Ok(_) => Ok(()),
-            Err(_) => Err(Trouble::Unreachable("it was given up".to_owned())),
+            Err(_) => Err(NodeError::Unreachable("the connection attempt was abandoned".to_owned())),
         }
     }
 
-    /// Waits until the server says that it is a node of a cluster: mostly for ever.
-    pub(crate) async fn turned_out_to_be_of_a_cluster(&self) {
+    /// Waits until the server turns out to be a cluster node, usually forever.
+    pub(crate) async fn cluster_detected(&self) {
         let mut phases = self.shared.phase.subscribe();
-        // An error would say that the sender is gone, which is ours.
-        let _ = phases.wait_for(|phase| matches!(phase, Phase::Away(Trouble::IsCluster))).await;
+        // An error would mean that the sender is gone, but `self` owns it.
+        let _ = phases.wait_for(|phase| matches!(phase, Phase::Down(NodeError::IsCluster))).await;
     }
 
-    /// Why it is away, if it is.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    /// Why the node is down, if it is.
+    pub(crate) fn error(&self) -> Option<NodeError> {
         match &*self.shared.phase.borrow() {
-            Phase::Away(trouble) => Some(trouble.clone()),
-            Phase::Joining | Phase::Up(_) => None,
+            Phase::Down(error) => Some(error.clone()),
+            Phase::Connecting | Phase::Up(_) => None,
         }
     }
 
@@ -219,7 +222,7 @@ impl Node {
         NodeHealth {
             address: self.shared.name.clone(),
             connected: self.shared.connected.load(Relaxed),
-            breaker_open: self.trouble().is_some(),
+            breaker_open: self.error().is_some(),
             failures: self.shared.breaker.failures(),
         }
     }
@@ -232,184 +235,193 @@ impl Drop for Node {
 }
 
 impl Phase {
-    /// The connection or the trouble, if it is decided which.
-    fn settled(&self) -> Option<Result<&Usable, &Trouble>> {
+    /// Returns the connection or the error, or `None` while connecting.
+    fn settled(&self) -> Option<Result<&Usable, &NodeError>> {
         match self {
-            Phase::Up(up) if !up.pulse.is_finished() => Some(Ok(up)),
-            Phase::Up(_) | Phase::Joining => None,
-            Phase::Away(trouble) => Some(Err(trouble)),
+            Phase::Up(up) if !up.driver.is_finished() => Some(Ok(up)),
+            Phase::Up(_) | Phase::Connecting => None,
+            Phase::Down(error) => Some(Err(error)),
         }
     }
 }
 
 impl Shared {
-    fn channel_now(&self) -> Option<Result<(Channel, u64), NoAnswer>> {
+    fn channel_now(&self) -> Option<Result<(Channel, u64), CallError>> {
         match self.phase.borrow().settled()? {
             Ok(up) => Some(Ok((up.channel.clone(), up.epoch))),
-            Err(trouble) => Some(Err(NoAnswer::Away(trouble.to_string()))),
+            Err(error) => Some(Err(CallError::Unavailable(error.to_string()))),
         }
     }
 
-    fn away(&self, why: &str) -> NoAnswer {
-        NoAnswer::Away(format!("{}: {why}", self.name))
+    fn away(&self, why: &str) -> CallError {
+        CallError::Unavailable(format!("{}: {why}", self.name))
     }
 
-    /// What an answer, or its absence, says about the node.
-    fn draw_conclusions(&self, epoch: u64, answer: Result<&Value, &NoAnswer>) {
+    /// Updates the breaker by an answer, or by its absence.
+    fn record(&self, epoch: u64, answer: Result<&Value, &CallError>) {
         match answer {
-            Err(NoAnswer::NotReady(said) | NoAnswer::ClusterDown(said)) => {
-                self.fail(Some(epoch), || said.clone());
+            Err(CallError::NotReady(message) | CallError::ClusterDown(message)) => {
+                self.fail(Some(epoch), || message.clone());
             }
-            Err(NoAnswer::ReadOnly(_)) => self.renew(epoch),
-            Err(NoAnswer::Late) => {
+            Err(CallError::ReadOnly(_)) => self.renew(epoch),
+            Err(CallError::TimedOut) => {
                 self.fail(Some(epoch), || format!("no answer within {:?}", self.settings.deadline));
             }
-            Err(NoAnswer::Lost(why)) => self.fail(Some(epoch), || why.clone()),
+            Err(CallError::Disconnected(why)) => self.fail(Some(epoch), || why.clone()),
             Ok(_) | Err(_) => self.breaker.succeed(),
         }
     }
 
-    /// Counts a failure of the connection of that epoch, or of the wait for one.
+    /// Counts a failure of the connection with this epoch, or of the wait for a connection
+    /// (`None`).
     fn fail(&self, epoch: Option<u64>, why: impl Fn() -> String) {
         let current = match &*self.phase.borrow() {
             Phase::Up(up) => epoch == Some(up.epoch),
-            Phase::Joining => epoch.is_none(),
-            Phase::Away(_) => false,
+            Phase::Connecting => epoch.is_none(),
+            Phase::Down(_) => false,
         };
         if !current {
             self.breaker.count();
         } else if self.breaker.fail() {
             let why = why();
-            self.go_away(
-                Trouble::Unreachable(format!("{}: it failed too often, last with: {why}", self.name)),
+            self.set_down(
+                NodeError::Unreachable(format!(
+                    "{}: too many consecutive failures, the last: {why}",
+                    self.name
+                )),
                 epoch,
             );
-            self.nudge.notify_one();
+            self.wake_supervisor.notify_one();
         }
     }
 
-    /// The connection of that epoch leads to a server that is no master any more.
+    /// Drops the connection with this epoch: its server is not the master any more.
     fn renew(&self, epoch: u64) {
         let changed = self.phase.send_if_modified(|phase| {
             let ours = matches!(phase, Phase::Up(up) if up.epoch == epoch);
             if ours {
-                *phase = Phase::Joining;
+                *phase = Phase::Connecting;
             }
             ours
         });
         if changed {
             self.breaker.count();
-            self.nudge.notify_one();
+            self.wake_supervisor.notify_one();
         }
     }
 
-    /// Away, unless the phase is not that of this epoch any more; `None` is any that has no connection.
-    fn go_away(&self, trouble: Trouble, epoch: Option<u64>) {
-        let said = trouble.to_string();
+    /// Sets the phase to Down, unless a later epoch is up. `None` stands for any phase without a
+    /// connection.
+    fn set_down(&self, error: NodeError, epoch: Option<u64>) {
+        let message = error.to_string();
         let changed = self.phase.send_if_modified(|phase| {
             let ours = match phase {
                 Phase::Up(up) => epoch == Some(up.epoch),
-                Phase::Joining | Phase::Away(_) => true,
+                Phase::Connecting | Phase::Down(_) => true,
             };
             if ours {
-                *phase = Phase::Away(trouble);
+                *phase = Phase::Down(error);
             }
             ours
         });
         if changed {
-            self.tell_away(&said);
+            self.report_down(&message);
         }
     }
 
-    fn tell_away(&self, why: &str) {
-        if !self.told_away.swap(true, Relaxed) {
-            tracing::warn!(store = %self.name, why, "the store is away");
+    fn report_down(&self, why: &str) {
+        if !self.reported_down.swap(true, Relaxed) {
+            tracing::warn!(store = %self.name, why, "store unavailable");
         }
-        self.settings.when_away.notify_one();
+        self.settings.on_down.notify_one();
     }
 
-    fn go_up(&self, connection: &Connection) {
-        if self.told_away.swap(false, Relaxed) {
-            self.breaker.put_on_trial();
-            tracing::info!(store = %self.name, "the store is back");
+    fn set_up(&self, connection: &Connection) {
+        if self.reported_down.swap(false, Relaxed) {
+            self.breaker.half_open();
+            tracing::info!(store = %self.name, "store available again");
         }
         let epoch = self.epochs.fetch_add(1, Relaxed);
-        let up =
-            Usable { channel: Channel::new(connection.connection.clone()), pulse: connection.pulse(), epoch };
+        let up = Usable {
+            channel: Channel::new(connection.connection.clone()),
+            driver: connection.driver(),
+            epoch,
+        };
         self.phase.send_replace(Phase::Up(up));
     }
 
-    /// The connection is no more. Callers wait for the next one if it is likely to come at once.
-    fn go_down(&self, likely_back: bool) {
-        let mut said = None;
+    /// Leaves the phase Up. Callers wait for the next connection if it is likely to follow at once.
+    fn disconnected(&self, retry_now: bool) {
+        let mut message = None;
         self.phase.send_modify(|phase| match phase {
-            // Never keep a connection here: it would live on.
-            Phase::Up(_) | Phase::Joining if likely_back => *phase = Phase::Joining,
-            Phase::Up(_) | Phase::Joining => {
-                let why = format!("{}: the connection breaks again and again", self.name);
-                said = Some(why.clone());
-                *phase = Phase::Away(Trouble::Unreachable(why));
+            // The old connection must not be kept here: it would stay open.
+            Phase::Up(_) | Phase::Connecting if retry_now => *phase = Phase::Connecting,
+            Phase::Up(_) | Phase::Connecting => {
+                let why = format!("{}: the connection breaks repeatedly", self.name);
+                message = Some(why.clone());
+                *phase = Phase::Down(NodeError::Unreachable(why));
             }
-            Phase::Away(_) => {}
+            Phase::Down(_) => {}
         });
-        if let Some(why) = said {
-            self.tell_away(&why);
+        if let Some(why) = message {
+            self.report_down(&why);
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, Place), Trouble> {
-        let place = match &self.settings.route {
-            Route::Fixed(place) => place.clone(),
+    async fn connect(&self) -> Result<(Connection, Endpoint), NodeError> {
+        let endpoint = match &self.settings.route {
+            Route::Fixed(endpoint) => endpoint.clone(),
             Route::Sentinel { sentinels, master } => {
                 sentinel::master(&self.settings.dialer, sentinels, master).await?
             }
         };
-        let part = self.settings.part;
-        let connection = in_time(&place, async {
-            let connection = self.settings.dialer.dial(&place).await?;
-            connection.examine(&place, part).await?;
+        let role = self.settings.role;
+        let connection = in_time(&endpoint, async {
+            let connection = self.settings.dialer.dial(&endpoint).await?;
+            connection.verify(&endpoint, role).await?;
             Ok(connection)
         });
-        Ok((connection.await?, place))
+        Ok((connection.await?, endpoint))
     }
 
-    /// Looks after a connection until it has to be replaced.
-    async fn tend(&self, connection: &mut Connection, place: &Place, backoff: &mut Backoff) {
+    /// Maintains a connection until it has to be replaced.
+    async fn maintain(&self, connection: &mut Connection, endpoint: &Endpoint, backoff: &mut Backoff) {
         loop {
             tokio::select! {
                 () = connection.ended() => return,
-                () = self.nudge.notified() => {}
+                () = self.wake_supervisor.notified() => {}
             }
             let phase = self.phase.borrow().clone();
             match phase {
                 Phase::Up(_) => continue,
-                Phase::Joining => return,
-                Phase::Away(_) => {}
+                Phase::Connecting => return,
+                Phase::Down(_) => {}
             }
-            if self.breaker.has_worked_since_asked() {
+            if self.breaker.take_succeeded() {
                 backoff.reset();
             }
             sleep(backoff.wait()).await;
-            match timeout(self.settings.deadline, connection.probe(place, self.settings.part)).await {
-                Ok(Ok(())) => self.go_up(connection),
-                // It does not answer, or says that it is not ready: a new connection finds out, as often as it takes.
+            match timeout(self.settings.deadline, connection.probe(endpoint, self.settings.role)).await {
+                Ok(Ok(())) => self.set_up(connection),
+                // The server does not answer or is not ready. A new connection finds out, as often
+                // as it takes.
                 Ok(Err(_)) | Err(_) => return,
             }
         }
     }
 }
 
-/// Keeps a node connected for as long as it is wanted.
+/// Keeps a node connected until the task is aborted.
 async fn supervise(shared: Arc<Shared>) {
     let mut backoff = Backoff::new();
     loop {
-        let (mut connection, place) = match shared.connect().await {
+        let (mut connection, endpoint) = match shared.connect().await {
             Ok(connected) => connected,
-            Err(trouble) => {
-                let is_cluster = trouble == Trouble::IsCluster;
-                shared.go_away(trouble, None);
+            Err(error) => {
+                let is_cluster = error == NodeError::IsCluster;
+                shared.set_down(error, None);
                 if is_cluster {
-                    // The link goes on with the whole cluster.
+                    // The link uses the whole cluster from now on.
                     return;
                 }
                 sleep(backoff.wait()).await;
@@ -418,13 +430,13 @@ async fn supervise(shared: Arc<Shared>) {
         };
         let since = Instant::now();
         shared.connected.store(true, Relaxed);
-        shared.go_up(&connection);
-        shared.tend(&mut connection, &place, &mut backoff).await;
+        shared.set_up(&connection);
+        shared.maintain(&mut connection, &endpoint, &mut backoff).await;
         shared.connected.store(false, Relaxed);
-        let likely_back = shared.breaker.has_worked_since_asked() || since.elapsed() >= WAIT_MAX;
-        shared.go_down(likely_back);
+        let retry_now = shared.breaker.take_succeeded() || since.elapsed() >= WAIT_MAX;
+        shared.disconnected(retry_now);
         drop(connection);
-        if likely_back {
+        if retry_now {
             backoff.reset();
         } else {
             sleep(backoff.wait()).await;

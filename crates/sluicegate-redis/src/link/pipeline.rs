@@ -1,25 +1,27 @@
-//! Script calls over one connection, and scripts that the server turns out not to know.
+//! Sends script calls over one connection, and loads scripts that the server does not have.
 //!
-//! A call names its script. A server that was restarted, promoted or told `SCRIPT FLUSH` answers NOSCRIPT,
-//! which proves that nothing ran: then the script is loaded and the call sent once more, both in one write.
-//! Nothing else is ever sent twice here.
+//! A call names its script by hash. A server that was restarted, promoted or received `SCRIPT
+//! FLUSH` replies NOSCRIPT, which proves that nothing ran: the script is then loaded and the call
+//! sent once more, in one write. Nothing else is ever sent twice here.
 //!
-//! Order     Calls that are sent together run in their order. A call that has to be sent once more would run after those
-//!           behind it, so scripts that the server is not known to have are loaded in front of the calls, in the same
-//!           write. What is left is somebody who says `SCRIPT FLUSH` between two writes: then calls of a script that was
-//!           loaded again in the meantime may run before others on the same key. Each is still charged once.
+//! **Order.** Calls of one write run in order. A call that is sent once more would run after the
+//! calls behind it, so scripts that the server may lack are loaded in front of the calls, in the
+//! same write. What remains is a `SCRIPT FLUSH` between two writes: calls whose script was loaded
+//! again in the meantime may then run before other calls on the same key. Each is still charged
+//! once.
 
-use super::no_answer::NoAnswer;
+use super::call_error::CallError;
 use crate::script::{Script, ScriptCall};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::{Instant, timeout_at};
 
-/// How often scripts are loaded for one call. More than once helps only if somebody flushes them all the time.
+/// The most times that scripts are loaded for one call. A second time helps only against repeated
+/// flushes.
 const LOADS_MAX: usize = 3;
 
-/// A connection, and the scripts that its server is known to have. A new one knows of none.
+/// A connection, and the scripts that its server is known to have. A new connection assumes none.
 #[derive(Clone)]
 pub(crate) struct Channel {
     connection: MultiplexedConnection,
@@ -36,7 +38,7 @@ impl Channel {
     }
 }
 
-/// Adds a script to some, each once.
+/// Adds a script unless it is in the list.
 fn add(scripts: &mut Vec<&'static Script>, script: &'static Script) {
     if !has(scripts, script) {
         scripts.push(script);
@@ -47,38 +49,38 @@ fn has(scripts: &[&'static Script], script: &'static Script) -> bool {
     scripts.iter().any(|other| std::ptr::eq(*other, script))
 }
 
-/// A script call on its way to a node.
+/// A script call to one node.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) call: &'a ScriptCall,
-    /// The node does not have the hash slot yet and has to be told that we know (`ASKING`).
+    /// The node is about to receive the hash slot, so `ASKING` must precede the call.
     pub(crate) asking: bool,
 }
 
-/// Sends calls in one write, in this order. An answer for each.
+/// Sends calls in one write, in order, and returns an answer for each.
 pub(crate) async fn send(
     channel: &mut Channel,
     calls: &[Outgoing<'_>],
     until: Instant,
-) -> Vec<Result<Value, NoAnswer>> {
+) -> Vec<Result<Value, CallError>> {
     if let [Outgoing { call, asking: false }] = calls {
-        // A single call needs no pipeline, no copy of its command, and no look at which scripts are known.
+        // A single call needs no pipeline, no copy of its command and no lock on the known scripts.
         let sent = timeout_at(until, channel.connection.send_packed_command(&call.command)).await;
-        match in_time(sent).and_then(NoAnswer::or_answer) {
-            Err(NoAnswer::NoScript(_)) => channel.known().clear(),
+        match answer_in_time(sent).and_then(CallError::read) {
+            Err(CallError::NoScript(_)) => channel.known().clear(),
             answer => return vec![answer],
         }
     }
-    let mut answers = vec![Err(NoAnswer::Late); calls.len()];
+    let mut answers = vec![Err(CallError::TimedOut); calls.len()];
     let mut pending: Vec<usize> = (0..calls.len()).collect();
     let mut loads = 0;
     while !pending.is_empty() {
         let write = Write::new(calls, &pending, &channel.known());
         let pipeline = &write.pipeline;
         let sent = timeout_at(until, channel.connection.send_packed_commands(pipeline, 0, pipeline.len()));
-        let replies = match in_time(sent.await) {
+        let replies = match answer_in_time(sent.await) {
             Ok(replies) => replies,
-            // Calls of earlier writes keep their answers.
+            // Calls answered by earlier writes keep their answers.
             Err(none) => {
                 for index in pending {
                     answers[index] = Err(none.clone());
@@ -90,7 +92,7 @@ pub(crate) async fn send(
         let mut found = Vec::new();
         for (&index, answer) in pending.iter().zip(write.read(calls, &pending, replies)) {
             match answer {
-                Err(NoAnswer::NoScript(_)) => missing.push(index),
+                Err(CallError::NoScript(_)) => missing.push(index),
                 Ok(_) => add(&mut found, calls[index].call.script),
                 Err(_) => {}
             }
@@ -111,7 +113,7 @@ pub(crate) async fn send(
     answers
 }
 
-/// One write: the scripts to load, then the calls.
+/// One write: scripts to load, then the calls.
 struct Write {
     scripts: Vec<&'static Script>,
     pipeline: Pipeline,
@@ -139,19 +141,19 @@ impl Write {
         Write { scripts, pipeline }
     }
 
-    /// An answer for each of the pending. If its script was refused, that is the reason: the server's words
-    /// about the script ("no permission") help more than that it is missing.
+    /// Returns an answer for each pending call. If loading its script was rejected, that is the
+    /// reason: "no permission" helps more than "no such script".
     fn read(
         &self,
         calls: &[Outgoing<'_>],
         pending: &[usize],
         replies: Vec<Value>,
-    ) -> Vec<Result<Value, NoAnswer>> {
+    ) -> Vec<Result<Value, CallError>> {
         let mut replies = replies.into_iter();
-        let mut refused: Vec<(&'static Script, String)> = Vec::new();
+        let mut rejected: Vec<(&'static Script, String)> = Vec::new();
         for script in &self.scripts {
-            if let Some(Err(NoAnswer::Refused(said))) = replies.next().map(NoAnswer::or_answer) {
-                refused.push((script, said));
+            if let Some(Err(CallError::Rejected(message))) = replies.next().map(CallError::read) {
+                rejected.push((script, message));
             }
         }
         let answer = |&index: &usize| {
@@ -159,13 +161,15 @@ impl Write {
             if asking {
                 replies.next();
             }
-            match replies.next().map(NoAnswer::or_answer) {
-                None => Err(NoAnswer::Lost("the server sent fewer replies than there were calls".to_owned())),
-                Some(Err(NoAnswer::NoScript(said))) => {
+            match replies.next().map(CallError::read) {
+                None => Err(CallError::Disconnected(
+                    "the server sent fewer replies than there were calls".to_owned(),
+                )),
+                Some(Err(CallError::NoScript(message))) => {
                     let script: &'static Script = call.script;
-                    Err(match refused.iter().find(|(known, _)| std::ptr::eq(*known, script)) {
-                        Some((_, why)) => NoAnswer::Refused(why.clone()),
-                        None => NoAnswer::NoScript(said),
+                    Err(match rejected.iter().find(|(known, _)| std::ptr::eq(*known, script)) {
+                        Some((_, why)) => CallError::Rejected(why.clone()),
+                        None => CallError::NoScript(message),
                     })
                 }
                 Some(answer) => answer,
@@ -175,10 +179,12 @@ impl Write {
     }
 }
 
-fn in_time<T>(sent: Result<redis::RedisResult<T>, tokio::time::error::Elapsed>) -> Result<T, NoAnswer> {
+fn answer_in_time<T>(
+    sent: Result<redis::RedisResult<T>, tokio::time::error::Elapsed>,
+) -> Result<T, CallError> {
     match sent {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(NoAnswer::Lost(error.to_string())),
-        Err(_) => Err(NoAnswer::Late),
+        Ok(Err(error)) => Err(CallError::Disconnected(error.to_string())),
+        Err(_) => Err(CallError::TimedOut),
     }
 }

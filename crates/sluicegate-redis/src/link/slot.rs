@@ -1,19 +1,21 @@
-//! Where a key lives in a cluster: one of 16384 slots.
+//! The hash slot of a key in a cluster: one of 16384.
 //!
-//! Formula    slot = crc16(tag) mod 16384
-//! Tag        what is between the first `{` and the first `}` after it, or the whole key if that is nothing.
-//! CRC        the XMODEM one: polynomial 0x1021, begun with 0, no reflection.
-//! Reference  the Redis Cluster specification, "Key distribution model" and "Hash tags".
+//! ```text
+//! Formula     slot = crc16(tag) mod 16384
+//! Tag         the text between the first { and the next }; the whole key if there is none
+//! CRC         XMODEM: polynomial 0x1021, initial value 0, no reflection
+//! Reference   the Redis Cluster specification, "Key distribution model" and "Hash tags"
+//! ```
 
-/// How many slots a cluster has.
+/// The number of hash slots in a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key.
+/// Returns the hash slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// The part of a key that says where it lives.
+/// Returns the part of a key that is hashed.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let inside = &key[open + 1..];
@@ -30,7 +32,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What each byte adds, made when compiling.
+/// The CRC's lookup table, computed at compile time.
 static TABLE: [u16; 256] = {
     let mut table = [0_u16; 256];
     let mut index = 0;
@@ -53,7 +55,7 @@ mod tests {
     use super::slot;
 
     #[test]
-    fn slots_are_those_that_the_servers_compute() {
+    fn slots_agree_with_the_server() {
         // From CLUSTER KEYSLOT; the first is the CRC's own check value, 0x31c3.
         for (key, wanted) in [
             ("123456789", 12_739),

@@ -1,4 +1,4 @@
-//! Links to real servers: what works, and what breaks.
+//! Connections to real servers, and their failures.
 
 mod cluster;
 mod log;
@@ -18,19 +18,19 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Adds to a counter, and tells what it is then: who is charged twice is seen.
+/// Adds to a counter and returns it, so that a double charge shows.
 static ADD: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "#!lua\nlocal n = redis.call('INCRBY', KEYS[1], ARGV[1])\nredis.call('PEXPIRE', KEYS[1], 600000)\nreturn n"
             .to_owned(),
     )
 });
-/// Tells what it was told: whose reply is another's is seen.
+/// Returns its argument, so that a mixed-up reply shows.
 static ECHO: LazyLock<Script> = LazyLock::new(|| Script::new("#!lua\nreturn ARGV[1]".to_owned()));
 
-/// A deadline that no busy machine misses, and the limit on every wait.
+/// A deadline that even a busy machine meets, and the bound on every wait.
 const GENEROUS: Duration = Duration::from_secs(60);
-/// The deadline of those who want to see it missed. Five of them are shorter than `CONNECT_TIMEOUT`.
+/// A deadline that is meant to be missed. Five of them are shorter than `CONNECT_TIMEOUT`.
 const SHORT: Duration = Duration::from_millis(150);
 
 fn settings(url: &str, deadline: Duration) -> Settings {
@@ -53,8 +53,8 @@ async fn link(url: &str) -> Link {
     link_with(url, GENEROUS).await
 }
 
-async fn denial(url: &str) -> ConnectError {
-    Link::connect(&settings(url, GENEROUS)).await.err().expect("a store that cannot be used")
+async fn rejected(url: &str) -> ConnectError {
+    Link::connect(&settings(url, GENEROUS)).await.err().expect("an unusable store")
 }
 
 fn add(key: &str, by: i64) -> ScriptCall {
@@ -69,8 +69,8 @@ fn echo(key: &str, what: &str) -> ScriptCall {
     call
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is compared with what a call answers")]
-fn said(what: &str) -> Result<Value, StoreFailure> {
+#[expect(clippy::unnecessary_wraps, reason = "compared with the answer of a call")]
+fn text(what: &str) -> Result<Value, StoreFailure> {
     Ok(Value::BulkString(what.as_bytes().to_vec()))
 }
 
@@ -92,18 +92,18 @@ impl Link {
     }
 }
 
-/// How often a server was asked to load a script.
+/// How many times a server has loaded a script.
 fn loads(server: &Server) -> u32 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_script|load:calls="));
     calls.map_or(0, |rest| rest.split(',').next().expect("a number").parse().expect("a number"))
 }
 
-/// Waits until something is so, and panics with its name if that takes too long.
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// Waits until the condition holds, and panics with its name if that takes too long.
+async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
-    while !is_so().await {
-        assert!(began.elapsed() < GENEROUS, "waited in vain until {what}");
+    while !condition().await {
+        assert!(began.elapsed() < GENEROUS, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -114,9 +114,9 @@ async fn back(link: &Link) {
 }
 
 /// Waits until calls fail at once, and returns the last failure.
-async fn away(link: &Link) -> String {
+async fn down(link: &Link) -> String {
     let mut last = String::new();
-    eventually("the store is away", async || match link.add_soon("away").await {
+    eventually("the store is down", async || match link.add_soon("down").await {
         Err(StoreFailure::Unavailable(why)) => {
             last = why;
             true
@@ -127,7 +127,7 @@ async fn away(link: &Link) -> String {
     last
 }
 
-/// A store that is away costs nothing: calls wait for nothing at all.
+/// While the store is down, calls fail without waiting.
 fn assert_free_of_cost(link: &Link) {
     for _ in 0..100 {
         assert!(matches!(link.add_soon("free").now_or_never(), Some(Err(StoreFailure::Unavailable(_)))));

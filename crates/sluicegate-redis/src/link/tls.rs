@@ -1,4 +1,4 @@
-//! TLS to a store.
+//! TLS connections to a store.
 
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
@@ -7,26 +7,28 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// What connects with TLS, and trusts those whom the given certificates vouch for, or else those whom the
-/// machine trusts. The crypto provider is passed, so that it does not matter what else is in the process.
+/// Returns a connector that trusts the given certificates, or else the system's. The crypto
+/// provider is passed explicitly, so that a process-wide default does not matter.
 pub(crate) fn connector(ca: Option<&[u8]>) -> Result<TlsConnector, String> {
     let roots = match ca {
-        Some(pem) => given(pem)?,
-        None => of_the_machine()?,
+        Some(pem) => roots_from_pem(pem)?,
+        None => system_roots()?,
     };
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be used: {error}"))?
+        .map_err(|error| format!("TLS is unavailable: {error}"))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn given(pem: &[u8]) -> Result<RootCertStore, String> {
+fn roots_from_pem(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| format!("the TLS CA file is not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("the TLS CA file has a bad certificate: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("the TLS CA file has an invalid certificate: {error}"))?;
     }
     if roots.is_empty() {
         return Err("the TLS CA file has no certificate; it must be PEM with `BEGIN CERTIFICATE`".to_owned());
@@ -34,14 +36,14 @@ fn given(pem: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn of_the_machine() -> Result<RootCertStore, String> {
+fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // Old certificates of a machine may be ones that nobody accepts any more; the others still count.
+    // Some system certificates may be outdated; the others still count.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         return Err(
-            "this machine has no TLS certificates to trust; pass the store's own with `tls_ca`".to_owned()
+            "this system has no trusted TLS certificates; pass the store's CA with `tls_ca`".to_owned()
         );
     }
     Ok(roots)

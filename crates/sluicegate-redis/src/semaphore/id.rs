@@ -7,7 +7,8 @@ use sluicegate::semaphore::{BadLeaseId, LeaseId};
 
 const LEN: usize = 16;
 
-/// Names a lease in the store, in any process that shares it, so that it cannot be guessed.
+/// Identifies a lease in the store, in every process that shares it. It is random, so it cannot be
+/// guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StoreId {
     bytes: [u8; LEN],
@@ -18,7 +19,8 @@ impl StoreId {
         StoreId { bytes: random() }
     }
 
-    /// `None` if the lease is in this process's memory, which gave it while the store was unavailable.
+    /// Parses a lease id. `None` if the lease is in this process's memory, which granted it while
+    /// the store was unavailable.
     pub(super) fn read(id: &LeaseId) -> Result<Option<StoreId>, BadLeaseId> {
         let Some(text) = id.stored() else { return Ok(None) };
         let mut bytes = [0; LEN];
@@ -42,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_read_back_from_its_text_and_other_texts_are_none() {
+    fn an_id_is_parsed_from_its_text_and_nothing_else_is() {
         let (one, other) = (StoreId::random(), StoreId::random());
         assert!(one != other);
         let semaphore = sluicegate::semaphore::Semaphore::new("concurrency 1").unwrap();
-        let local = semaphore.try_acquire("Harry", 1).lease().unwrap();
+        let local = semaphore.try_acquire("user:42", 1).lease().unwrap();
         assert_eq!(StoreId::read(&local.id()), Ok(None));
         let text = one.id().to_string();
         let read = |text: &str| text.parse().and_then(|id| StoreId::read(&id));

@@ -1,4 +1,4 @@
-//! A place that somebody holds.
+//! A held lease.
 
 use super::Inner;
 use super::id::StoreId;
@@ -14,144 +14,154 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// A lease is renewed when this part of its ttl has passed, so that two more tries fit in if one fails.
-const RENEWED_AFTER: u32 = 3;
-/// A renewal that failed is tried again after this part of the ttl.
-const TRIED_AGAIN_AFTER: u32 = 20;
+/// A lease is renewed after this fraction of its ttl, so that two more attempts fit in if one
+/// fails.
+const RENEW_FRACTION: u32 = 3;
+/// A failed renewal is retried after this fraction of the ttl.
+const RETRY_FRACTION: u32 = 20;
 
-/// A place held in the store, returned when it is dropped.
+/// A lease in the store, released on drop.
 ///
-/// In a drop nothing can wait for the store: the lease is returned by a task on the runtime that it was taken on, as well as can be. Where that
-/// fails, or the process dies, it lapses after its ttl. [`release`](RedisLease::release) waits, and tells what came of it.
+/// A drop cannot wait for the store: a task on the runtime that acquired the lease releases it, as
+/// far as possible. If that fails, or the process dies, the lease expires after its ttl.
+/// [`release`](RedisLease::release) waits and returns the result.
 ///
-/// While the store is away and [`OnStoreFailure::Local`](crate::OnStoreFailure::Local) was said, it is a place in this process's memory.
-#[must_use = "a lease that is dropped is returned"]
+/// While the store is unavailable, [`OnStoreFailure::Local`](crate::OnStoreFailure::Local) grants
+/// leases in this process's memory.
+#[must_use = "a dropped lease is released"]
 pub struct RedisLease {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
-    held: Held,
-    live: Mutex<Live>,
+    origin: Origin,
+    validity: Mutex<Validity>,
 }
 
-/// Where the place is.
-enum Held {
+/// What granted the lease.
+enum Origin {
     Store(StoreId, Option<Handle>),
     Local(sluicegate::semaphore::Lease),
-    /// It was released, or is to be kept.
-    NotOurs,
+    /// The lease was released, or is to be kept.
+    Released,
 }
 
-/// How long it is live for sure.
+/// How long the lease is certainly live.
 #[derive(Clone, Copy)]
-pub(super) struct Live {
-    /// By the store's clock, or by this process's if the lease is in its memory.
+pub(super) struct Validity {
+    /// By the store's clock, or by this process's clock for a lease in its memory.
     until: Time,
-    /// By this process's clock: a ttl from before the store was asked.
-    here_until: Instant,
+    /// By this process's clock: one ttl from before the call was sent.
+    local_until: Instant,
     ttl: Duration,
 }
 
-/// The lease has lapsed, or may have by now: somebody else may have its place.
+/// The lease has expired, or may have: another call may hold its permit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseLost {
-    /// Why it was not renewed in time. `None` if nothing failed: the store said that it had lapsed, or this process stood still until it had.
+    /// Why it was not renewed in time. `None` if no call failed: the store reported that it had
+    /// expired, or this process was suspended until it had.
     pub failure: Option<StoreFailure>,
 }
 
 impl RedisLease {
-    /// A lease that was taken.
+    /// A lease in the store.
     pub(super) fn new(
         inner: Arc<Inner>,
         key: Arc<[u8]>,
         id: StoreId,
-        live: Live,
+        validity: Validity,
         runtime: Option<Handle>,
     ) -> RedisLease {
-        RedisLease { inner, key, held: Held::Store(id, runtime), live: Mutex::new(live) }
+        RedisLease { inner, key, origin: Origin::Store(id, runtime), validity: Mutex::new(validity) }
     }
 
-    /// One that was taken in this process's memory, at a moment.
+    /// A lease in this process's memory, acquired at `sent`.
     pub(super) fn local(
         inner: &Arc<Inner>,
         key: &[u8],
         lease: sluicegate::semaphore::Lease,
-        asked: Instant,
+        sent: Instant,
     ) -> RedisLease {
-        let live = Mutex::new(inner.live_here(&lease, asked));
-        RedisLease { inner: Arc::clone(inner), key: key.into(), held: Held::Local(lease), live }
+        let validity = Mutex::new(inner.local_validity(&lease, sent));
+        RedisLease { inner: Arc::clone(inner), key: key.into(), origin: Origin::Local(lease), validity }
     }
 
-    /// Names the lease, wherever it is renewed or released: see [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
+    /// The lease id, by which any process can renew or release it: see
+    /// [`RedisSemaphore::renew`](super::RedisSemaphore::renew).
     pub fn id(&self) -> LeaseId {
-        match &self.held {
-            Held::Store(id, _) => id.id(),
-            Held::Local(lease) => lease.id(),
-            Held::NotOurs => unreachable!("only a method that consumes the lease says so"),
+        match &self.origin {
+            Origin::Store(id, _) => id.id(),
+            Origin::Local(lease) => lease.id(),
+            Origin::Released => unreachable!("only methods that consume the lease release it"),
         }
     }
 
-    /// Whose place it is.
+    /// The key of the lease.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// When it lapses unless it is renewed: by the store's clock, or by this process's if the lease was given by its memory.
+    /// When the lease expires unless it is renewed: by the store's clock, or by this process's
+    /// clock for a lease in its memory.
     pub fn until(&self) -> Time {
-        self.live().until
+        self.validity().until
     }
 
-    /// Gives it a whole new ttl. `false` if it has lapsed: then its holder must stop, as somebody else may have the place.
+    /// Extends the lease by a full TTL. Returns `false` if it has expired: its holder must then
+    /// stop, since another call may hold the permit.
     ///
     /// # Errors
-    /// When the store gives no answer. The lease may have been renewed all the same; it is live until [`until`](RedisLease::until) at least.
+    /// If the store gives no answer. The lease may have been renewed nevertheless; it is live until
+    /// [`until`](RedisLease::until) at least.
     pub async fn renew(&self) -> Result<bool, StoreFailure> {
-        let asked = Instant::now();
-        let renewed = match &self.held {
-            Held::Store(id, _) => {
-                let numbers = self.inner.member.newest(&self.key);
-                let (is_live, now) = self.inner.ask_renew(&self.key, id, numbers, None).await?;
-                is_live.then(|| Live::from(now, asked, numbers.ttl))
+        let sent = Instant::now();
+        let renewed = match &self.origin {
+            Origin::Store(id, _) => {
+                let limit = self.inner.member.current_limit(&self.key);
+                let (is_live, now) = self.inner.send_renew(&self.key, id, limit, None).await?;
+                is_live.then(|| Validity::new(now, sent, limit.ttl))
             }
-            Held::Local(lease) => lease.renew().then(|| self.inner.live_here(lease, asked)),
-            Held::NotOurs => None,
+            Origin::Local(lease) => lease.renew().then(|| self.inner.local_validity(lease, sent)),
+            Origin::Released => None,
         };
         if let Some(live) = renewed {
-            *self.live() = live;
+            *self.validity() = live;
         }
         Ok(renewed.is_some())
     }
 
-    /// Returns it. `false` if it had lapsed.
+    /// Releases the lease. Returns `false` if it had expired.
     ///
     /// # Errors
-    /// When the store gives no answer. It is then tried again in the background, as when the lease is dropped.
+    /// If the store gives no answer. The release is then retried in the background, as after a
+    /// drop.
     pub async fn release(mut self) -> Result<bool, StoreFailure> {
-        if let Held::Store(id, _) = &self.held {
+        if let Origin::Store(id, _) = &self.origin {
             let released = self.inner.release_stored(&self.key, id, None).await?;
-            self.held = Held::NotOurs;
+            self.origin = Origin::Released;
             return Ok(released);
         }
-        Ok(match mem::replace(&mut self.held, Held::NotOurs) {
-            Held::Local(lease) => {
+        Ok(match mem::replace(&mut self.origin, Origin::Released) {
+            Origin::Local(lease) => {
                 let released = lease.release();
-                self.inner.member.waiters().wake_first(&self.key);
+                self.inner.member.waiters().wake_head(&self.key);
                 released
             }
             _ => false,
         })
     }
 
-    /// Keeps the place when this is dropped: it is returned by its id, or lapses.
+    /// Keeps the lease: dropping this value no longer releases it. Release it by its id, or let it
+    /// expire.
     pub fn keep(mut self) -> LeaseId {
         let id = self.id();
-        if let Held::Local(lease) = mem::replace(&mut self.held, Held::NotOurs) {
+        if let Origin::Local(lease) = mem::replace(&mut self.origin, Origin::Released) {
             lease.keep();
         }
         id
     }
 
-    /// Does some work, and renews the lease until it is done: each time a third of the ttl has passed. If the lease is lost, the work is dropped
-    /// where it is, as somebody else may have the place by then.
+    /// Runs `work` and renews the lease until it is done, each time a third of the ttl has passed.
+    /// If the lease is lost, `work` is dropped where it is, since another call may hold the permit.
     ///
     /// ```no_run
     /// # async fn run(lease: sluicegate_redis::RedisLease) {
@@ -164,10 +174,12 @@ impl RedisLease {
     /// ```
     ///
     /// # Errors
-    /// When the lease is lost: the store says that it has lapsed, or could not be reached for so long that it may have.
+    /// If the lease is lost: the store reports that it has expired, or could not be reached for so
+    /// long that it may have.
     pub async fn renew_while<W: Future>(&self, work: W) -> Result<W::Output, LeaseLost> {
         tokio::select! {
-            // A process that was stopped for too long learns of it before it goes on with the work.
+            // A process that was suspended for too long must learn of it before it continues the
+            // work.
             biased;
             lost = self.renew_until_lost() => Err(lost),
             done = work => Ok(done),
@@ -176,24 +188,24 @@ impl RedisLease {
 
     async fn renew_until_lost(&self) -> LeaseLost {
         let mut failure = None;
-        let mut next = self.live().renewed_at();
+        let mut next = self.validity().renew_at();
         loop {
-            let Live { here_until: lapses, ttl, .. } = *self.live();
-            sleep_until(next.min(lapses)).await;
-            if Instant::now() >= lapses {
+            let Validity { local_until: expires, ttl, .. } = *self.validity();
+            sleep_until(next.min(expires)).await;
+            if Instant::now() >= expires {
                 return LeaseLost { failure };
             }
-            match timeout_at(lapses, self.renew()).await {
+            match timeout_at(expires, self.renew()).await {
                 Ok(Ok(false)) => return LeaseLost { failure: None },
                 Ok(Ok(true)) => {
                     failure = None;
-                    next = self.live().renewed_at();
+                    next = self.validity().renew_at();
                 }
                 Ok(Err(failed)) => {
                     failure = Some(failed);
-                    next = Instant::now() + ttl / TRIED_AGAIN_AFTER;
+                    next = Instant::now() + ttl / RETRY_FRACTION;
                 }
-                // It was asked, and there is no time left to wait for its answer.
+                // The renewal was sent, but the lease may expire before its reply arrives.
                 Err(_) => {
                     let deadline = self.inner.store.inner.settings.deadline.min(ttl);
                     failure = Some(StoreFailure::TimedOut { deadline });
@@ -202,44 +214,44 @@ impl RedisLease {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    fn validity(&self) -> MutexGuard<'_, Validity> {
+        self.validity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Live {
-    /// Of a lease that was given by the store at its time `now`, asked for at a moment of ours.
-    pub(super) fn from(now: Time, asked: Instant, ttl: Span) -> Live {
-        let (until, ttl) = (now.after(ttl), Duration::from(ttl));
-        Live { until, here_until: asked + ttl, ttl }
+impl Validity {
+    /// The validity of a lease that the store granted at its time `now`, for a call sent at `sent`.
+    pub(super) fn new(now: Time, sent: Instant, ttl: Span) -> Validity {
+        let (until, ttl) = (now.saturating_add(ttl), Duration::from(ttl));
+        Validity { until, local_until: sent + ttl, ttl }
     }
 
-    /// When it is to be renewed.
-    fn renewed_at(&self) -> Instant {
-        self.here_until - self.ttl + self.ttl / RENEWED_AFTER
+    /// When to renew the lease.
+    fn renew_at(&self) -> Instant {
+        self.local_until - self.ttl + self.ttl / RENEW_FRACTION
     }
 }
 
 impl Inner {
-    /// Of a lease in this process's memory.
-    fn live_here(&self, lease: &sluicegate::semaphore::Lease, asked: Instant) -> Live {
-        let live = Live::from(Time::EPOCH, asked, self.member.numbers().ttl);
-        Live { until: lease.until().unwrap_or(live.until), ..live }
+    /// The validity of a lease in this process's memory.
+    fn local_validity(&self, lease: &sluicegate::semaphore::Lease, sent: Instant) -> Validity {
+        let live = Validity::new(Time::EPOCH, sent, self.member.limit().ttl);
+        Validity { until: lease.until().unwrap_or(live.until), ..live }
     }
 }
 
 impl Drop for RedisLease {
     fn drop(&mut self) {
-        match mem::replace(&mut self.held, Held::NotOurs) {
-            Held::Store(id, Some(runtime)) => {
+        match mem::replace(&mut self.origin, Origin::Released) {
+            Origin::Store(id, Some(runtime)) => {
                 let (inner, key) = (Arc::clone(&self.inner), Arc::clone(&self.key));
-                runtime.spawn(inner.give_back(key, id, None));
+                runtime.spawn(inner.release_in_background(key, id, None));
             }
-            Held::Local(lease) => {
+            Origin::Local(lease) => {
                 drop(lease);
-                self.inner.member.waiters().wake_first(&self.key);
+                self.inner.member.waiters().wake_head(&self.key);
             }
-            Held::Store(_, None) | Held::NotOurs => {}
+            Origin::Store(_, None) | Origin::Released => {}
         }
     }
 }
@@ -255,7 +267,7 @@ impl StoreLease for RedisLease {
 }
 
 impl fmt::Debug for RedisLease {
-    /// Without the id: who knows it can return the lease.
+    /// Omits the id, which is enough to release the lease.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisLease")
             .field("scope", &self.inner.scope)
@@ -269,10 +281,10 @@ impl fmt::Display for LeaseLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             None => f.write_str(
-                "the lease has lapsed; somebody else may have its place, so stop and take another one",
+                "the lease has expired and another call may hold its permit; stop, and acquire a new one",
             ),
             Some(failure) => {
-                write!(f, "the lease may have lapsed, as it could not be renewed in time: {failure}")
+                write!(f, "the lease may have expired, because it could not be renewed in time: {failure}")
             }
         }
     }

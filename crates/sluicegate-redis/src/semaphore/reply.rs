@@ -1,7 +1,9 @@
-//! What the scripts of a semaphore say, read with suspicion, and what the core makes of it.
+//! Parses the replies of the semaphore scripts, and recomputes their decisions.
+//!
+//! A reply is not trusted: anything may be listening at the store's address.
 
-use super::scope::Numbers;
-use crate::limiter::not_understood;
+use super::scope::LeaseLimit;
+use crate::failure::bad_state;
 use redis::Value;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{Decision, Span, Time};
@@ -9,34 +11,34 @@ use sluicegate_core::concurrency::Leases;
 
 /// The store's decision about a lease.
 pub(super) struct LeaseDecision {
-    pub(super) is_taken: bool,
-    /// Not taken, and no room in line either.
-    pub(super) is_full: bool,
+    pub(super) is_granted: bool,
+    /// The lease was not granted, and the queue is full.
+    pub(super) is_queue_full: bool,
     pub(super) decision: Decision,
     /// The store's time, or the caller's.
     pub(super) now: Time,
-    /// How long from then on the lease is live, if it was taken.
+    /// How long a granted lease is live from `now` on.
     pub(super) ttl: Span,
-    /// How many stand in line before it.
-    pub(super) place: u64,
-    /// The number of its ticket: whoever has a smaller one goes before it. 0 if it has none.
-    pub(super) ticket: u64,
+    /// The number of waiters ahead in the queue.
+    pub(super) ahead: u64,
+    /// The sequence number in the queue: a lower one goes first. 0 for a call that is not in it.
+    pub(super) sequence: u64,
 }
 
-/// What a script of a semaphore replies.
+/// The reply of a semaphore script.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum LeaseReply {
-    Done(Done),
-    /// Nothing was done: there are more lapsed leases to be cleared away first.
-    More,
-    /// Nothing was done: what is there is not ours.
-    NotOurs,
+    Done(Outcome),
+    /// Nothing was done yet: more expired leases have to be removed first.
+    MoreExpired,
+    /// Nothing was done: the key's data is not ours.
+    Unreadable,
 }
 
-/// A sign, and the numbers after it.
+/// A status, followed by numbers.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Done {
-    pub(super) sign: u8,
+pub(super) struct Outcome {
+    pub(super) status: u8,
     pub(super) numbers: Vec<u64>,
 }
 
@@ -50,72 +52,79 @@ impl LeaseReply {
     pub(super) fn read(value: &Value) -> Option<LeaseReply> {
         let Value::BulkString(text) = value else { return None };
         match text.as_slice() {
-            b"m" => Some(LeaseReply::More),
-            b"x" => Some(LeaseReply::NotOurs),
-            [sign, rest @ ..] => {
+            b"m" => Some(LeaseReply::MoreExpired),
+            b"x" => Some(LeaseReply::Unreadable),
+            [status, rest @ ..] => {
                 let numbers = rest.split(|byte| *byte == b' ');
                 let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
-                Some(LeaseReply::Done(Done {
-                    sign: *sign,
-                    numbers: numbers.map(number).collect::<Option<_>>()?,
-                }))
+                let numbers = numbers.map(number).collect::<Option<_>>()?;
+                Some(LeaseReply::Done(Outcome { status: *status, numbers }))
             }
             [] => None,
         }
     }
 }
 
-impl Done {
-    /// Whether it was done, and when.
-    pub(super) fn yes(&self) -> Option<(bool, Time)> {
+impl Outcome {
+    /// Whether a lease was renewed or released, and when.
+    pub(super) fn done_at(&self) -> Option<(bool, Time)> {
         let [now] = *self.numbers.as_slice() else { return None };
-        let yes = match self.sign {
+        let done = match self.status {
             b'1' => true,
             b'0' => false,
             _ => return None,
         };
-        Some((yes, Time::from_micros(now)?))
+        Some((done, Time::from_micros(now)?))
     }
 }
 
-impl Numbers {
-    /// What a reply says of a lease of this cost. Of the leases it tells as much as this one decision needs: those that have to lapse
-    /// for it are as one, and so are all others.
-    pub(super) fn decided(&self, done: &Done, cost: u32, takes: bool) -> Result<LeaseDecision, StoreFailure> {
-        self.read_decided(done, cost, takes).ok_or_else(not_understood)
+impl LeaseLimit {
+    /// Recomputes the decision about a lease of this cost. The reply tells of the key's leases only
+    /// what this decision needs: those that must expire first count as one lease, and all others as
+    /// another.
+    pub(super) fn decided(
+        &self,
+        outcome: &Outcome,
+        cost: u32,
+        acquires: bool,
+    ) -> Result<LeaseDecision, StoreFailure> {
+        self.recomputed(outcome, cost, acquires).ok_or_else(bad_state)
     }
 
-    fn read_decided(&self, done: &Done, cost: u32, takes: bool) -> Option<LeaseDecision> {
-        let [now, sum, ahead, enough_at, last_at, place, ticket] = *done.numbers.as_slice() else {
+    fn recomputed(&self, outcome: &Outcome, cost: u32, acquires: bool) -> Option<LeaseDecision> {
+        let [now, sum, ahead_cost, enough_at, last_at, ahead, sequence] = *outcome.numbers.as_slice() else {
             return None;
         };
-        let (count, now) = (u64::from(self.rule.count()), Time::from_micros(now)?);
-        let missing = count.min(ahead.checked_add(cost.into())?).checked_add(sum)?.saturating_sub(count);
+        let (count, now) = (u64::from(self.concurrency.count()), Time::from_micros(now)?);
+        let missing = count.min(ahead_cost.checked_add(cost.into())?).checked_add(sum)?.saturating_sub(count);
         let (sooner, later) =
             if enough_at == 0 { (0, sum) } else { (missing.min(sum), sum.checked_sub(missing)?) };
         let mut leases = Leases::default();
         for (cost, until) in [(sooner, enough_at), (later, last_at)] {
             if cost > 0 {
-                leases.hold(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
+                leases.restore(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
             }
         }
-        let decision = match (done.sign, takes) {
-            // It has its lease already, also if there are more by now than these numbers allow.
-            (b'h', true) => self.rule.peek(&mut leases, now, 0),
-            (b'0' | b'f', _) if ahead > 0 => self.rule.denial_behind(&mut leases, now, cost, ahead),
-            (b'0' | b'1' | b'f', true) => self.rule.acquire(&mut leases, now, cost, ()).0,
-            (b'0' | b'1', false) => self.rule.peek(&mut leases, now, cost),
+        let concurrency = &self.concurrency;
+        let decision = match (outcome.status, acquires) {
+            // It holds its lease already, even if the limit is lower by now.
+            (b'h', true) => concurrency.peek(&mut leases, now, 0),
+            (b'0' | b'f', _) if ahead_cost > 0 => {
+                concurrency.denial_behind(&mut leases, now, cost, ahead_cost)
+            }
+            (b'0' | b'1' | b'f', true) => concurrency.acquire(&mut leases, now, cost, ()).0,
+            (b'0' | b'1', false) => concurrency.peek(&mut leases, now, cost),
             _ => return None,
         };
-        let is_taken = matches!(done.sign, b'1' | b'h');
-        (decision.allowed() == is_taken).then_some(LeaseDecision {
-            is_taken,
-            is_full: done.sign == b'f',
+        let is_granted = matches!(outcome.status, b'1' | b'h');
+        (decision.allowed() == is_granted).then_some(LeaseDecision {
+            is_granted,
+            is_queue_full: outcome.status == b'f',
             decision,
             now,
             ttl: self.ttl,
-            place,
-            ticket,
+            ahead,
+            sequence,
         })
     }
 }
@@ -129,13 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn only_texts_of_ours_are_replies() {
-        assert_eq!(read("12 3"), Some(LeaseReply::Done(Done { sign: b'1', numbers: vec![2, 3] })));
-        assert_eq!((read("m"), read("x")), (Some(LeaseReply::More), Some(LeaseReply::NotOurs)));
+    fn only_our_replies_are_parsed() {
+        let outcome = Outcome { status: b'1', numbers: vec![2, 3] };
+        assert_eq!(read("12 3"), Some(LeaseReply::Done(outcome)));
+        assert_eq!((read("m"), read("x")), (Some(LeaseReply::MoreExpired), Some(LeaseReply::Unreadable)));
         for other in ["", "1", "1 ", "1-5", "1inf", "1nan 7", "0 1 2", "118446744073709551616"] {
             let reply = read(other);
-            let numbers = matches!(&reply, Some(LeaseReply::Done(done)) if !done.numbers.is_empty());
-            assert!(!numbers, "{other:?}: {reply:?}");
+            let is_done = matches!(&reply, Some(LeaseReply::Done(outcome)) if !outcome.numbers.is_empty());
+            assert!(!is_done, "{other:?}: {reply:?}");
         }
         assert_eq!(LeaseReply::read(&Value::Int(1)), None);
     }

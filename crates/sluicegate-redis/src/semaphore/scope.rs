@@ -1,76 +1,79 @@
-//! What the semaphores of one scope have in common in this process: who waits, and the numbers that those go by.
+//! What the semaphores of one scope share in this process: the waiters, and the limit that they
+//! follow.
 //!
-//! In plain words: a service that reads its settings again makes another semaphore of the same scope. Whoever stands in line by then was
-//! asked in under the old numbers, and would go on with them. So each semaphore is entered here while it is in use, and whoever waits or holds a
-//! lease goes by the newest that is: of those made for its key alone, or of the others if there is none. One that is dropped again,
-//! because something else in the new settings is wrong, leaves the numbers as they were.
+//! A service that reloads its configuration builds another semaphore of the same scope, while
+//! waiters of the old one are still queued. So each semaphore is registered here while it is in
+//! use, and waiters and holders follow the newest one: of those for their key alone, or else of the
+//! others. A semaphore that is dropped again, because the new configuration is rejected, leaves the
+//! previous limit in place.
 
-use super::waiters::{Crowd, Waiters};
+use super::waiters::{WaiterCounts, Waiters};
 use sluicegate::Span;
 use sluicegate_core::concurrency::Concurrency;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// All scopes of a store that are in use in this process.
+/// The scopes of a store that are in use in this process.
 #[derive(Default)]
 pub(crate) struct Scopes {
     known: Mutex<HashMap<Box<str>, Weak<Scope>>>,
-    crowd: Arc<Crowd>,
+    counts: Arc<WaiterCounts>,
 }
 
-/// One of them.
+/// A scope.
 pub(super) struct Scope {
     pub(super) waiters: Waiters,
     members: Mutex<Members>,
 }
 
-/// The numbers of a scope's semaphores, in the order in which they were made.
+/// The limits of a scope's semaphores, in the order in which they were built.
 #[derive(Default)]
 struct Members {
     next: u64,
-    for_all: BTreeMap<u64, Numbers>,
-    for_keys: HashMap<Arc<[u8]>, BTreeMap<u64, Numbers>>,
+    for_all: BTreeMap<u64, LeaseLimit>,
+    for_keys: HashMap<Arc<[u8]>, BTreeMap<u64, LeaseLimit>>,
 }
 
-/// A semaphore's place in its scope, until it is dropped.
-pub(super) struct Member {
+/// A semaphore's registration in its scope, removed on drop.
+pub(super) struct ScopeMember {
     scope: Arc<Scope>,
     number: u64,
-    /// The key that it was made for, if it is an exception.
+    /// The key that the limit is an exception for, if it is one.
     only_for: Option<Arc<[u8]>>,
-    numbers: Numbers,
+    limit: LeaseLimit,
 }
 
-/// What a semaphore decides by.
+/// A concurrency limit with its ttl.
 #[derive(Clone, Copy)]
-pub(super) struct Numbers {
-    pub(super) rule: Concurrency,
-    /// A lease in a store lapses: that of a process that has died could be returned by nobody.
+pub(super) struct LeaseLimit {
+    pub(super) concurrency: Concurrency,
+    /// Required in a shared store: only expiry frees the permits of a process that has died.
     pub(super) ttl: Span,
 }
 
-impl Numbers {
-    /// Whether the answer is known to be that of a peek: yes for nothing, and never for too much.
-    pub(super) fn need_no_lease(&self, cost: u32) -> bool {
-        cost == 0 || cost > self.rule.count()
+impl LeaseLimit {
+    /// Returns `true` if a peek answers the call: a cost of 0 is allowed, and one above the limit
+    /// never is.
+    pub(super) fn needs_no_lease(&self, cost: u32) -> bool {
+        cost == 0 || cost > self.concurrency.count()
     }
 }
 
 impl Scopes {
-    /// One more semaphore of a scope, for one key alone if that is said.
-    pub(super) fn join(&self, name: &str, only_for: Option<Arc<[u8]>>, numbers: Numbers) -> Member {
+    /// Registers a semaphore of a scope, for one key alone if `only_for` names it.
+    pub(super) fn join(&self, name: &str, only_for: Option<Arc<[u8]>>, limit: LeaseLimit) -> ScopeMember {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let scope = known.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            // Whatever is not in use any more is forgotten before there is another one.
+            // Scopes that are not in use are removed before one is added.
             known.retain(|_, scope| scope.strong_count() > 0);
-            let waiters = Waiters::new(Arc::clone(&self.crowd));
+            let waiters = Waiters::new(Arc::clone(&self.counts));
             let scope = Arc::new(Scope { waiters, members: Mutex::default() });
             known.insert(name.into(), Arc::downgrade(&scope));
             scope
         });
         drop(known);
-        let number = scope.lock().enter(only_for.clone(), numbers);
-        Member { scope, number, only_for, numbers }
+        let number = scope.lock().enter(only_for.clone(), limit);
+        ScopeMember { scope, number, only_for, limit }
     }
 }
 
@@ -81,14 +84,14 @@ impl Scope {
 }
 
 impl Members {
-    fn enter(&mut self, only_for: Option<Arc<[u8]>>, numbers: Numbers) -> u64 {
+    fn enter(&mut self, only_for: Option<Arc<[u8]>>, limit: LeaseLimit) -> u64 {
         let number = self.next;
         self.next += 1;
         let row = match only_for {
             None => &mut self.for_all,
             Some(key) => self.for_keys.entry(key).or_default(),
         };
-        row.insert(number, numbers);
+        row.insert(number, limit);
         number
     }
 
@@ -106,17 +109,17 @@ impl Members {
     }
 }
 
-impl Member {
-    /// The semaphore's own numbers.
-    pub(super) fn numbers(&self) -> Numbers {
-        self.numbers
+impl ScopeMember {
+    /// The semaphore's own limit.
+    pub(super) fn limit(&self) -> LeaseLimit {
+        self.limit
     }
 
-    /// The numbers of the newest semaphore that is for this key.
-    pub(super) fn newest(&self, key: &[u8]) -> Numbers {
+    /// The limit of the newest semaphore that applies to this key.
+    pub(super) fn current_limit(&self, key: &[u8]) -> LeaseLimit {
         let members = self.scope.lock();
         let row = members.for_keys.get(key).unwrap_or(&members.for_all);
-        row.last_key_value().map_or(self.numbers, |(_, numbers)| *numbers)
+        row.last_key_value().map_or(self.limit, |(_, limit)| *limit)
     }
 
     pub(super) fn waiters(&self) -> &Waiters {
@@ -124,7 +127,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for ScopeMember {
     fn drop(&mut self) {
         self.scope.lock().leave(self.only_for.as_deref(), self.number);
     }
@@ -134,45 +137,45 @@ impl Drop for Member {
 mod tests {
     use super::*;
 
-    fn numbers(count: u64) -> Numbers {
+    fn limit(count: u64) -> LeaseLimit {
         let ttl = Span::from_micros(1_000_000);
-        Numbers { rule: Concurrency::new(count, Some(ttl)).unwrap(), ttl }
+        LeaseLimit { concurrency: Concurrency::new(count, Some(ttl)).unwrap(), ttl }
     }
 
-    fn newest(member: &Member, key: &str) -> u32 {
-        member.newest(key.as_bytes()).rule.count()
+    fn current_limit(member: &ScopeMember, key: &str) -> u32 {
+        member.current_limit(key.as_bytes()).concurrency.count()
     }
 
     #[test]
-    fn the_newest_that_is_in_use_holds_and_exceptions_are_for_their_key() {
+    fn the_newest_limit_applies_and_exceptions_are_per_key() {
         let scopes = Scopes::default();
-        let old = scopes.join("jobs", None, numbers(10));
-        let old_exception = scopes.join("jobs", Some(b"Sally"[..].into()), numbers(100));
-        assert_eq!((newest(&old, "Harry"), newest(&old, "Sally")), (10, 100));
-        let new_exception = scopes.join("jobs", Some(b"Sally"[..].into()), numbers(200));
-        let new = scopes.join("jobs", None, numbers(20));
-        let elsewhere = scopes.join("others", None, numbers(3));
+        let old = scopes.join("jobs", None, limit(10));
+        let old_exception = scopes.join("jobs", Some(b"user:43"[..].into()), limit(100));
+        assert_eq!((current_limit(&old, "user:42"), current_limit(&old, "user:43")), (10, 100));
+        let new_exception = scopes.join("jobs", Some(b"user:43"[..].into()), limit(200));
+        let new = scopes.join("jobs", None, limit(20));
+        let elsewhere = scopes.join("others", None, limit(3));
         for member in [&old, &old_exception, &new_exception, &new] {
-            assert_eq!((newest(member, "Harry"), newest(member, "Sally")), (20, 200));
+            assert_eq!((current_limit(member, "user:42"), current_limit(member, "user:43")), (20, 200));
         }
-        assert_eq!((newest(&elsewhere, "Harry"), old.numbers().rule.count()), (3, 10));
+        assert_eq!((current_limit(&elsewhere, "user:42"), old.limit().concurrency.count()), (3, 10));
         drop((new, new_exception));
-        assert_eq!((newest(&old, "Harry"), newest(&old, "Sally")), (10, 100));
+        assert_eq!((current_limit(&old, "user:42"), current_limit(&old, "user:43")), (10, 100));
         drop(old_exception);
-        assert_eq!(newest(&old, "Sally"), 10);
+        assert_eq!(current_limit(&old, "user:43"), 10);
     }
 
     #[test]
-    fn what_is_not_in_use_is_forgotten() {
+    fn unused_scopes_and_limits_are_removed() {
         let scopes = Scopes::default();
         for scope in 0..1_000_u32 {
-            drop(scopes.join(&scope.to_string(), Some(b"Harry"[..].into()), numbers(1)));
+            drop(scopes.join(&scope.to_string(), Some(b"user:42"[..].into()), limit(1)));
         }
-        assert_eq!(scopes.known.lock().unwrap().len(), 1, "the last");
-        let kept = scopes.join("kept", None, numbers(1));
+        assert_eq!(scopes.known.lock().unwrap().len(), 1, "only the last one");
+        let kept = scopes.join("kept", None, limit(1));
         for _ in 0..1_000 {
-            drop(scopes.join("kept", Some(b"Harry"[..].into()), numbers(1)));
-            drop(scopes.join("kept", None, numbers(1)));
+            drop(scopes.join("kept", Some(b"user:42"[..].into()), limit(1)));
+            drop(scopes.join("kept", None, limit(1)));
         }
         let members = kept.scope.lock();
         assert_eq!((members.for_all.len(), members.for_keys.len()), (1, 0));

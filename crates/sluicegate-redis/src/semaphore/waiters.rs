@@ -1,171 +1,172 @@
-//! Who waits in this process, so that they are bounded and ask no more often than they may all together, and the first of them hears at once when a
-//! place is returned here.
+//! The waiters of this process: they are bounded, they poll within one budget, and the head of a
+//! queue is woken as soon as a permit is released in this process.
 
-use super::pace::{Pace, WAITERS_MAX};
+use super::polling::{PollRate, WAITERS_MAX};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How many wait for leases in one store. Relaxed is enough: these are counts, and guard nothing else.
+/// Counts the waiters for leases in one store. Relaxed ordering is enough: these are counts, and
+/// guard nothing else.
 #[derive(Default)]
-pub(super) struct Crowd {
-    waiting: AtomicUsize,
-    /// How many lines there are: of so many keys somebody waits, and one of them is the first here.
-    lines: AtomicUsize,
+pub(super) struct WaiterCounts {
+    waiters: AtomicUsize,
+    /// The number of queues, and so of waiters that are the head of one.
+    queues: AtomicUsize,
 }
 
-/// All who wait under the keys of a scope.
+/// The waiters for the keys of a scope.
 pub(super) struct Waiters {
-    crowd: Arc<Crowd>,
-    book: Mutex<Book>,
+    counts: Arc<WaiterCounts>,
+    queues: Mutex<Queues>,
 }
 
 #[derive(Default)]
-struct Book {
-    /// Never given out twice.
-    next: u64,
-    waiting: usize,
-    /// Of each key those who wait. A line is there only while somebody is in it.
-    lines: HashMap<Arc<[u8]>, Line>,
+struct Queues {
+    /// Never reused.
+    next_arrival: u64,
+    waiters: usize,
+    /// The queue of each key. It exists only while it has a waiter.
+    by_key: HashMap<Arc<[u8]>, Queue>,
 }
 
-/// In the order of their tickets in the store; then those who have none yet, in the order in which they came.
-type Line = BTreeMap<Place, Arc<Notify>>;
+/// Waiters in the order of the store's queue, followed by those that are not in it yet.
+type Queue = BTreeMap<Position, Arc<Notify>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    ticket: u64,
-    number: u64,
+struct Position {
+    /// The sequence number in the store's queue.
+    sequence: u64,
+    /// The order of arrival in this process.
+    arrival: u64,
 }
 
-/// The ticket of one who has none yet: after all others.
-const NO_TICKET: u64 = u64::MAX;
+/// The sequence number of a waiter that is not in the store's queue yet: after all others.
+const NOT_QUEUED: u64 = u64::MAX;
 
-/// One who waits, until it is dropped.
+/// A waiter; dropping it leaves the queue.
 pub(super) struct Waiter<'a> {
     waiters: &'a Waiters,
     key: Arc<[u8]>,
-    place: Place,
+    position: Position,
     woken: Arc<Notify>,
 }
 
 impl Waiters {
-    pub(super) fn new(crowd: Arc<Crowd>) -> Waiters {
-        Waiters { crowd, book: Mutex::default() }
+    pub(super) fn new(counts: Arc<WaiterCounts>) -> Waiters {
+        Waiters { counts, queues: Mutex::default() }
     }
 
-    /// One more; `None` if there are as many as may be, of this scope or of all.
-    pub(super) fn join(&self, key: &[u8], most: usize) -> Option<Waiter<'_>> {
-        let mut book = self.lock();
-        if book.waiting >= most || !self.crowd.has_one_more() {
+    /// Adds a waiter. `None` if the scope has `max_waiters`, or the store [`WAITERS_MAX`].
+    pub(super) fn join(&self, key: &[u8], max_waiters: usize) -> Option<Waiter<'_>> {
+        let mut queues = self.lock();
+        if queues.waiters >= max_waiters || !self.counts.try_add() {
             return None;
         }
-        let place = Place { ticket: NO_TICKET, number: book.next };
+        let position = Position { sequence: NOT_QUEUED, arrival: queues.next_arrival };
         let (key, woken): (Arc<[u8]>, _) = (key.into(), Arc::new(Notify::new()));
-        book.next += 1;
-        book.waiting += 1;
-        let line = book.lines.entry(Arc::clone(&key)).or_default();
-        if line.is_empty() {
-            self.crowd.lines.fetch_add(1, Relaxed);
+        queues.next_arrival += 1;
+        queues.waiters += 1;
+        let queue = queues.by_key.entry(Arc::clone(&key)).or_default();
+        if queue.is_empty() {
+            self.counts.queues.fetch_add(1, Relaxed);
         }
-        line.insert(place, Arc::clone(&woken));
-        Some(Waiter { waiters: self, key, place, woken })
+        queue.insert(position, Arc::clone(&woken));
+        Some(Waiter { waiters: self, key, position, woken })
     }
 
-    /// Lets the first who waits for a key ask again at once.
-    pub(super) fn wake_first(&self, key: &[u8]) {
-        let first = self
-            .lock()
-            .lines
-            .get(key)
-            .and_then(|line| line.first_key_value())
-            .map(|(_, woken)| Arc::clone(woken));
-        if let Some(woken) = first {
+    /// Wakes the head of a key's queue, which polls at once.
+    pub(super) fn wake_head(&self, key: &[u8]) {
+        let head = self.lock().by_key.get(key).and_then(head_of);
+        if let Some(woken) = head {
             woken.notify_one();
         }
     }
 
-    /// How many wait.
+    /// The number of waiters and of queues.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> (usize, usize) {
-        let book = self.lock();
-        (book.waiting, book.lines.len())
+    pub(super) fn len(&self) -> (usize, usize) {
+        let queues = self.lock();
+        (queues.waiters, queues.by_key.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Crowd {
-    /// Counts one more, if there may be.
-    fn has_one_more(&self) -> bool {
-        let more = |waiting: usize| (waiting < WAITERS_MAX).then_some(waiting + 1);
-        self.waiting.fetch_update(Relaxed, Relaxed, more).is_ok()
+fn head_of(queue: &Queue) -> Option<Arc<Notify>> {
+    queue.first_key_value().map(|(_, woken)| Arc::clone(woken))
+}
+
+impl WaiterCounts {
+    /// Counts one more waiter, unless there are [`WAITERS_MAX`].
+    fn try_add(&self) -> bool {
+        let more = |waiters: usize| (waiters < WAITERS_MAX).then_some(waiters + 1);
+        self.waiters.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// By what one of them goes.
-    fn pace(&self, is_first: bool) -> Pace {
-        let firsts = self.lines.load(Relaxed);
-        let others = || self.waiting.load(Relaxed).saturating_sub(firsts);
-        Pace::new(is_first, if is_first { firsts } else { others() })
+    fn poll_rate(&self, is_head: bool) -> PollRate {
+        let heads = self.queues.load(Relaxed);
+        let others = || self.waiters.load(Relaxed).saturating_sub(heads);
+        PollRate::new(is_head, if is_head { heads } else { others() })
     }
 }
 
 impl Waiter<'_> {
-    /// By what it goes until it has asked again, with as many as wait now.
-    pub(super) fn pace(&self) -> Pace {
-        let book = self.waiters.lock();
-        let first = book.lines.get(&self.key).and_then(|line| line.first_key_value());
-        let is_first = first.is_some_and(|(first, _)| *first == self.place);
-        drop(book);
-        self.waiters.crowd.pace(is_first)
+    /// How often it polls, given the current number of waiters.
+    pub(super) fn poll_rate(&self) -> PollRate {
+        let queues = self.waiters.lock();
+        let head = queues.by_key.get(&self.key).and_then(|queue| queue.first_key_value());
+        let is_head = head.is_some_and(|(head, _)| *head == self.position);
+        drop(queues);
+        self.waiters.counts.poll_rate(is_head)
     }
 
-    /// The store has given it this ticket. Who is the first here because of that, asks.
-    pub(super) fn has_ticket(&mut self, ticket: u64) {
-        if ticket == self.place.ticket {
+    /// Moves it to its sequence number in the store's queue. A waiter that becomes the head is
+    /// woken.
+    pub(super) fn set_sequence(&mut self, sequence: u64) {
+        if sequence == self.position.sequence {
             return;
         }
-        let mut book = self.waiters.lock();
-        let Some(line) = book.lines.get_mut(&self.key) else { return };
-        let first = |line: &Line| line.first_key_value().map(|(_, woken)| Arc::clone(woken));
-        let was_first = first(line);
-        line.remove(&self.place);
-        self.place.ticket = ticket;
-        line.insert(self.place, Arc::clone(&self.woken));
-        let is_first = first(line);
-        drop(book);
-        if let (Some(was), Some(is)) = (was_first, is_first)
-            && !Arc::ptr_eq(&was, &is)
-            && !Arc::ptr_eq(&is, &self.woken)
+        let mut queues = self.waiters.lock();
+        let Some(queue) = queues.by_key.get_mut(&self.key) else { return };
+        let before = head_of(queue);
+        queue.remove(&self.position);
+        self.position.sequence = sequence;
+        queue.insert(self.position, Arc::clone(&self.woken));
+        let after = head_of(queue);
+        drop(queues);
+        if let (Some(before), Some(after)) = (before, after)
+            && !Arc::ptr_eq(&before, &after)
+            && !Arc::ptr_eq(&after, &self.woken)
         {
-            is.notify_one();
+            after.notify_one();
         }
     }
 
-    /// Is back when somebody has returned a place here. If that was before, at once.
+    /// Waits until it is woken. Returns at once if it was woken since the last call.
     pub(super) async fn woken(&self) {
         self.woken.notified().await;
     }
 }
 
 impl Drop for Waiter<'_> {
-    /// Whoever comes after it has moved up, and asks.
+    /// Wakes the next waiter, which has moved up.
     fn drop(&mut self) {
-        let crowd = &self.waiters.crowd;
-        crowd.waiting.fetch_sub(1, Relaxed);
-        let mut book = self.waiters.lock();
-        book.waiting -= 1;
-        let Some(line) = book.lines.get_mut(&self.key) else { return };
-        line.remove(&self.place);
-        let next = line.first_key_value().map(|(_, woken)| Arc::clone(woken));
+        let counts = &self.waiters.counts;
+        counts.waiters.fetch_sub(1, Relaxed);
+        let mut queues = self.waiters.lock();
+        queues.waiters -= 1;
+        let Some(queue) = queues.by_key.get_mut(&self.key) else { return };
+        queue.remove(&self.position);
+        let next = head_of(queue);
         if next.is_none() {
-            book.lines.remove(&self.key);
-            crowd.lines.fetch_sub(1, Relaxed);
+            queues.by_key.remove(&self.key);
+            counts.queues.fetch_sub(1, Relaxed);
         }
-        drop(book);
+        drop(queues);
         if let Some(next) = next {
             next.notify_one();
         }
@@ -176,70 +177,70 @@ impl Drop for Waiter<'_> {
 mod tests {
     use super::*;
 
-    fn crowd(waiters: &Waiters) -> (usize, usize) {
-        (waiters.crowd.waiting.load(Relaxed), waiters.crowd.lines.load(Relaxed))
+    fn counts(waiters: &Waiters) -> (usize, usize) {
+        (waiters.counts.waiters.load(Relaxed), waiters.counts.queues.load(Relaxed))
     }
 
     #[tokio::test]
-    async fn the_first_is_woken_and_then_whoever_moves_up_and_no_line_stays_behind() {
+    async fn the_head_is_woken_then_the_next_and_no_queue_is_left() {
         let waiters = Waiters::new(Arc::default());
-        let (first, second) = (waiters.join(b"Harry", 3).unwrap(), waiters.join(b"Harry", 3).unwrap());
-        let other = waiters.join(b"Sally", 3).unwrap();
-        assert!(waiters.join(b"Ron", 3).is_none());
-        assert_eq!((waiters.waiting(), crowd(&waiters)), ((3, 2), (3, 2)));
-        waiters.wake_first(b"Harry");
+        let (first, second) = (waiters.join(b"user:42", 3).unwrap(), waiters.join(b"user:42", 3).unwrap());
+        let other = waiters.join(b"user:43", 3).unwrap();
+        assert!(waiters.join(b"user:44", 3).is_none());
+        assert_eq!((waiters.len(), counts(&waiters)), ((3, 2), (3, 2)));
+        waiters.wake_head(b"user:42");
         first.woken().await;
         drop(first);
         second.woken().await;
         drop((second, other));
-        waiters.wake_first(b"Harry");
-        assert_eq!((waiters.waiting(), crowd(&waiters)), ((0, 0), (0, 0)));
+        waiters.wake_head(b"user:42");
+        assert_eq!((waiters.len(), counts(&waiters)), ((0, 0), (0, 0)));
     }
 
     #[tokio::test]
-    async fn the_first_here_is_the_one_whose_ticket_is_the_oldest() {
+    async fn the_head_is_the_waiter_with_the_lowest_sequence() {
         let waiters = Waiters::new(Arc::default());
-        let join = || waiters.join(b"Harry", 9).unwrap();
+        let join = || waiters.join(b"user:42", 9).unwrap();
         let (mut slow, mut quick, newcomer) = (join(), join(), join());
-        let is_first = |waiter: &Waiter<'_>| {
-            waiters.lock().lines[&b"Harry"[..]].first_key_value().unwrap().0 == &waiter.place
+        let is_head = |waiter: &Waiter<'_>| {
+            waiters.lock().by_key[&b"user:42"[..]].first_key_value().unwrap().0 == &waiter.position
         };
-        assert!(is_first(&slow));
-        quick.has_ticket(7);
-        assert!(is_first(&quick), "the store has heard of it first");
-        slow.has_ticket(8);
-        assert!(is_first(&quick));
-        waiters.wake_first(b"Harry");
+        assert!(is_head(&slow));
+        quick.set_sequence(7);
+        assert!(is_head(&quick), "it reached the store first");
+        slow.set_sequence(8);
+        assert!(is_head(&quick));
+        waiters.wake_head(b"user:42");
         quick.woken().await;
-        // A ticket that was good no more, so that it has another one now: it stands behind.
-        quick.has_ticket(9);
-        assert!(is_first(&slow));
+        // Its entry in the store's queue had expired, and the new one is at the end.
+        quick.set_sequence(9);
+        assert!(is_head(&slow));
         slow.woken().await;
         drop(slow);
-        assert!(is_first(&quick) && !is_first(&newcomer));
+        assert!(is_head(&quick) && !is_head(&newcomer));
         quick.woken().await;
     }
 
     #[test]
-    fn all_scopes_of_a_store_share_one_bound_and_one_pace() {
+    fn all_scopes_of_a_store_share_one_bound_and_one_budget() {
         let one = Waiters::new(Arc::default());
-        let other = Waiters::new(Arc::clone(&one.crowd));
+        let other = Waiters::new(Arc::clone(&one.counts));
         let deadline = std::time::Duration::ZERO;
-        let life = |waiter: &Waiter<'_>| waiter.pace().ticket_life(deadline);
-        let alone = one.join(b"Harry", usize::MAX).unwrap();
-        assert_eq!(life(&alone), Pace::new(true, 1).ticket_life(deadline));
+        let ttl = |waiter: &Waiter<'_>| waiter.poll_rate().waiter_ttl(deadline);
+        let alone = one.join(b"user:42", usize::MAX).unwrap();
+        assert_eq!(ttl(&alone), PollRate::new(true, 1).waiter_ttl(deadline));
         let keys: Vec<String> = (0..4_000).map(|key: u32| key.to_string()).collect();
-        let mut crowd: Vec<Waiter<'_>> =
+        let mut many: Vec<Waiter<'_>> =
             keys.iter().map(|key| other.join(key.as_bytes(), usize::MAX).unwrap()).collect();
-        while let Some(behind) = other.join(b"0", usize::MAX) {
-            crowd.push(behind);
+        while let Some(waiter) = other.join(b"0", usize::MAX) {
+            many.push(waiter);
         }
-        assert_eq!(crowd.len() + 1, WAITERS_MAX);
-        assert!(one.join(b"Sally", usize::MAX).is_none(), "it is one bound for all");
-        assert_eq!(life(&alone), Pace::new(true, 4_001).ticket_life(deadline));
-        assert_eq!(life(&crowd[4_000]), Pace::new(false, WAITERS_MAX - 4_001).ticket_life(deadline));
-        drop(crowd);
-        assert_eq!(life(&alone), Pace::new(true, 1).ticket_life(deadline));
-        assert!(one.join(b"Sally", usize::MAX).is_some());
+        assert_eq!(many.len() + 1, WAITERS_MAX);
+        assert!(one.join(b"user:43", usize::MAX).is_none(), "all scopes share the bound");
+        assert_eq!(ttl(&alone), PollRate::new(true, 4_001).waiter_ttl(deadline));
+        assert_eq!(ttl(&many[4_000]), PollRate::new(false, WAITERS_MAX - 4_001).waiter_ttl(deadline));
+        drop(many);
+        assert_eq!(ttl(&alone), PollRate::new(true, 1).waiter_ttl(deadline));
+        assert!(one.join(b"user:43", usize::MAX).is_some());
     }
 }

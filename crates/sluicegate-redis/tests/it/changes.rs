@@ -44,7 +44,7 @@ fn a_bucket_whose_rate_changes_keeps_what_was_used_as_in_memory() {
             let own = Limiter::builder(limit.as_str()).in_store(&memory, algorithm).build().unwrap();
             for _ in 0..rng.u8(1..4) {
                 now += rng.u64(..2 * SECOND);
-                let cost = rng.u32(1..4);
+                let cost = rng.u64(1..4);
                 // A peek first, which must see the same and change nothing.
                 let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
                 assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, turn {turn}: peek");
@@ -80,7 +80,7 @@ fn smooth_whose_numbers_change_keeps_its_wait_and_its_share_as_in_memory() {
         let own = Limiter::builder(own.as_str()).in_store(&memory, "smooth").build().unwrap();
         for _ in 0..rng.u8(1..4) {
             now += rng.u64(..SECOND);
-            let (cost, max_wait) = (rng.u32(..6), Span::from_micros(rng.u64(..SECOND)));
+            let (cost, max_wait) = (rng.u64(..6), Span::from_micros(rng.u64(..SECOND)));
             let context = format!("{limit}, turn {turn}, cost {cost}");
             let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
             assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{context}: peek");

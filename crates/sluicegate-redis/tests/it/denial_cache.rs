@@ -35,7 +35,7 @@ fn wait_of(answer: &Answer) -> Duration {
     }
 }
 
-async fn use_up(limiter: &RedisLimiter, key: &str, limit: u32) {
+async fn use_up(limiter: &RedisLimiter, key: &str, limit: u64) {
     assert!(limiter.check_cost(key, limit).await.unwrap().allowed());
     let denied = limiter.check(key).await.unwrap();
     assert!(!denied.allowed() && denied.source() == Source::Store);

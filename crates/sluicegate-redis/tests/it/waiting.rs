@@ -158,7 +158,7 @@ async fn who_cannot_make_it_is_told_at_once_and_holds_nothing() {
         let turn = limiter.acquire_within(KEY, 1, PATIENCE).await.unwrap();
         assert_eq!(turn.denial(), Some(Denial::TooLong), "{limit}: {turn:?}");
         assert!(turn.waited() < PATIENCE && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
-        let deadline = SystemClock.now().after(PATIENCE.into());
+        let deadline = SystemClock.now().saturating_add(PATIENCE.into());
         let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
         assert_eq!(late.denial(), Some(Denial::TooLong), "{limit}: {late:?}");
         let never = limiter.acquire(KEY, 3).await.unwrap();
@@ -222,7 +222,7 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewes
         callers.spawn(async move {
             let mut random = fastrand::Rng::with_seed(caller as u64);
             while began.elapsed() < lasting || times.lock().unwrap().len() < fewest {
-                let cost = random.u32(1..4);
+                let cost = random.u64(1..4);
                 let patience = Duration::from_millis(random.u64(1..200));
                 let turn = match random.u8(..3) {
                     // Some wait, some have a deadline, and some lose patience.
@@ -270,7 +270,7 @@ async fn two_processes_with_eight_tasks_never_act_above_the_limit_whoever_is_dro
             assert!(acted <= most, "{limit}: {acted} by {at:?}, at most {most}");
         }
         let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
-        let left = || server.cli(&["HLEN", &receipts]).trim().parse::<u32>().unwrap() <= 1;
+        let left = || server.cli(&["HLEN", &receipts]).trim().parse::<u64>().unwrap() <= 1;
         until("receipts are forgotten or cancelled", left).await;
     }
 }

@@ -36,7 +36,8 @@ type Field<T> = fn(&mut Configuration) -> &mut T;
 #[derive(Clone)]
 enum Kind {
     Size(Field<usize>, RangeInclusive<u64>),
-    Cost(Field<u32>, RangeInclusive<u64>),
+    Cost(Field<u64>, RangeInclusive<u64>),
+    Percent(Field<u32>, RangeInclusive<u64>),
     /// A number, or the word `auto`.
     SizeOrAuto(Field<Option<usize>>, RangeInclusive<u64>),
     Duration(Field<Duration>),
@@ -204,19 +205,14 @@ static OTHERS: &[Setting] = &[
         Kind::Word(
             ON_FAILURE,
             |c, word| c.engine.on_failure = on_failure(word),
-            |c| match c.engine.on_failure {
-                OnStoreFailure::Allow => "allow",
-                OnStoreFailure::Deny => "deny",
-                OnStoreFailure::Local => "local",
-                OnStoreFailure::Error => "error",
-            },
+            |c| c.engine.on_failure.as_str(),
         ),
     ),
     setting(
         "store",
         "local_share",
         "SLUICE_STORE_LOCAL_SHARE",
-        Kind::Cost(|c| &mut c.engine.local_share, LOCAL_SHARE),
+        Kind::Percent(|c| &mut c.engine.local_share, LOCAL_SHARE),
     ),
     setting(
         "store",
@@ -300,7 +296,8 @@ impl Setting {
         let size = |within| given.number(within).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         match &self.kind {
             Kind::Size(field, within) => *field(configuration) = size(within)?,
-            Kind::Cost(field, within) => {
+            Kind::Cost(field, within) => *field(configuration) = given.number(within)?,
+            Kind::Percent(field, within) => {
                 *field(configuration) = u32::try_from(given.number(within)?).unwrap_or(u32::MAX);
             }
             Kind::SizeOrAuto(field, within) => {
@@ -339,6 +336,7 @@ impl Setting {
         match &self.kind {
             Kind::Size(field, _) => field(configuration).to_string(),
             Kind::Cost(field, _) => field(configuration).to_string(),
+            Kind::Percent(field, _) => field(configuration).to_string(),
             Kind::SizeOrAuto(field, _) => {
                 field(configuration).map_or_else(|| "\"auto\"".into(), |size| size.to_string())
             }

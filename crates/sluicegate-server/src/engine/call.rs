@@ -14,6 +14,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
 use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time};
 use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
 
 /// One rule, key and cost. Made by [`Engine::call`](super::Engine::call) and
@@ -22,7 +23,7 @@ pub struct Call<'a> {
     pub(super) rule: Arc<CachedRule>,
     policy: PolicyId,
     pub(super) key: &'a [u8],
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     verb: Verb,
     /// The hash of the key, computed ahead for a check in memory.
     hashed: Option<HashedKey>,
@@ -38,12 +39,12 @@ pub(super) enum Verb {
 }
 
 /// The decision for an unlimited key.
-pub(super) const UNLIMITED: Decision = Decision::unlimited(COUNT_MAX);
+pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 /// The decision for a blocked key.
-pub(super) const BLOCKED: Decision = Decision::no_room(0, RetryAfter::Never);
+pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
 
 impl<'a> Call<'a> {
-    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u32, verb: Verb) -> Call<'a> {
+    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: Verb) -> Call<'a> {
         let policy = rule.policy_id(key);
         let hashed = match rule.policy(policy) {
             Policy::Limits(limits) if verb == Verb::Check => match &limits.backend {
@@ -119,7 +120,9 @@ impl<'a> Call<'a> {
         let (backend, at) = self.limits().checks(now)?;
         let answer = match self.verb {
             Verb::Check => backend.check(&self.key, self.cost, at).await,
-            Verb::CheckWithin(max_wait) => backend.check_within(&self.key, self.cost, max_wait, at).await,
+            Verb::CheckWithin(max_wait) => {
+                backend.check_within(&self.key, self.cost, max_wait.into(), at).await
+            }
             Verb::Peek => backend.peek(&self.key, self.cost, at).await,
             Verb::Refund => backend.refund(&self.key, self.cost, at).await,
         };
@@ -202,7 +205,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// If the limit does not support taking, or the shared store does not answer.
-    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u32), RequestError> {
+    pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u64), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
             (answer, if answer.allowed() { self.cost } else { 0 })
@@ -232,7 +235,8 @@ impl<'a> Call<'a> {
             (answer, None)
         } else {
             let (backend, at) = self.limits().checks(now)?;
-            let Reserved { answer, receipt } = backend.reserve(&self.key, self.cost, max_wait, at).await?;
+            let Reserved { answer, receipt } =
+                backend.reserve(&self.key, self.cost, max_wait.into(), at).await?;
             (answer, receipt.map(|receipt| receipt.to_string()))
         };
         Ok((self.counted(answer, now), receipt))

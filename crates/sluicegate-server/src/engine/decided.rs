@@ -69,12 +69,12 @@ impl<'r> Decided<'r> {
     }
 
     /// The most that an idle key could take at once.
-    pub fn limit(&self) -> u32 {
+    pub fn limit(&self) -> u64 {
         self.answer.limit()
     }
 
     /// The cost that would still be allowed.
-    pub fn remaining(&self) -> u32 {
+    pub fn remaining(&self) -> u64 {
         self.answer.remaining()
     }
 

@@ -15,7 +15,9 @@ use sluicegate::backend::{Answer, BackendError, LeaseBackend, Pending};
 use sluicegate::clock::Clock;
 use sluicegate::semaphore::{Grant, LeaseId, LeasePool, LeaseScope, Semaphore, SemaphoreStats};
 use sluicegate::wait::{Acquired, Denial};
-use sluicegate::{Decision, Key, Limit, RetryAfter, Span, Time};
+use sluicegate::{Key, Limit, RetryAfter, Span, Time};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::decision::store::no_room;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -91,7 +93,7 @@ impl InlinePool {
     /// are cleared.
     fn has_room(&self, now: Time) -> bool {
         self.seems_to_have_room() || {
-            self.all.clear_lapsed(now);
+            self.all.clear_expired(now);
             self.seems_to_have_room()
         }
     }
@@ -117,7 +119,7 @@ impl Drop for Waiter {
 }
 
 impl InlineSemaphore {
-    fn try_at(&self, key: &dyn Key, cost: u32, now: Time) -> Grant<HeldLease> {
+    fn try_at(&self, key: &dyn Key, cost: u64, now: Time) -> Grant<HeldLease> {
         // Acquire first, release if that exceeds the bound: checking first would let two calls take
         // the last lease.
         let grant = self.semaphore.try_acquire_at(key, cost, now);
@@ -128,7 +130,8 @@ impl InlineSemaphore {
     }
 
     fn no_room(&self) -> Grant<HeldLease> {
-        let denial = Decision::no_room(self.semaphore.limit().at_once(), RetryAfter::After(RETRY_AFTER));
+        let denial =
+            no_room(saturating_count(self.semaphore.limit().at_once()), RetryAfter::After(RETRY_AFTER));
         Grant::new(Acquired::new(denial.into(), Span::ZERO, Some(Denial::NoRoom)), None)
     }
 }
@@ -136,11 +139,11 @@ impl InlineSemaphore {
 type Ready<T> = Pending<Result<T, BackendError>>;
 
 impl LeaseBackend for InlineSemaphore {
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Grant<HeldLease>> {
+    fn try_acquire(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Grant<HeldLease>> {
         Pending::Ready(Ok(self.try_at(key, cost, at.unwrap_or_else(|| self.semaphore.now()))))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
         let now = self.semaphore.now();
         let at_once = self.try_at(key, cost, now);
         if at_once.allowed() {
@@ -163,7 +166,7 @@ impl LeaseBackend for InlineSemaphore {
         LeaseBackend::release(&self.semaphore, key, lease, at)
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Answer> {
         LeaseBackend::peek(&self.semaphore, key, cost, at)
     }
 

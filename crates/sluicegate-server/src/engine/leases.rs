@@ -125,7 +125,7 @@ impl LeaseTally {
             [&self.acquired, &self.renewed, &self.released].map(|counter| counter.load(Ordering::Relaxed));
         // Memory counts the calls in a queue. This tally counts every call that may wait.
         let waiting = memory.map_or_else(|| self.waiting.load(Ordering::Relaxed), |stats| stats.waiting);
-        let in_memory = memory.map(|stats| HeldLeases { held: stats.leases, expired: stats.lapsed });
+        let in_memory = memory.map(|stats| HeldLeases { held: stats.leases, expired: stats.expired });
         LeaseStats { acquired, renewed, released, waiting, in_memory }
     }
 }
@@ -147,7 +147,7 @@ impl Engine {
     pub async fn acquire<'a>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
         now: Time,
     ) -> Result<Leased<'a>, RequestError> {
@@ -188,7 +188,7 @@ impl Engine {
     async fn follow_loads<'a, T>(
         &self,
         target: Target<'a>,
-        cost: u32,
+        cost: u64,
         loaded: Notified<'_>,
         acquire: impl IntoFuture<Output = T>,
     ) -> (T, Option<Call<'a>>) {
@@ -253,7 +253,7 @@ impl Call<'_> {
 /// # Errors
 /// If a `concurrency` limit is part of a list, or has no `ttl`.
 pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
-    let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.concurrency()?)))
+    let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.as_concurrency()?)))
     else {
         return Ok(false);
     };
@@ -273,7 +273,7 @@ pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
 /// Returns the error if an exception grants leases and its rule decides checks, or the reverse:
 /// clients would have to know which keys are exceptions.
 pub(crate) fn exception_mismatch(rule: &[Limit], exception: &[Limit]) -> Option<RequestError> {
-    let grants_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.concurrency().is_some());
+    let grants_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.as_concurrency().is_some());
     let kind = match (grants_leases(rule), grants_leases(exception)) {
         (true, false) => "grants leases; use a concurrency limit",
         (false, true) => "decides checks; use a limit other than concurrency",

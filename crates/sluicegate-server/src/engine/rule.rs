@@ -159,7 +159,7 @@ impl Limits {
     }
 
     /// Decides a check or an acquire without charging it.
-    pub(super) async fn peek(&self, key: &[u8], cost: u32, now: Time) -> Result<Answer, RequestError> {
+    pub(super) async fn peek(&self, key: &[u8], cost: u64, now: Time) -> Result<Answer, RequestError> {
         let at = self.backend.at(now);
         Ok(match &self.backend {
             AnyBackend::Leases(leases) => leases.backend.peek(&key, cost, at).await?,

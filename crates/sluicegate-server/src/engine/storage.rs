@@ -201,14 +201,14 @@ impl Storage {
     pub(super) fn store(&self) -> Option<StoreView> {
         let Storage::Redis(SharedKeys { store, latency, .. }) = self else { return None };
         let stats = store.stats();
-        let Failures { away, late, lost, refused } = stats.failures;
+        let Failures { unavailable, timed_out, disconnected, rejected, .. } = stats.failures;
         Some(StoreView {
             answers: stats.answers.iter().map(|(source, count)| (source.as_str(), *count)).collect(),
             failures: vec![
-                ("unavailable", away),
-                ("timeout", late),
-                ("disconnected", lost),
-                ("rejected", refused),
+                ("unavailable", unavailable),
+                ("timeout", timed_out),
+                ("disconnected", disconnected),
+                ("rejected", rejected),
             ],
             is_up: store.is_up(),
             latency: latency.view(),

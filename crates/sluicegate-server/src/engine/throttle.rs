@@ -23,9 +23,9 @@ pub struct Throttled {
     /// `true` if the call is denied.
     pub limited: bool,
     /// `max_burst + 1`.
-    pub limit: u32,
+    pub limit: u64,
     /// The cost that would still be allowed.
-    pub remaining: u32,
+    pub remaining: u64,
     /// Seconds until the same call would be allowed, rounded up; -1 if it is allowed or never will
     /// be.
     pub retry_after_s: i64,

@@ -161,7 +161,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nunread_timeout = \"10 s\"\n",
-        "sluice.toml:2:18: unread_timeout: unknown unit \" s\"; use us ms s m h d (or second minute hour day, and for fixed-window also week month year)",
+        "sluice.toml:2:18: unread_timeout: unknown unit \" s\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)",
     ),
     (
         "[server]\nidle_timeout = \"400d\"\n",
@@ -177,7 +177,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3 ttl=1s\"\n[rule.keys]\nacme = \"sliding-log 5/60s\"\n",
-        "sluice.toml:5:8: rule exports: exception sliding-log 5/m does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\"",
+        "sluice.toml:5:8: rule exports: exception sliding-log 5/min does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\"",
     ),
     (
         "[server]\nallow_inline = \"no\"\n",

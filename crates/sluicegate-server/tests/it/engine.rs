@@ -28,15 +28,15 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn try_check(engine: &Engine, target: Target<'_>, cost: u32) -> Result<Seen, RequestError> {
+fn try_check(engine: &Engine, target: Target<'_>, cost: u64) -> Result<Seen, RequestError> {
     Seen::of(&engine.check(&mut RuleCache::default(), target, cost, None)?, engine.now())
 }
 
-fn check(engine: &Engine, rule: &str, key: &str, cost: u32) -> Seen {
+fn check(engine: &Engine, rule: &str, key: &str, cost: u64) -> Seen {
     try_check(engine, on(rule, key), cost).unwrap()
 }
 
-fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u32) -> Call<'a> {
+fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> Call<'a> {
     engine.call(on(rule, key), cost).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn a_rule_and_an_equal_inline_limit_share_no_state() {
     assert_eq!(check(&engine, "other", "user:42", 1).remaining, 4);
     assert_eq!(check(&engine, "sliding-log 5/60s", "user:42", 1).remaining, 4);
     assert_eq!(
-        check(&engine, "sliding-log 5/1m", "user:42", 1).remaining,
+        check(&engine, "sliding-log 5/1min", "user:42", 1).remaining,
         3,
         "the same limit in other words"
     );
@@ -192,7 +192,7 @@ fn several_calls_are_charged_all_or_nothing() {
     assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
     // Denied by one, charged to none.
     let (verdict, each) = all(&[part("api", "anyone", 1), part("user", "user", 2)]);
-    assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/m"));
+    assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/min"));
     assert_eq!(each.iter().map(|one| one.allowed).collect::<Vec<_>>(), [true, false]);
     for cost in [0, 1] {
         let (verdict, _) = all(&[part("api", "anyone", 1), part("api", "203.0.113.9", cost)]);
@@ -348,6 +348,6 @@ fn a_reload_applies_to_lease_waiters() {
     engine.load(vec![exports("concurrency 1 ttl=60s")]).unwrap();
     let Poll::Ready(Ok(refused)) = both.as_mut().poll(&mut context) else { panic!("no wait helps it") };
     assert_eq!((refused.lease.is_some(), refused.decided().retry_after()), (false, Some(RetryAfter::Never)));
-    assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1m"), "by the rules of now");
+    assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1min"), "by the rules of now");
     drop(held);
 }

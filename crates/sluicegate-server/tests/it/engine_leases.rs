@@ -29,7 +29,7 @@ fn on<'a>(rule: &'a str, key: &'a str) -> Target<'a> {
     Target { rule, key: key.as_bytes() }
 }
 
-fn acquire(engine: &Engine, rule: &str, key: &str, cost: u32) -> (Seen, Option<String>) {
+fn acquire(engine: &Engine, rule: &str, key: &str, cost: u64) -> (Seen, Option<String>) {
     let mut leased = at_once(engine.acquire(on(rule, key), cost, Span::ZERO, engine.now())).unwrap();
     let lease = leased.lease.take();
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
@@ -52,7 +52,7 @@ fn release(engine: &Engine, rule: &str, key: &str, lease: &str) -> bool {
     at_once(engine.release(on(rule, key), lease, engine.now())).unwrap()
 }
 
-fn remaining(engine: &Engine, rule: &str, key: &str) -> u32 {
+fn remaining(engine: &Engine, rule: &str, key: &str) -> u64 {
     at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 
@@ -164,7 +164,7 @@ fn concurrency_needs_a_ttl_and_stands_alone() {
     );
     assert_eq!(
         error(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
-        "rule exports: exception sliding-log 5/m does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\""
+        "rule exports: exception sliding-log 5/min does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\""
     );
     assert_eq!(
         error(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
@@ -210,14 +210,14 @@ fn a_shadow_rule_never_makes_a_call_wait() {
 fn inline_leases_belong_to_the_canonical_text() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let text = lease(&engine, "concurrency 2 ttl=60s", "acme");
-    assert_eq!(remaining(&engine, "concurrency 2 ttl=1m", "acme"), 1, "the same limit in other words");
+    assert_eq!(remaining(&engine, "concurrency 2 ttl=1min", "acme"), 1, "the same limit in other words");
     assert_eq!(remaining(&engine, "concurrency 2 ttl=30s", "acme"), 2, "another limit");
     assert_eq!(remaining(&engine, "exports", "acme"), 2, "a rule");
     assert!(
         !release(&engine, "exports", "acme", &text)
             && !release(&engine, "concurrency 2 ttl=30s", "acme", &text)
     );
-    assert!(release(&engine, "concurrency 2 ttl=1m", "acme", &text));
+    assert!(release(&engine, "concurrency 2 ttl=1min", "acme", &text));
     let closed = Settings { allow_inline: false, ..Settings::default() };
     let (engine, _) = engine_with(closed, vec![]);
     let said =

@@ -44,7 +44,7 @@ fn a_denial_has_a_reason_and_a_wait_rounded_up() {
         reply.json(),
         json!({
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
-            "delay_ms": 0, "denied_by": "sliding-log 5/m", "reason": "limit"
+            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
         }),
         "59999.9 ms are reported as 60000"
     );
@@ -65,10 +65,10 @@ fn an_enforced_denial_is_429_with_problem_details() {
             "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "title": "Rate limit exceeded",
             "status": 429,
-            "detail": "denied by sliding-log 5/m; retry in 60000 ms",
+            "detail": "denied by sliding-log 5/min; retry in 60000 ms",
             "violated-policies": ["reply"],
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
-            "delay_ms": 0, "denied_by": "sliding-log 5/m", "reason": "limit"
+            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
         })
     );
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""reply";q=5;w=60"#));
@@ -137,11 +137,11 @@ fn each_limit_of_a_rule_has_a_policy() {
 fn exceptions_have_policies_of_their_own() {
     let spec = RuleSpec {
         keys: vec![
-            (b"partner-7".to_vec(), KeySpec::Limits(vec!["fixed-window 9/m".parse().unwrap()])),
+            (b"partner-7".to_vec(), KeySpec::Limits(vec!["fixed-window 9/min".parse().unwrap()])),
             (b"health-check".to_vec(), KeySpec::Unlimited),
             (b"203.0.113.9".to_vec(), KeySpec::Blocked),
         ],
-        ..rule("api", &["fixed-window 2/m"])
+        ..rule("api", &["fixed-window 2/min"])
     };
     let serving = Serving::start(Config { rules: vec![spec], ..running::config() });
     let ask = |key| serving.post("/v1/check?enforce=true", &format!(r#"{{"rule":"api","key":"{key}"}}"#));
@@ -159,7 +159,7 @@ fn exceptions_have_policies_of_their_own() {
 
 #[test]
 fn a_shadow_rule_is_never_enforced() {
-    let spec = RuleSpec { shadow: true, ..rule("api", &["fixed-window 2/m"]) };
+    let spec = RuleSpec { shadow: true, ..rule("api", &["fixed-window 2/min"]) };
     let serving = Serving::start(Config { rules: vec![spec], ..running::config() });
     let reply = serving.post("/v1/check?enforce=true", r#"{"rule":"api","key":"user:42","cost":3}"#);
     assert_eq!((reply.status, reply.header("retry-after")), (200, None));
@@ -262,7 +262,7 @@ fn next_is_a_unix_time_in_milliseconds_rounded_up() {
 
 #[test]
 fn several_checks_are_all_or_nothing() {
-    let serving = Serving::with_rules(&[REPLY, ("address", "fixed-window 2/m")]);
+    let serving = Serving::with_rules(&[REPLY, ("address", "fixed-window 2/min")]);
     let both =
         r#"{"checks":[{"rule":"reply","key":"user:42"},{"rule":"address","key":"10.0.0.1","cost":2}]}"#;
     let reply = serving.post("/v1/check", both);
@@ -283,7 +283,7 @@ fn policies_of_several_checks_have_names_of_their_own() {
     let reply = serving.post(
         "/v1/check",
         r#"{"checks":[
-            {"limit":"fixed-window 7/m start=first","key":"user:42"},
+            {"limit":"fixed-window 7/min start=first","key":"user:42"},
             {"limit":"fixed-window 9/h start=first","key":"user:42"},
             {"limit":"fixed-window 9/h start=first","key":"Sally"},
             {"rule":"reply","key":"user:42"},
@@ -332,7 +332,7 @@ fn the_rules_are_listed_in_order() {
     assert_eq!(
         reply.json(),
         json!({"rules": [
-            {"name": "reply", "limits": ["sliding-log 5/m"], "shadow": false},
+            {"name": "reply", "limits": ["sliding-log 5/min"], "shadow": false},
             {"name": "api", "limits": ["token-bucket 10/s", "fixed-window 9/d"], "shadow": false}
         ]})
     );

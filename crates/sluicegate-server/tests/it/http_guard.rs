@@ -5,7 +5,7 @@ use crate::running;
 use sluicegate_server::auth::Password;
 use sluicegate_server::server::Config;
 
-const HARRY: &str = r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#;
+const USER_42: &str = r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#;
 
 /// The status of a request with these header lines, after which the connection is closed.
 fn status(serving: &Serving, request_line: &str, headers: &str) -> u16 {
@@ -50,12 +50,12 @@ fn a_page_of_another_origin_is_rejected() {
 fn a_body_must_be_json() {
     let serving = Serving::with_rules(&[]);
     for kind in ["Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n", ""] {
-        let head = format!("Host: localhost\r\n{kind}Content-Length: {}\r\n", HARRY.len());
-        let answer = serving.say(format!("POST /v1/check HTTP/1.1\r\n{head}\r\n{HARRY}"));
+        let head = format!("Host: localhost\r\n{kind}Content-Length: {}\r\n", USER_42.len());
+        let answer = serving.say(format!("POST /v1/check HTTP/1.1\r\n{head}\r\n{USER_42}"));
         assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
         assert!(answer.contains("Content-Type: application/json"), "{answer}");
     }
-    let charset = posted("/v1/check", HARRY).replace("application/json", "application/json; charset=utf-8");
+    let charset = posted("/v1/check", USER_42).replace("application/json", "application/json; charset=utf-8");
     let mut raw = serving.connect();
     raw.send(charset);
     assert_eq!(raw.answer().0, 200);

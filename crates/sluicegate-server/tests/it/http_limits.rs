@@ -7,7 +7,7 @@ use sluicegate_server::engine::Settings;
 use sluicegate_server::server::Config;
 use std::time::{Duration, Instant};
 
-const HARRY: &str = r#"{"rule":"reply","key":"user:42"}"#;
+const USER_42: &str = r#"{"rule":"reply","key":"user:42"}"#;
 
 fn with_limits(limits: ConnectionLimits) -> Serving {
     let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
@@ -39,7 +39,7 @@ fn a_long_head_is_431() {
 #[test]
 fn a_long_body_is_413() {
     let serving = with_limits(ConnectionLimits { request_body_max: 1_000, ..ConnectionLimits::default() });
-    let body = |length: usize| format!("{HARRY}{}", " ".repeat(length - HARRY.len()));
+    let body = |length: usize| format!("{USER_42}{}", " ".repeat(length - USER_42.len()));
     assert_eq!(serving.post("/v1/check", &body(1_000)).status, 200);
     // Announced: it is not read at all.
     let answer = serving.say(&posted("/v1/check", &body(1_001)).as_bytes()[..200]);
@@ -51,7 +51,7 @@ fn a_long_body_is_413() {
     let chunk = format!("64\r\n{}\r\n", " ".repeat(100));
     assert!(serving.say(format!("{chunked}{}", chunk.repeat(11))).starts_with("HTTP/1.1 413 "));
     serving.counts_protocol_errors(3);
-    let small = format!("{chunked}{:x}\r\n{HARRY}\r\n0\r\n\r\n", HARRY.len());
+    let small = format!("{chunked}{:x}\r\n{USER_42}\r\n0\r\n\r\n", USER_42.len());
     let mut raw = serving.connect();
     raw.send(small);
     assert_eq!(raw.answer().0, 200);
@@ -60,7 +60,7 @@ fn a_long_body_is_413() {
 #[test]
 fn more_than_64_checks_are_rejected() {
     let serving = with_limits(ConnectionLimits::default());
-    let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![HARRY; count].join(","));
+    let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![USER_42; count].join(","));
     let reply = serving.post("/v1/check", &checks(65));
     assert_eq!(reply.status, 400);
     assert!(reply.error().contains("more than 64 items"), "{reply:?}");
@@ -131,7 +131,7 @@ fn a_slow_head_times_out() {
 fn a_slow_body_is_408() {
     let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
-    let request = posted("/v1/check", HARRY);
+    let request = posted("/v1/check", USER_42);
     let began = Instant::now();
     raw.send(&request[..request.len() - 1]);
     let answer = raw.until_closed();
@@ -147,7 +147,7 @@ fn a_pipelined_request_has_its_own_timeout() {
         ConnectionLimits { request_timeout: SOON, idle_timeout: None, ..ConnectionLimits::default() };
     let serving = with_limits(limits);
     let mut raw = serving.connect();
-    let request = posted("/v1/check", HARRY);
+    let request = posted("/v1/check", USER_42);
     raw.send(format!("{request}{}", &request[..request.len() - 1]));
     assert_eq!(raw.answer().0, 200);
     assert!(raw.until_closed().starts_with("HTTP/1.1 408 "));
@@ -163,7 +163,7 @@ fn an_idle_connection_is_closed_after_idle_timeout() {
     assert!(began.elapsed() >= SOON);
     let mut used = serving.connect();
     let began = Instant::now();
-    used.send(posted("/v1/check", HARRY));
+    used.send(posted("/v1/check", USER_42));
     assert_eq!(used.answer().0, 200);
     assert_eq!(used.until_closed(), "");
     assert!(began.elapsed() >= SOON, "{:?}", began.elapsed());
@@ -177,7 +177,7 @@ fn idle_timeout_may_exceed_request_timeout() {
     let mut raw = serving.connect();
     for _ in 0..2 {
         std::thread::sleep(SOON * 2);
-        raw.send(posted("/v1/check", HARRY));
+        raw.send(posted("/v1/check", USER_42));
         assert_eq!(raw.answer().0, 200);
     }
 }
@@ -186,7 +186,7 @@ fn idle_timeout_may_exceed_request_timeout() {
 fn a_client_that_does_not_read_is_disconnected() {
     let serving = with_limits(ConnectionLimits { unread_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
-    let many = posted("/v1/check", HARRY).repeat(100);
+    let many = posted("/v1/check", USER_42).repeat(100);
     // Until the buffers of both sides are full, and the server has given up.
     let began = Instant::now();
     while raw.try_send(many.as_bytes()) {

@@ -329,7 +329,7 @@ fn lease_events_are_counted_by_rule() {
     let exports = Target { rule: "exports", key: b"acme" };
     assert!(at_once(engine.renew(exports, &leases[0], NOON)).unwrap());
     assert!(at_once(engine.release(exports, &leases[1], NOON)).unwrap());
-    let later = NOON.after(Span::from_micros(30_000_000));
+    let later = NOON.saturating_add(Span::from_micros(30_000_000));
     at_once(engine.call(exports, 1).unwrap().peek(later)).unwrap();
     let page = Page::read(&Metrics::default().render(&engine));
     let event =

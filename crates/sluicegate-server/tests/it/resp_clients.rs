@@ -40,7 +40,7 @@ fn the_redis_crate_works_with_both_protocol_versions() {
         }
         let decisions: Vec<Decision> = pipeline.query(&mut client).unwrap();
         assert_eq!(decisions.iter().map(|decision| decision.2).collect::<Vec<_>>(), [4, 3, 2, 1, 0, 0]);
-        assert_eq!(decisions[5], (false, 5, 0, 60_000, 60_000, 0, Some(String::from("sliding-log 5/m"))));
+        assert_eq!(decisions[5], (false, 5, 0, 60_000, 60_000, 0, Some(String::from("sliding-log 5/min"))));
         let error = redis::cmd("RL.CHECK").arg("nope").arg("k").query::<Decision>(&mut client).unwrap_err();
         assert!(error.to_string().contains("no rule is called \"nope\""), "{error}");
         assert_eq!(redis::cmd("PING").query::<String>(&mut client).unwrap(), "PONG");
@@ -101,7 +101,7 @@ fn redis_cli() {
             &place,
             &["-3", "--no-raw", "RL.CHECK", "sliding-log 5/60s", "user:42", "COST", "6"]
         ),
-        "1) (integer) 0\n2) (integer) 5\n3) (integer) 5\n4) (integer) -2\n5) (integer) 0\n6) (integer) 0\n7) \"sliding-log 5/m\"\n"
+        "1) (integer) 0\n2) (integer) 5\n3) (integer) 5\n4) (integer) -2\n5) (integer) 0\n6) (integer) 0\n7) \"sliding-log 5/min\"\n"
     );
     assert_eq!(run("redis-cli", &place, &["CL.THROTTLE", "user", "15", "30", "60"]), "0\n16\n15\n-1\n2\n");
     assert_eq!(

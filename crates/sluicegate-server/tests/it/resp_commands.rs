@@ -57,9 +57,9 @@ fn checks_and_peeks() {
             "*7|:1|:5|:0|:-1|:60000|:0|$-1|",
             Some("*7|:1|:5|:0|:-1|:60000|:0|_|"),
         ),
-        ("RL.CHECK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|", None),
-        ("RL.PEEK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|", None),
-        ("RL.CHECK reply user:42 COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$15|sliding-log 5/m|", None),
+        ("RL.CHECK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.PEEK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.CHECK reply user:42 COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$17|sliding-log 5/min|", None),
         ("RL.PEEK reply user:7 COST 5", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
         (
             "RL.CHECK \"sliding-log 5/60s\" user:42 COST 0",
@@ -88,8 +88,8 @@ fn a_check_may_be_delayed() {
         ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
         ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT has no value; write it as in MAXWAIT 1|", None),
         (
-            "RL.CHECK \"sliding-log 5/m count=all\" x MAXWAIT 1",
-            "-ERR a longest wait is not offered with count=all, where even a denied call counts; use check without it|",
+            "RL.CHECK \"sliding-log 5/min count=all\" x MAXWAIT 1",
+            "-ERR count=all does not support a maximum wait, since denied calls count too; use check without one|",
             None,
         ),
     ]);
@@ -120,7 +120,7 @@ fn smooth_makes_the_next_caller_wait() {
         ),
         (
             "RL.TAKE \"smooth 10/s\" x 1",
-            "-ERR take is not offered by smooth, where any cost passes when its time has come; use check|",
+            "-ERR smooth does not support take, since any cost is allowed once its time has come; use check|",
             None,
         ),
         (
@@ -163,7 +163,7 @@ fn other_verbs() {
             "*8|:1|:5|:0|:-1|:60000|:0|$-1|:2|",
             Some("*8|:1|:5|:0|:-1|:60000|:0|_|:2|"),
         ),
-        ("RL.TAKE reply user:42 3", "*8|:0|:5|:0|:60000|:60000|:0|$15|sliding-log 5/m|:0|", None),
+        ("RL.TAKE reply user:42 3", "*8|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|:0|", None),
         (
             "RL.REFUND reply user:42 COST 2",
             "*7|:1|:5|:2|:-1|:60000|:0|$-1|",
@@ -229,7 +229,7 @@ fn all_or_nothing() {
         ),
         (
             "RL.CHECKALL reply user:42 1 window user:42 1",
-            "*7|:0|:5|:0|:40000|:40000|:0|$16|fixed-window 5/m|",
+            "*7|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|",
             None,
         ),
         (
@@ -251,7 +251,7 @@ fn all_or_nothing() {
 fn the_rules_are_listed() {
     let place = Place::start_at(rules(), &clock());
     let mut client = place.client();
-    let reply = "$4|name|$5|reply|$6|limits|*1|$15|sliding-log 5/m|$6|shadow|:0|$10|exceptions|:0|";
+    let reply = "$4|name|$5|reply|$6|limits|*1|$17|sliding-log 5/min|$6|shadow|:0|$10|exceptions|:0|";
     let api = "$4|name|$3|api|$6|limits|*2|$26|token-bucket 10/s burst=50|$19|fixed-window 1000/d|$6|shadow|:1|$10|exceptions|:2|";
     for (hello, pairs) in [("HELLO 2", "*8|"), ("HELLO 3", "%4|")] {
         client.ask(hello);
@@ -380,7 +380,7 @@ fn every_error_is_one_helpful_line() {
         ),
         (
             "RL.CHECK \"sliding-log 5/60x\" k",
-            "-ERR sliding-log 5/60x: unknown unit \"x\"; use us ms s m h d (or second minute hour day, and for fixed-window also week month year)|",
+            "-ERR sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)|",
             None,
         ),
         ("RL.RESERVE reply k MAXWAIT 1 MAXWAIT 2", "-ERR MAXWAIT is there twice; write it once|", None),
@@ -416,7 +416,7 @@ fn client_text_is_escaped_in_errors() {
         ),
         (
             vec![b"RL.CHECK", b"\xff\r\n", b"k"],
-            "-ERR the rule is not UTF-8: \"\\xff\\r\\n\"; write it in UTF-8|",
+            "-ERR rule \"\\xff\\r\\n\" is not UTF-8; encode it in UTF-8|",
         ),
         (
             vec![b"RL.CHECK", b"reply", b"k", b"\r\n", b"1"],

@@ -78,10 +78,7 @@ fn errors_say_what_to_write() {
         ),
         ("RL.ACQUIRE exports", "-ERR wrong number of arguments for 'rl.acquire' command|"),
         ("RL.RENEW exports acme", "-ERR wrong number of arguments for 'rl.renew' command|"),
-        (
-            "RL.RELEASE exports acme lease",
-            "-ERR not a lease; hand back the text that the acquire gave, unchanged|",
-        ),
+        ("RL.RELEASE exports acme lease", "-ERR not a lease id; pass the text from the acquire unchanged|"),
     ] {
         assert_eq!(client.ask_words(command), reply, "{command}");
         // Also in a batch, where calls are made ahead.
@@ -210,7 +207,7 @@ fn a_waiter_gets_a_permit_that_a_reload_adds() {
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
     wait_for_waiters(&place.engine, 1);
     place.engine.load(vec![rule("exports", &["concurrency 2 ttl=60s"])]).unwrap();
-    assert!(!is_free(&mut holder, "acme"), "one place more, and somebody waits for it");
+    assert!(!is_free(&mut holder, "acme"), "one permit more, and a waiter for it");
     assert!(lease_in(&client.shown()).is_some());
     wait_for_waiters(&place.engine, 0);
 }
@@ -273,7 +270,7 @@ fn redis_cli_and_the_redis_crate_acquire_leases() {
             .unwrap()
     };
     let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
-    assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1m"), None));
+    assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1min"), None));
     let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
     wait_for_waiters(&place.engine, 1);
     assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");

@@ -61,8 +61,8 @@ pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
 pub(crate) struct Seen {
     pub(crate) allowed: bool,
     denied: bool,
-    pub(crate) limit: u32,
-    pub(crate) remaining: u32,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
     pub(crate) retry_after: Option<RetryAfter>,
     pub(crate) denied_by: Option<String>,
     pub(crate) reason: Option<Reason>,

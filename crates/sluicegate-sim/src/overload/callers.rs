@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// The most that a caller tries again.
 pub const RETRIES_MAX: u32 = 10;
-/// For how long callers wait if not said.
+/// How long callers wait by default.
 const TIMEOUT_DEFAULT: Span = Span::from_micros(SECOND);
 /// The longest that they wait, and the longest that they pause.
 const WAIT_MAX: Span = Span::from_micros(3_600 * SECOND);

@@ -17,12 +17,13 @@ const TAKES_MAX: Span = Span::from_micros(3_600 * SECOND);
 pub const SLOWER_MAX: u32 = 1_000;
 /// The most bad times of a kind.
 pub const EPISODES_MAX: usize = 20;
-/// The part of a call's time that is at random if not said, in per cent.
+/// The default share of a call's time that is random, in percent.
 const RANDOM_DEFAULT: u32 = 50;
 
 /// A dependency; made by `"workers=10 takes=50ms slow=20s..40s:x10 fail=50s..60s:100%".parse()`.
 ///
-/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the rest is always the same.
+/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the
+/// rest is always the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
     /// How many calls it works on at once.
@@ -31,7 +32,8 @@ pub struct Dependency {
     pub takes: Span,
     /// Which part of that is at random, in per cent.
     pub random: u32,
-    /// How many calls may wait for a worker before it refuses more; any number if not said.
+    /// How many calls may wait for a worker before further calls are rejected; unlimited by
+    /// default.
     pub backlog: Option<u32>,
     /// The bad times.
     pub episodes: Vec<Episode>,
@@ -51,9 +53,9 @@ pub struct Episode {
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// Calls take so many times as long.
+    /// Calls take this many times longer.
     Slow(u32),
-    /// So many of a hundred calls end with an error.
+    /// The percentage of calls that fail.
     Fail(u32),
 }
 
@@ -84,7 +86,7 @@ impl Dependency {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "at most an hour in microseconds, some dozens of times at the most, and not negative"
+            reason = "at most an hour in microseconds, times a few dozen, and not negative"
         )]
         let micros = (self.takes.as_micros() as f64 * part) as u64;
         (Span::from_micros(micros.saturating_mul(slower).max(1)), is_good)
@@ -147,7 +149,7 @@ fn episodes(
             let problem = format!("{what}={} does not say from when to when and how", quoted(piece));
             return Err(SyntaxError::new(problem, format!("write {example}")));
         };
-        // The beginning has no unit to be told in.
+        // The start has no unit.
         let from = if from == "0" { Span::ZERO } else { span(from)? };
         let to = span(to)?;
         if from >= to || to > PERIOD_MAX {
@@ -222,7 +224,7 @@ mod tests {
     fn a_line_is_printed_as_it_is_read() {
         for line in [
             "workers=10 takes=50ms",
-            "workers=10 takes=50ms random=0% backlog=100 slow=20s..40s:x10,1m..70s:x3 fail=50s..1m:100%",
+            "workers=10 takes=50ms random=0% backlog=100 slow=20s..40s:x10,1min..70s:x3 fail=50s..1min:100%",
         ] {
             assert_eq!(line.parse::<Dependency>().unwrap().to_string(), line);
         }

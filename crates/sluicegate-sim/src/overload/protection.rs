@@ -2,8 +2,8 @@
 
 use super::LineError;
 use sluicegate::internal::grammar::{SyntaxError, name};
-use sluicegate_guard::breaker::{BreakerRules, State};
-use sluicegate_guard::bulkhead::BulkheadSpec;
+use sluicegate_guard::breaker::{BreakerConfig, State};
+use sluicegate_guard::bulkhead::BulkheadConfig;
 use sluicegate_guard::guard::Failure;
 use sluicegate_guard::{AdaptiveLimit, BuildError, Guard, ManualClock};
 use std::cell::Cell;
@@ -19,13 +19,13 @@ const NAMES: [&str; 5] = ["none", "bulkhead", "breaker", "aimd", "gradient"];
 /// A protection; made by `"breaker 50%/10s + aimd 20".parse()`, or `"none".parse()`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Protection {
-    breaker: Option<BreakerRules>,
+    breaker: Option<BreakerConfig>,
     places: Option<Places>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Places {
-    Fixed(BulkheadSpec),
+    Fixed(BulkheadConfig),
     Adaptive(AdaptiveLimit),
 }
 
@@ -66,8 +66,8 @@ fn read<T: FromStr<Err: ToString>>(part: &str) -> Result<T, SyntaxError> {
     })
 }
 
-fn bulkhead(part: &str) -> Result<BulkheadSpec, SyntaxError> {
-    let spec: BulkheadSpec = read(part)?;
+fn bulkhead(part: &str) -> Result<BulkheadConfig, SyntaxError> {
+    let spec: BulkheadConfig = read(part)?;
     if spec.queue() > 0 {
         let problem = "who waits in a bulkhead's queue is not simulated";
         return Err(SyntaxError::new(problem, "leave queue= and wait= out"));
@@ -94,7 +94,7 @@ impl Protection {
 /// A protection at work.
 pub(super) struct Protected(Guard);
 
-/// A call that was let through, and is under way until it is told how it ended.
+/// An admitted call, in flight until its result is reported.
 pub(super) struct Passed {
     call: Pin<Box<dyn Future<Output = Result<(), Failure<()>>>>>,
     end: Rc<Cell<Option<Result<(), ()>>>>,
@@ -104,13 +104,13 @@ impl Protected {
     /// Lets a call through, or not.
     pub(super) fn ask(&self) -> Option<Passed> {
         let end = Rc::new(Cell::new(None));
-        let told = Rc::clone(&end);
+        let result = Rc::clone(&end);
         let call = self.0.call(move || {
-            let told = Rc::clone(&told);
-            poll_fn(move |_| told.get().map_or(Poll::Pending, Poll::Ready))
+            let result = Rc::clone(&result);
+            poll_fn(move |_| result.get().map_or(Poll::Pending, Poll::Ready))
         });
         let mut passed = Passed { call: Box::pin(call), end };
-        // Nobody waits in a queue, so it is under way now, or has been refused.
+        // There is no queue, so the call is in flight now, or was denied.
         passed.look().is_pending().then_some(passed)
     }
 

@@ -109,7 +109,7 @@ impl Run<'_> {
     fn try_call(&mut self, call: u32, again: u32) {
         self.record.tries();
         let Some(passed) = self.protected.ask() else {
-            self.ended(call, again, End::Refused);
+            self.ended(call, again, End::Denied);
             return;
         };
         let number = self.tries.len();
@@ -123,7 +123,7 @@ impl Run<'_> {
             self.end(number, End::Failed);
             return;
         }
-        let timeout = self.now().after(self.scenario.callers.timeout);
+        let timeout = self.now().saturating_add(self.scenario.callers.timeout);
         self.next.push(Reverse((timeout, number, Event::GivesUp)));
         let at_work = self.at_work();
         self.record.at_work(self.now(), at_work);
@@ -132,13 +132,14 @@ impl Run<'_> {
     /// A worker begins, not knowing whether anybody still waits for it.
     fn work_on(&mut self, number: usize) {
         self.working += 1;
-        // Each try of each call has random numbers of its own, so that it takes as long whatever protects it.
+        // Each try of each call has random numbers of its own, so that it takes as long whatever
+        // protects it.
         let (call, again) = self.tries.get(number).map_or((0, 0), |one| (one.call, one.again));
         let one = (u64::from(call) << 8 | u64::from(again)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.scenario.seed ^ one);
         let since = self.now().since(self.scenario.traffic.first());
         let (took, is_good) = self.scenario.dependency.serve(since, &mut random);
-        self.next.push(Reverse((self.now().after(took), number, Event::Done { took, is_good })));
+        self.next.push(Reverse((self.now().saturating_add(took), number, Event::Done { took, is_good })));
     }
 
     fn done(&mut self, number: usize, took: Span, is_good: bool) {
@@ -166,7 +167,7 @@ impl Run<'_> {
     fn ended(&mut self, call: u32, again: u32, end: End) {
         let callers = self.scenario.callers;
         if end != End::Good && again < callers.retries {
-            let at = self.now().after(callers.backoff);
+            let at = self.now().saturating_add(callers.backoff);
             self.next.push(Reverse((at, call as usize, Event::Again { again: again + 1 })));
         } else if let Some(made) = self.scenario.traffic.calls().get(call as usize) {
             self.record.ended(made.at, self.now(), end);

@@ -1,12 +1,13 @@
 //! One key looked at closely: what it was allowed lately, what it had left, and each of its calls.
 //!
-//! Keys do not touch each other, so the one key's calls are decided once more on their own, and between them the core is
-//! asked what is left.
+//! Keys do not touch each other, so the one key's calls are decided once more on their own, and
+//! between them the core is asked what is left.
 
 use super::{Simulation, Timeline};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::all_of::{check_list, peek_list};
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.
@@ -70,13 +71,13 @@ impl Focus {
                     self.marks.push((call.at, decision.allowed()));
                 }
             }
-            self.room.push(least);
+            self.room.push(saturating_count(least));
         }
     }
 }
 
-/// Whether something belongs to the piece of time that ends then. There is nothing after the end of time, so that is
-/// part of the last piece.
+/// Whether something belongs to the piece of time that ends then. There is nothing after the end of
+/// time, so that is part of the last piece.
 fn is_before(at: Time, end: Time) -> bool {
     at < end || end == Time::MAX
 }

@@ -6,7 +6,7 @@ use super::{Longest, Outcome, Simulation, Timeline, Worst, add};
 use crate::progress::{Progress, TELL_EACH};
 use crate::traffic::Call;
 use sluicegate::Limit;
-use sluicegate_core::several::check_list;
+use sluicegate_core::all_of::check_list;
 use sluicegate_core::{AnyLimit, AnyState, RetryAfter, Span, Time};
 
 /// What is measured on the way.
@@ -43,8 +43,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Decides the calls of the next key, each of which came at that place, and hands out what acts, in the order of
-    /// time.
+    /// Decides the calls of the next key, each of which came at that place, and hands out what
+    /// acts, in the order of time.
     pub(super) fn decide(
         &mut self,
         key: u32,
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
         let outcome = &mut self.outcome;
         let decision = check_list(self.made, &mut self.states, call.at, call.cost);
         if decision.allowed() {
-            let acts_at = call.at.after(decision.delay());
+            let acts_at = call.at.saturating_add(decision.delay());
             outcome.allowed += 1;
             outcome.allowed_cost += u64::from(call.cost);
             outcome.longest_wait.see(decision.delay(), call.key, call.at);

@@ -440,7 +440,7 @@ fn the_format_is_found_out_from_the_first_lines_and_none_of_them_is_lost() {
         assert_eq!(calls(&traffic), vec![(AT, "203.0.113.9".to_owned(), 1); 2], "{line}");
         assert_eq!(traffic.broken().count, 19);
         assert_eq!(traffic.broken().first[1].line, 4);
-        // After 20 nobody looks any more.
+        // Detection stops after 20 lines.
         let log = format!("{}{line}", "starting\n".repeat(20));
         assert!(read(log.as_bytes(), None, &Fields::new("ip", None, None), Reading::default()).is_err());
     }

@@ -41,8 +41,8 @@ fn the_next_window_of_each_algorithm() {
         ("sliding-window 5/60s", noon + 60 * second),
         ("sliding-log 5/60s", noon + 60 * second),
         ("token-bucket 1/60s burst=5", noon + 60 * second),
-        ("min-interval 30m", noon + 1_800 * second),
-        ("pacer 1/m queue=3", noon + 60 * second),
+        ("min-interval 30min", noon + 1_800 * second),
+        ("pacer 1/min queue=3", noon + 60 * second),
     ] {
         let limits = [limit.parse::<Limit>().unwrap().made_at(Time::EPOCH).unwrap()];
         let mut account = Account::default();

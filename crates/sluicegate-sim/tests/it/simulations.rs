@@ -30,7 +30,8 @@ fn run(traffic: &Traffic, text: &str) -> Outcome {
     Simulation::new(traffic, None).run(&limits(text), |_| {}).unwrap()
 }
 
-/// What [`Replay`], which `sluice replay` is made of, allows, and when it acts; and the measures by definition.
+/// What [`Replay`], which `sluice replay` is made of, allows, and when it acts; and the measures by
+/// definition.
 struct Plain {
     acts: Vec<Vec<Call>>,
     allowed: u64,
@@ -49,7 +50,7 @@ fn replay(traffic: &Traffic, limits: &[Limit]) -> Plain {
         if decision.allowed() {
             plain.allowed += 1;
             in_a_row[key] = 0;
-            plain.acts[key].push(Call { at: call.at.after(decision.delay()), ..*call });
+            plain.acts[key].push(Call { at: call.at.saturating_add(decision.delay()), ..*call });
         } else {
             plain.denied += 1;
             in_a_row[key] += 1;
@@ -132,7 +133,7 @@ fn workloads_are_measured_as_brute_force_does() {
 
 #[test]
 fn a_fixed_window_lets_twice_its_count_through_around_an_edge() {
-    let traffic = workload("edge 12/60s for=10m");
+    let traffic = workload("edge 12/60s for=10min");
     let worst = |text| run(&traffic, text).worst[0].count;
     assert_eq!(worst("fixed-window 12/60s"), 24);
     assert_eq!(worst("sliding-log 12/60s"), 12);
@@ -173,7 +174,7 @@ fn bars_add_up_to_all_that_is_offered_and_allowed() {
 
 #[test]
 fn the_curves_of_the_focus_reach_the_worst_and_show_what_is_left() {
-    let traffic = workload("edge 12/60s for=4m");
+    let traffic = workload("edge 12/60s for=4min");
     let outcome = run(&traffic, "fixed-window 12/60s");
     let focus = &outcome.focus;
     assert_eq!(focus.window.iter().copied().max(), Some(24));
@@ -193,7 +194,8 @@ fn progress_is_told_until_all_is_done() {
     assert_eq!(told, traffic.calls().len() as u64);
 }
 
-/// 200 keys, key n with n calls: the busiest tenth has 181 to 200, and two keys are above the 99th percentile of 198.
+/// 200 keys, key n with n calls: the busiest tenth has 181 to 200, and two keys are above the 99th
+/// percentile of 198.
 #[test]
 fn the_crowd_is_divided_by_what_it_offers() {
     let rows = (1..=200_u64).flat_map(|key| (0..key).map(move |call| (call, format!("k{key}"), 1)));
@@ -224,10 +226,11 @@ fn a_small_crowd_has_no_tenths_and_no_percentile() {
     let crowd = Crowd::new(&simulation);
     assert!(crowd.deciles(simulation.keys(), &outcome).is_empty());
     assert_eq!(crowd.above_p99(simulation.keys(), &outcome), None);
-    assert!(crowd.most_affected(&outcome, 5).is_empty(), "nobody was turned away");
+    assert!(crowd.most_affected(&outcome, 5).is_empty(), "no key was denied");
 }
 
-/// What the curves say, by definition: for each piece of time, at its beginning and at each act or call within it.
+/// What the curves say, by definition: for each piece of time, at its beginning and at each act or
+/// call within it.
 #[test]
 fn the_curves_of_the_focus_are_those_of_brute_force() {
     for seed in 0..60 {
@@ -243,8 +246,9 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             let is_in = |act: &&Call| act.at <= end && end.since(act.at) < limits[0].period();
             acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
         };
-        let begin_of =
-            |piece: usize| focus.start.after(Span::from_micros(focus.width.as_micros() * piece as u64));
+        let begin_of = |piece: usize| {
+            focus.start.saturating_add(Span::from_micros(focus.width.as_micros() * piece as u64))
+        };
         for (piece, said) in focus.window.iter().enumerate() {
             let (begin, end) = (begin_of(piece), begin_of(piece + 1));
             let within = acts.iter().map(|act| act.at).filter(|at| (begin..end).contains(at));
@@ -253,7 +257,8 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             assert_eq!(Some(*said), most, "seed {seed}: {} at piece {piece}", limits[0]);
         }
         let mut again = Replay::new(limits.clone()).unwrap();
-        // A cost of 0 changes nothing, and tells what is left. The first call is when the limiter starts.
+        // A cost of 0 changes nothing, and tells what is left. The first call is when the limiter
+        // starts.
         let _ = again.check(traffic.calls()[0].at, b"k", 0);
         let mut calls = traffic.calls().iter().peekable();
         for (piece, said) in focus.room.iter().enumerate().skip(1) {
@@ -265,7 +270,7 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             while let Some(call) = calls.next_if(|call| call.at < end) {
                 least = least.min(again.check(call.at, b"k", call.cost).remaining());
             }
-            assert_eq!(*said, least, "seed {seed}: {} at piece {piece}", limits[0]);
+            assert_eq!(u64::from(*said), least, "seed {seed}: {} at piece {piece}", limits[0]);
         }
     }
 }

@@ -189,7 +189,7 @@ fn limits_that_do_not_go_together_are_refused() {
     let limits = ["sliding-log 5/60s count=all", "token-bucket 1/s"].map(|text| text.parse().unwrap());
     assert_eq!(
         Replay::new(limits.to_vec()).unwrap_err().to_string(),
-        "sliding-log 5/m count=all: count=all does not go with other limits; leave count=all out, or use it alone"
+        "sliding-log 5/min count=all: count=all does not go with other limits; leave count=all out, or use it alone"
     );
     assert!(Replay::new(vec![]).is_err());
 }

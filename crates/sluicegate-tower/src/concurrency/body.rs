@@ -11,7 +11,7 @@ pin_project! {
     /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame,
     /// with its trailers and its size. When it has ended or is dropped, the lease of its request is
     /// released.
-    pub struct HeldBody<B> {
+    pub struct LeasedBody<B> {
         // Dropped before the lease: what it holds is gone when the permit is free.
         #[pin]
         inner: B,
@@ -19,16 +19,16 @@ pin_project! {
     }
 }
 
-impl<B: Body> HeldBody<B> {
+impl<B: Body> LeasedBody<B> {
     #[inline]
-    pub(super) fn new(inner: B, lease: Option<HeldLease>) -> HeldBody<B> {
+    pub(super) fn new(inner: B, lease: Option<HeldLease>) -> LeasedBody<B> {
         // An empty body need not be polled for its end.
         let lease = lease.filter(|_| !inner.is_end_stream());
-        HeldBody { inner, lease }
+        LeasedBody { inner, lease }
     }
 }
 
-impl<B> HeldBody<B> {
+impl<B> LeasedBody<B> {
     /// The body itself.
     pub fn get_ref(&self) -> &B {
         &self.inner
@@ -40,7 +40,7 @@ impl<B> HeldBody<B> {
     }
 }
 
-impl<B: Body> Body for HeldBody<B> {
+impl<B: Body> Body for LeasedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -69,9 +69,9 @@ impl<B: Body> Body for HeldBody<B> {
     }
 }
 
-impl<B: fmt::Debug> fmt::Debug for HeldBody<B> {
+impl<B: fmt::Debug> fmt::Debug for LeasedBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldBody")
+        f.debug_struct("LeasedBody")
             .field("inner", &self.inner)
             .field("holds_lease", &self.holds_lease())
             .finish_non_exhaustive()

@@ -1,7 +1,7 @@
 //! The response future: the service's response, whose body holds the lease.
 
-use super::body::HeldBody;
-use super::layer::{Hold, Settings};
+use super::body::LeasedBody;
+use super::layer::{HoldUntil, Settings};
 use crate::future::{Admission, Answered};
 use crate::rejection::Respond;
 use http::{Request, Response};
@@ -22,13 +22,13 @@ pin_project! {
     {
         #[pin]
         admission: Admission<S, Q, B, Settings<L>, R>,
-        hold: Hold,
+        hold: HoldUntil,
     }
 }
 
 impl<S: Service<Request<Q>>, Q, B, L: LeaseBackend, R> ConcurrencyLimitFuture<S, Q, B, L, R> {
     #[inline]
-    pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>, hold: Hold) -> Self {
+    pub(super) fn new(admission: Admission<S, Q, B, Settings<L>, R>, hold: HoldUntil) -> Self {
         ConcurrencyLimitFuture { admission, hold }
     }
 }
@@ -40,7 +40,7 @@ where
     R: Respond<B>,
     B: Body,
 {
-    type Output = Result<Response<HeldBody<B>>, S::Error>;
+    type Output = Result<Response<LeasedBody<B>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -48,11 +48,11 @@ where
             Answered::Serving(inner, lease) => {
                 let result = ready!(inner.poll(context));
                 // Released here if there is no response, or its body is not to hold it.
-                let lease = lease.take().filter(|_| *this.hold == Hold::UntilEnd);
+                let lease = lease.take().filter(|_| *this.hold == HoldUntil::BodyEnd);
                 (result?, lease)
             }
-            Answered::Refused(response) => (response, None),
+            Answered::GuardDenial(response) => (response, None),
         };
-        Poll::Ready(Ok(response.map(|body| HeldBody::new(body, lease))))
+        Poll::Ready(Ok(response.map(|body| LeasedBody::new(body, lease))))
     }
 }

@@ -1,9 +1,9 @@
 //! The layer, its settings, and how it admits requests.
 
 use super::service::ConcurrencyLimit;
-use crate::common::{Admit, Call, Common, Shared, by_the_limit, common_methods};
+use crate::common::{Admit, Call, Common, Shared, common_methods, require_backend};
 use crate::key::RequestKey;
-use crate::rejection::{Problem, Reason, Respond};
+use crate::rejection::{ProblemDetails, Reason, Respond};
 use http::Response;
 use sluicegate::backend::HeldLease;
 use sluicegate::backend::{BackendError, LeaseBackend, Pending};
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// ```
 ///
 /// A request holds a lease until the body of its response has ended or was dropped, so a download
-/// counts for as long as it goes on, and a client that hangs up releases its lease; see [`Hold`].
+/// counts for as long as it goes on, and a client that hangs up releases its lease; see [`HoldUntil`].
 /// One request too many is denied with 429, or waits: [`ConcurrencyLayer::wait`]. The cost of a
 /// request is how many permits its lease takes.
 ///
@@ -36,7 +36,7 @@ use std::time::Duration;
 /// many connections, and there is still one limit. Being ready takes no permit. Under a limit with
 /// `ttl` a lease expires after that time even if its response goes on, as nothing renews it. In one
 /// process leave `ttl` out: what is dropped is released.
-pub struct ConcurrencyLayer<L, R = Problem> {
+pub struct ConcurrencyLayer<L, R = ProblemDetails> {
     /// Behind one pointer, as axum has a layer make a new service for every request.
     shared: Arc<Shared<Settings<L>, R>>,
 }
@@ -46,13 +46,13 @@ common_methods!(ConcurrencyLayer, LeaseBackend, ConcurrencyLimit);
 /// How long a request holds its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub enum Hold {
+pub enum HoldUntil {
     /// Until the body of the response has ended, or was dropped.
     #[default]
-    UntilEnd,
+    BodyEnd,
     /// Until the head of the response is there: for services whose work is done by then, in front
     /// of clients that read slowly.
-    UntilHead,
+    ResponseHead,
 }
 
 /// The settings of this layer alone.
@@ -60,15 +60,15 @@ pub enum Hold {
 pub(crate) struct Settings<L> {
     semaphore: L,
     max_wait: Option<Duration>,
-    pub(super) hold: Hold,
-    is_ours: bool,
+    pub(super) hold: HoldUntil,
+    unavailable: bool,
 }
 
 impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
     /// A layer that denies requests for which there is no permit.
     pub fn new(semaphore: L) -> ConcurrencyLayer<L> {
-        let settings = Settings { semaphore, max_wait: None, hold: Hold::default(), is_ours: false };
-        ConcurrencyLayer { shared: Arc::new(Shared::new(settings, Problem)) }
+        let settings = Settings { semaphore, max_wait: None, hold: HoldUntil::default(), unavailable: false };
+        ConcurrencyLayer { shared: Arc::new(Shared::new(settings, ProblemDetails)) }
     }
 }
 
@@ -78,14 +78,14 @@ impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
     /// denied at once.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
-        self.shared_mut().own.max_wait = Some(max_wait);
+        self.shared_mut().settings.max_wait = Some(max_wait);
         self
     }
 
-    /// How long a request holds its lease. The default is [`Hold::UntilEnd`].
+    /// How long a request holds its lease. The default is [`HoldUntil::BodyEnd`].
     #[must_use]
-    pub fn hold(mut self, hold: Hold) -> Self {
-        self.shared_mut().own.hold = hold;
+    pub fn hold_until(mut self, hold: HoldUntil) -> Self {
+        self.shared_mut().settings.hold = hold;
         self
     }
 
@@ -93,7 +93,7 @@ impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
     /// [`crate::key::everyone`] or a route as its key, where the client has not asked for too much.
     #[must_use]
     pub fn unavailable(mut self) -> Self {
-        self.shared_mut().own.is_ours = true;
+        self.shared_mut().settings.unavailable = true;
         self
     }
 }
@@ -104,7 +104,7 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
     type Admitted = Option<HeldLease>;
 
     #[inline]
-    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
         match self.max_wait {
             None => self.semaphore.try_acquire(key, cost, None),
             max_wait => self.semaphore.acquire(key, cost, max_wait),
@@ -123,8 +123,8 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
         match answer {
             Ok(grant) if grant.allowed() => Ok(grant.lease()),
             answer => {
-                let reason = shared.own.reason(answer);
-                Err(shared.refuse(reason, quoted(&shared.common.name), call.head))
+                let reason = shared.settings.reason(answer);
+                Err(shared.reject(reason, quoted(&shared.common.name), call.head))
             }
         }
     }
@@ -136,27 +136,27 @@ impl<L> Settings<L> {
     fn reason(&self, answer: Result<Grant<HeldLease>, BackendError>) -> Reason {
         let grant = match answer {
             Ok(grant) => grant,
-            Err(error) => return Reason::NoAnswer(error),
+            Err(error) => return Reason::BackendFailed(error),
         };
-        match (by_the_limit(&grant.answer()), grant.denial()) {
-            (Err(error), _) => Reason::NoAnswer(error),
+        match (require_backend(&grant.answer()), grant.denial()) {
+            (Err(error), _) => Reason::BackendFailed(error),
             // The semaphore holds as many leases as it may, of all keys: that is not this client's
             // doing.
-            (_, Some(Denial::NoRoom)) => Reason::Full,
-            (_, denial) if self.is_ours && denial != Some(Denial::Never) => Reason::Full,
-            _ => Reason::TooManyAtOnce(grant.decision()),
+            (_, Some(Denial::NoRoom)) => Reason::AtCapacity,
+            (_, denial) if self.unavailable && denial != Some(Denial::Never) => Reason::AtCapacity,
+            _ => Reason::TooManyInFlight(grant.decision()),
         }
     }
 }
 
 impl<L: fmt::Debug, R> fmt::Debug for ConcurrencyLayer<L, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { common: Common { name, on_missing_key, .. }, own, .. } = &*self.shared;
+        let Shared { common: Common { name, on_missing_key, .. }, settings, .. } = &*self.shared;
         f.debug_struct("ConcurrencyLayer")
             .field("name", name)
-            .field("semaphore", &own.semaphore)
-            .field("max_wait", &own.max_wait)
-            .field("hold", &own.hold)
+            .field("semaphore", &settings.semaphore)
+            .field("max_wait", &settings.max_wait)
+            .field("hold", &settings.hold)
             .field("on_missing_key", on_missing_key)
             .finish_non_exhaustive()
     }

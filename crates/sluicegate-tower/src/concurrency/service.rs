@@ -1,6 +1,6 @@
 //! The service behind a layer.
 
-use super::body::HeldBody;
+use super::body::LeasedBody;
 use super::future::ConcurrencyLimitFuture;
 use super::layer::Settings;
 use crate::common::Shared;
@@ -25,7 +25,7 @@ where
     R: Respond<B>,
     B: Body,
 {
-    type Response = Response<HeldBody<B>>;
+    type Response = Response<LeasedBody<B>>;
     type Error = S::Error;
     type Future = ConcurrencyLimitFuture<S, Q, B, L, R>;
 
@@ -34,6 +34,6 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        ConcurrencyLimitFuture::new(self.shared.call(&mut self.inner, request), self.shared.own.hold)
+        ConcurrencyLimitFuture::new(self.shared.call(&mut self.inner, request), self.shared.settings.hold)
     }
 }

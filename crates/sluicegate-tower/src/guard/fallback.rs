@@ -6,7 +6,7 @@ use http::Response;
 /// Whether there is something to give instead when all tries have failed. There are [`NoFallback`] and, for a closure, [`RespondWith`].
 pub trait Fallback<B>: Send + Sync {
     /// Who gives it.
-    fn instead(&self) -> Option<&dyn Respond<B>>;
+    fn responder(&self) -> Option<&dyn Respond<B>>;
 }
 
 /// Nothing is given instead: a failure stays one.
@@ -15,7 +15,7 @@ pub struct NoFallback;
 
 impl<B> Fallback<B> for NoFallback {
     #[inline]
-    fn instead(&self) -> Option<&dyn Respond<B>> {
+    fn responder(&self) -> Option<&dyn Respond<B>> {
         None
     }
 }
@@ -25,7 +25,7 @@ where
     K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
 {
     #[inline]
-    fn instead(&self) -> Option<&dyn Respond<B>> {
+    fn responder(&self) -> Option<&dyn Respond<B>> {
         Some(self)
     }
 }

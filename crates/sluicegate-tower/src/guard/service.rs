@@ -1,13 +1,13 @@
 //! The service: a request goes through the guard to the service behind, or is answered in its place.
 
-use super::judge::ByHead;
-use super::tries::{CopyRequest, RequestTries};
+use super::attempts::{CloneRequest, RequestAttempts};
+use super::classify::ResponseClassifier;
 use super::{Fallback, Shared};
-use crate::head::Head;
 use crate::rejection::{Reason, Rejection, Respond};
+use crate::request_head::RequestHead;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate_guard::guard::{ByTries, Call, Failure};
+use sluicegate_guard::guard::{AttemptsCall, Failure};
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -37,7 +37,7 @@ impl<S, R, C, F, Q, B> Service<Request<Q>> for GuardService<S, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
-    C: CopyRequest<Q>,
+    C: CloneRequest<Q>,
     F: Fallback<B>,
 {
     type Response = Response<B>;
@@ -52,13 +52,13 @@ where
         // The service that was ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        let Shared { guard, judge, .. } = &*self.shared;
-        let tries = RequestTries::new(Arc::clone(&self.shared), ready, request);
-        GuardFuture { call: guard.tries(tries, judge.clone()) }
+        let Shared { guard, classify, .. } = &*self.shared;
+        let tries = RequestAttempts::new(Arc::clone(&self.shared), ready, request);
+        GuardFuture { call: guard.attempts(tries, classify.clone()) }
     }
 }
 
-type GuardedCall<S, Q, R, C, F> = Call<ByTries<RequestTries<S, Q, R, C, F>>, ByHead>;
+type GuardedCall<S, Q, R, C, F> = AttemptsCall<RequestAttempts<S, Q, R, C, F>, ResponseClassifier>;
 
 pin_project! {
     /// The response to come, of the service or of the guard. Dropping it gives back whatever it holds.
@@ -67,7 +67,7 @@ pin_project! {
     where
         S: Service<Request<Q>, Response = Response<B>>,
         S: Clone,
-        C: CopyRequest<Q>,
+        C: CloneRequest<Q>,
         F: Fallback<B>,
     {
         #[pin]
@@ -79,7 +79,7 @@ impl<S, Q, B, R, C, F> Future for GuardFuture<S, Q, B, R, C, F>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     R: Respond<B>,
-    C: CopyRequest<Q>,
+    C: CloneRequest<Q>,
     F: Fallback<B>,
 {
     type Output = Result<Response<B>, S::Error>;
@@ -92,17 +92,17 @@ where
         };
         let reason = match &answer {
             Ok(response) => Reason::Failed(Some(response.status())),
-            Err(Failure::Refused(refused)) => Reason::Guard(*refused),
+            Err(Failure::Denied(refused)) => Reason::GuardDenied(*refused),
             Err(Failure::TimedOut) => Reason::TimedOut,
             Err(_) => Reason::Failed(None),
         };
-        let tries = call.tries();
+        let tries = call.attempts();
         let Shared { guard, respond, fallback, .. } = &*tries.shared;
-        if let Some(instead) = fallback.instead()
-            && let Some(_place) = guard.fall_back()
+        if let Some(instead) = fallback.responder()
+            && let Some(_place) = guard.try_fallback()
         {
             drop(answer);
-            let give = |head: Head<'_>| instead.respond(&Rejection::new(reason, String::new(), head));
+            let give = |head: RequestHead<'_>| instead.respond(&Rejection::new(reason, String::new(), head));
             return Poll::Ready(Ok(tries.with_head(give)));
         }
         // The failure itself: the service's own, or that it was not asked or took too long.

@@ -1,8 +1,8 @@
 //! Addresses as keys. All notations of an address are one key: an IPv4 address mapped into IPv6 is the IPv4 address, and of an
 //! IPv6 address only the network counts, as whoever has one address of a /64 has all 2^64 of them.
 
-use super::{Extract, MissingKey, RequestKey};
-use crate::Head;
+use super::{KeyExtractor, MissingKey, RequestKey};
+use crate::RequestHead;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// What one customer of a provider gets at least.
@@ -43,7 +43,7 @@ impl Network {
 
 /// Where the server says that the connection comes from, if it does.
 #[inline]
-pub(super) fn peer(head: &Head<'_>) -> Option<IpAddr> {
+pub(super) fn peer(head: &RequestHead<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     {
         use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
@@ -78,9 +78,9 @@ impl PeerIp {
     }
 }
 
-impl Extract for PeerIp {
+impl KeyExtractor for PeerIp {
     #[inline]
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         peer(head).map(|address| self.0.key(address)).ok_or(MissingKey::NotProvided(NO_PEER))
     }
 }
@@ -108,7 +108,7 @@ pub struct IpFrom<F> {
 /// With tonic: `key::ip_from(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()))`.
 pub fn ip_from<F>(find: F) -> IpFrom<F>
 where
-    F: Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync,
+    F: Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync,
 {
     IpFrom { find, network: Network::DEFAULT }
 }
@@ -121,11 +121,11 @@ impl<F> IpFrom<F> {
     }
 }
 
-impl<F> Extract for IpFrom<F>
+impl<F> KeyExtractor for IpFrom<F>
 where
-    F: Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync,
+    F: Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync,
 {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         (self.find)(head).map(|address| self.network.key(address)).ok_or(MissingKey::Absent)
     }
 }

@@ -12,8 +12,8 @@
 //! ```
 
 use super::address::{NO_PEER, Network, peer};
-use super::{Extract, MissingKey, RequestKey};
-use crate::Head;
+use super::{KeyExtractor, MissingKey, RequestKey};
+use crate::RequestHead;
 use http::HeaderName;
 use http::header::FORWARDED;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -62,7 +62,7 @@ impl ForwardedIp {
     }
 
     /// The entry to believe.
-    fn entry<'a>(&self, head: &Head<'a>) -> Option<&'a [u8]> {
+    fn entry<'a>(&self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
         let name = if self.field == Field::XForwardedFor { X_FORWARDED_FOR } else { FORWARDED };
         // Several lines are one list, in the order in which they came.
         let lines = head.headers.get_all(name).iter().rev();
@@ -78,8 +78,8 @@ impl ForwardedIp {
     }
 }
 
-impl Extract for ForwardedIp {
-    fn extract<'a>(&'a self, head: &Head<'a>) -> Result<RequestKey<'a>, MissingKey> {
+impl KeyExtractor for ForwardedIp {
+    fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         let address = match self.entry(head) {
             Some(entry) => self.read(entry).ok_or(MissingKey::Absent),
             None => peer(head).ok_or(MissingKey::NotProvided(NO_PEER)),
@@ -97,14 +97,14 @@ impl<'a> Iterator for FromTheRight<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.0?;
         let mut quoted = false;
-        let comma = rest.iter().enumerate().rposition(|(place, byte)| {
-            if *byte == b'"' && !is_escaped(rest, place) {
+        let comma = rest.iter().enumerate().rposition(|(position, byte)| {
+            if *byte == b'"' && !is_escaped(rest, position) {
                 quoted = !quoted;
             }
             *byte == b',' && !quoted
         });
         let (left, entry) = match comma {
-            Some(place) => (Some(&rest[..place]), &rest[place + 1..]),
+            Some(position) => (Some(&rest[..position]), &rest[position + 1..]),
             None => (None, rest),
         };
         self.0 = left;
@@ -113,8 +113,8 @@ impl<'a> Iterator for FromTheRight<'a> {
 }
 
 /// Whether an odd number of backslashes is before a byte.
-fn is_escaped(text: &[u8], place: usize) -> bool {
-    text[..place].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+fn is_escaped(text: &[u8], position: usize) -> bool {
+    text[..position].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// The address in `for="[2001:db8::17]:4711";proto=https`.

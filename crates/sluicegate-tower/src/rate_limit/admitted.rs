@@ -1,14 +1,14 @@
 //! From a request to the limiter's answer, and from the request's end to what stays charged.
 
-use super::after::Outcome;
+use super::event::{EventKind, RateLimitEvent};
 use super::fields::Fields;
 use super::layer::{Mode, Settings};
-use super::observe::{Seen, Verdict};
-use crate::common::{Admit, Call, Shared, by_the_limit};
+use super::settle::Completion;
+use crate::common::{Admit, Call, Shared, require_backend};
 use crate::future::Later;
-use crate::head::Head;
 use crate::key::{MissingKey, RequestKey};
 use crate::rejection::{Reason, Respond};
+use crate::request_head::RequestHead;
 use http::{HeaderMap, Response, StatusCode};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
@@ -16,12 +16,13 @@ use sluicegate::{Decision, Receipt, Span};
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// An admitted request, until its response. What is to be done then is in a box, as it would make
 /// the future of every request larger, and axum moves those about.
-pub(crate) struct Admitted<L: Backend, R>(Option<Box<ToDo<L, R>>>);
+pub(crate) struct Admitted<L: Backend, R>(Option<Box<OnResponse<L, R>>>);
 
-struct ToDo<L: Backend, R> {
+struct OnResponse<L: Backend, R> {
     fields: Option<Fields>,
     charge: Option<OpenCharge<L, R>>,
 }
@@ -29,7 +30,7 @@ struct ToDo<L: Backend, R> {
 /// The charge of a request that has no response yet. If it is dropped, the outcome is just that.
 struct OpenCharge<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
-    cost: u32,
+    cost: u64,
     receipt: Option<Receipt>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Settling<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
     /// `None` once it is settled.
     settled: Option<Later<Result<bool, BackendError>>>,
-    used: u32,
+    used: u64,
     receipt: Receipt,
     fields: Option<Fields>,
 }
@@ -56,7 +57,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     type Admitted = Admitted<L, R>;
 
     #[inline]
-    fn ask(&self, key: &RequestKey<'_>, cost: u32) -> Pending<Self::Answer> {
+    fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
         let (limiter, uncharged) = (&self.limiter, |answer: Answer| Reserved { answer, receipt: None });
         match (self.mode, &self.after) {
             (Mode::Enforce, None) => self.when_due(limiter.check(key, cost, None), true, uncharged),
@@ -68,7 +69,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
                 self.when_due(acquired, false, move |acquired| uncharged(acquired.answer()))
             }
             (mode, Some(_)) => {
-                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait.into() } else { Span::ZERO };
+                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait } else { Duration::ZERO };
                 let reserved = limiter.reserve(key, cost, max_wait, None);
                 self.when_due(reserved, mode != Mode::Shadow, |reserved| reserved)
             }
@@ -86,21 +87,21 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     where
         R: Respond<B>,
     {
-        let is_told = shared.own.tells() || shared.own.observe.is_some();
+        let reports = shared.settings.sends_headers() || shared.settings.observe.is_some();
         match answer {
-            Ok(Reserved { answer, receipt: None }) if answer.allowed() && !is_told => Ok(Admitted(None)),
+            Ok(Reserved { answer, receipt: None }) if answer.allowed() && !reports => Ok(Admitted(None)),
             answer => shared.admit_in_full(answer, call),
         }
     }
 
     /// A shadow rejects nothing.
-    fn rejects(&self, head: &Head<'_>, missing: MissingKey) -> bool {
+    fn rejects(&self, head: &RequestHead<'_>, missing: MissingKey) -> bool {
         if let Some(observe) = &self.observe {
-            let verdict = match missing {
-                MissingKey::Absent => Verdict::MissingKey,
-                MissingKey::NotProvided(what) => Verdict::SetUp(what),
+            let kind = match missing {
+                MissingKey::Absent => EventKind::MissingKey,
+                MissingKey::NotProvided(what) => EventKind::Misconfigured(what),
             };
-            observe(&Seen { head, key: None, verdict });
+            observe(&RateLimitEvent { head, key: None, kind });
         }
         self.mode != Mode::Shadow
     }
@@ -149,7 +150,7 @@ fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Re
     }
 
     let Reserved { answer, receipt } = reserved;
-    let delay = limiter.delay(answer.delay()).into_future();
+    let delay = limiter.delay(answer.delay().into()).into_future();
     let mut waiting = Waiting(limiter, receipt);
     Box::pin(async move {
         delay.await;
@@ -168,30 +169,30 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
         R: Respond<B>,
     {
         let Reserved { answer, receipt } = match answer.and_then(|reserved| {
-            by_the_limit(&reserved.answer)?;
+            require_backend(&reserved.answer)?;
             Ok(reserved)
         }) {
             Ok(reserved) => reserved,
             Err(error) => return self.no_answer(error, call),
         };
-        let (decision, shadow) = (answer.decision(), self.own.mode == Mode::Shadow);
+        let (decision, shadow) = (answer.decision(), self.settings.mode == Mode::Shadow);
         // Before the observer is called, so that the receipt is not lost if it panics.
         let open = |receipt| OpenCharge { shared: Arc::clone(self), cost: call.cost, receipt: Some(receipt) };
         let charge = receipt.map(open);
-        self.observe(
+        self.emit(
             call,
             match (decision.allowed(), shadow) {
-                (true, _) => Verdict::Allowed(&decision),
-                (false, true) => Verdict::WouldDeny(&decision),
-                (false, false) => Verdict::Denied(&decision),
+                (true, _) => EventKind::Allowed(&decision),
+                (false, true) => EventKind::WouldDeny(&decision),
+                (false, false) => EventKind::Denied(&decision),
             },
         );
         if !decision.allowed() && !shadow {
             return Err(self.deny(&decision, call.head));
         }
         let fields = self.fields(&decision);
-        let is_free = fields.is_none() && charge.is_none();
-        Ok(Admitted((!is_free).then(|| Box::new(ToDo { fields, charge }))))
+        let is_noop = fields.is_none() && charge.is_none();
+        Ok(Admitted((!is_noop).then(|| Box::new(OnResponse { fields, charge }))))
     }
 
     #[cold]
@@ -200,31 +201,31 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
         R: Respond<B>,
     {
         let reason = if let BackendError::Unsupported(error) = error {
-            Reason::SetUp(format!(
+            Reason::Misconfigured(format!(
                 "what was charged under this limit cannot be returned: {error}; use another limit, or leave out \
                  `after` and `charge_if`"
             ))
         } else {
-            Reason::NoAnswer(error)
+            Reason::BackendFailed(error)
         };
         match &reason {
-            Reason::SetUp(mistake) => self.observe(call, Verdict::SetUp(mistake)),
-            Reason::NoAnswer(error) => self.observe(call, Verdict::NoAnswer(error)),
+            Reason::Misconfigured(mistake) => self.emit(call, EventKind::Misconfigured(mistake)),
+            Reason::BackendFailed(error) => self.emit(call, EventKind::BackendFailed(error)),
             _ => {}
         }
-        if self.own.mode == Mode::Shadow {
+        if self.settings.mode == Mode::Shadow {
             return Ok(Admitted(None));
         }
-        Err(self.refuse(reason, String::new(), call.head))
+        Err(self.reject(reason, String::new(), call.head))
     }
 
     #[cold]
-    fn deny<B>(&self, decision: &Decision, head: &Head<'_>) -> Response<B>
+    fn deny<B>(&self, decision: &Decision, head: &RequestHead<'_>) -> Response<B>
     where
         R: Respond<B>,
     {
-        let violated = self.own.policies.violated(&self.common.name, &self.own.limiter, decision);
-        let mut response = self.refuse(Reason::Denied(*decision), violated, head);
+        let violated = self.settings.policies.violated(&self.common.name, &self.settings.limiter, decision);
+        let mut response = self.reject(Reason::Denied(*decision), violated, head);
         if let Some(fields) = self.fields(decision) {
             fields.write(response.headers_mut());
         }
@@ -233,8 +234,8 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
 
     #[inline]
     fn fields(&self, decision: &Decision) -> Option<Fields> {
-        let Settings { policies, limiter, .. } = &self.own;
-        if !self.own.tells() {
+        let Settings { policies, limiter, .. } = &self.settings;
+        if !self.settings.sends_headers() {
             return None;
         }
         policies.fields(&self.common.name, limiter, decision)
@@ -242,18 +243,18 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
 
     /// The fields for a key whose charge was settled, if that is known without a round trip.
     fn settled_fields(&self, receipt: &Receipt) -> Option<Fields> {
-        let decision = self.own.tells().then(|| self.own.limiter.standing(receipt))??;
+        let decision = self.settings.sends_headers().then(|| self.settings.limiter.standing(receipt))??;
         self.fields(&decision)
     }
 
-    fn observe(&self, call: &Call<'_>, verdict: Verdict<'_>) {
-        let Some(observe) = &self.own.observe else { return };
+    fn emit(&self, call: &Call<'_>, kind: EventKind<'_>) {
+        let Some(observe) = &self.settings.observe else { return };
         let head = call.head;
         if let Some(key) = call.key {
-            return observe(&Seen { head, key: Some(key), verdict });
+            return observe(&RateLimitEvent { head, key: Some(key), kind });
         }
         let key = self.common.key.extract(head).unwrap_or(RequestKey::SHARED);
-        observe(&Seen { head, key: Some(&key), verdict });
+        observe(&RateLimitEvent { head, key: Some(&key), kind });
     }
 }
 
@@ -268,7 +269,7 @@ impl<L: Backend, R> Default for Admitted<L, R> {
 impl<L: Backend, R> Admitted<L, R> {
     /// Whether nothing is to be done when the response is there.
     #[inline]
-    pub(super) fn is_free(&self) -> bool {
+    pub(super) fn is_noop(&self) -> bool {
         self.0.is_none()
     }
 
@@ -277,8 +278,8 @@ impl<L: Backend, R> Admitted<L, R> {
     pub(super) fn end(&mut self, response: Option<(StatusCode, &HeaderMap)>) -> Ended<L, R> {
         match self.0.take().map(|to_do| *to_do) {
             None => Ended::Now(None),
-            Some(ToDo { fields, charge: None }) => Ended::Now(fields),
-            Some(ToDo { fields, charge: Some(charge) }) => charge.end(fields, response),
+            Some(OnResponse { fields, charge: None }) => Ended::Now(fields),
+            Some(OnResponse { fields, charge: Some(charge) }) => charge.end(fields, response),
         }
     }
 }
@@ -286,10 +287,10 @@ impl<L: Backend, R> Admitted<L, R> {
 impl<L: Backend, R> OpenCharge<L, R> {
     fn end(mut self, fields: Option<Fields>, response: Option<(StatusCode, &HeaderMap)>) -> Ended<L, R> {
         let used = self.used(&match response {
-            Some((status, headers)) => Outcome::Response { status, headers },
-            None => Outcome::Failed,
+            Some((status, headers)) => Completion::Response { status, headers },
+            None => Completion::Failed,
         });
-        let (limiter, shared) = (&self.shared.own.limiter, &self.shared);
+        let (limiter, shared) = (&self.shared.settings.limiter, &self.shared);
         // Taken only after the closure was called: if it panics, the charge stays.
         let Some(receipt) = self.receipt.take() else { return Ended::Now(fields) };
         let settled = match used {
@@ -315,17 +316,17 @@ impl<L: Backend, R> OpenCharge<L, R> {
     }
 
     /// What the request used, if that is not what it was charged.
-    fn used(&self, outcome: &Outcome<'_>) -> Option<u32> {
-        self.shared.own.after.as_ref().and_then(|after| after(outcome).used(self.cost))
+    fn used(&self, outcome: &Completion<'_>) -> Option<u64> {
+        self.shared.settings.after.as_ref().and_then(|after| after(outcome).used(self.cost))
     }
 }
 
 impl<L: Backend, R> Drop for OpenCharge<L, R> {
     fn drop(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
-        let limiter = &self.shared.own.limiter;
+        let limiter = &self.shared.settings.limiter;
         // A closure that has just panicked is not called again.
-        match if std::thread::panicking() { None } else { self.used(&Outcome::Dropped) } {
+        match if std::thread::panicking() { None } else { self.used(&Completion::Dropped) } {
             Some(used) => limiter.settle_detached(&receipt, used),
             None => limiter.forget_receipt(&receipt),
         }
@@ -351,7 +352,7 @@ impl<L: Backend, R> Drop for Settling<L, R> {
     /// The request is dropped before its charge is settled.
     fn drop(&mut self) {
         if self.settled.is_some() {
-            self.shared.own.limiter.settle_detached(&self.receipt, self.used);
+            self.shared.settings.limiter.settle_detached(&self.receipt, self.used);
         }
     }
 }

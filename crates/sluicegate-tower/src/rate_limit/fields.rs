@@ -15,10 +15,10 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELI
 /// The policies of a limiter's limits, once they were needed.
 #[derive(Default)]
 pub(super) struct Policies {
-    texts: ArcSwapOption<Texts>,
+    texts: ArcSwapOption<PolicyTexts>,
 }
 
-struct Texts {
+struct PolicyTexts {
     /// The limits as of this change.
     changes: u64,
     policies: Vec<Policy>,
@@ -56,13 +56,13 @@ impl Policies {
 
     /// The texts for the limits as they are now.
     #[inline]
-    fn texts<T>(&self, name: &str, limiter: &impl Backend, with: impl FnOnce(&Texts) -> T) -> T {
+    fn texts<T>(&self, name: &str, limiter: &impl Backend, with: impl FnOnce(&PolicyTexts) -> T) -> T {
         let changes = limiter.changes();
         let texts = self.texts.load();
         match &*texts {
             Some(texts) if texts.changes == changes => with(texts),
             _ => {
-                let texts = Arc::new(Texts::new(name, changes, &limiter.limits()));
+                let texts = Arc::new(PolicyTexts::new(name, changes, &limiter.limits()));
                 self.texts.store(Some(Arc::clone(&texts)));
                 with(&texts)
             }
@@ -70,8 +70,8 @@ impl Policies {
     }
 }
 
-impl Texts {
-    fn new(name: &str, changes: u64, limits: &[Limit]) -> Texts {
+impl PolicyTexts {
+    fn new(name: &str, changes: u64, limits: &[Limit]) -> PolicyTexts {
         let policies: Vec<Policy> = limits.iter().map(Policy::of).collect();
         let positions = (0..policies.len()).map(Some);
         let names = std::iter::once(None).chain(positions);
@@ -81,7 +81,7 @@ impl Texts {
             names[1..].iter().zip(&policies).map(|(name, policy)| format!("{name}{policy}")).collect();
         // Cannot fail: names are plain text, and the rest is numbers.
         let field = HeaderValue::try_from(items.join(", ")).ok().filter(|_| !items.is_empty());
-        Texts { changes, policies, names, field }
+        PolicyTexts { changes, policies, names, field }
     }
 
     fn name_for(&self, decision: &Decision) -> &str {

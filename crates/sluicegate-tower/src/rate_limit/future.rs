@@ -3,7 +3,7 @@
 use super::admitted::{Ended, Settling};
 use super::fields::Fields;
 use super::layer::Settings;
-use crate::future::{Admission, Answered, again};
+use crate::future::{Admission, Answered, take_once};
 use crate::rejection::Respond;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -57,9 +57,9 @@ where
         let this = self.project();
         if this.settling.is_none() {
             match ready!(this.admission.poll_answered(context)) {
-                Answered::Refused(response) => return Poll::Ready(Ok(response)),
+                Answered::GuardDenial(response) => return Poll::Ready(Ok(response)),
                 // The response goes by without being copied.
-                Answered::Serving(inner, admitted) if admitted.is_free() => return inner.poll(context),
+                Answered::Serving(inner, admitted) if admitted.is_noop() => return inner.poll(context),
                 Answered::Serving(inner, admitted) => {
                     let result = ready!(inner.poll(context));
                     let head = result.as_ref().ok().map(|response| (response.status(), response.headers()));
@@ -75,7 +75,7 @@ where
         if let Some(served) = this.settling {
             ready!(served.settling.poll_settled(context));
         }
-        let Served { result, settling } = *again(this.settling);
+        let Served { result, settling } = *take_once(this.settling);
         Poll::Ready(with(settling.fields(), result))
     }
 }

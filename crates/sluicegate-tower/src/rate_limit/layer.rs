@@ -1,11 +1,11 @@
 //! The layer and its settings.
 
-use super::after::{Charge, Outcome};
+use super::event::RateLimitEvent;
 use super::fields::Policies;
-use super::observe::Seen;
 use super::service::RateLimit;
+use super::settle::{Charge, Completion};
 use crate::common::{Common, Shared, common_methods};
-use crate::rejection::Problem;
+use crate::rejection::ProblemDetails;
 use http::StatusCode;
 use sluicegate::backend::Backend;
 use std::fmt;
@@ -31,7 +31,7 @@ use std::time::Duration;
 ///
 /// A setting that is made twice has the later value. `R` writes the responses of the layer's own;
 /// see [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
-pub struct RateLimitLayer<L, R = Problem> {
+pub struct RateLimitLayer<L, R = ProblemDetails> {
     /// Behind one pointer, as axum has a layer make a new service for every request.
     shared: Arc<Shared<Settings<L>, R>>,
 }
@@ -45,8 +45,8 @@ pub(super) enum Mode {
     Shadow,
 }
 
-type After = Arc<dyn Fn(&Outcome<'_>) -> Charge + Send + Sync>;
-type Observe = Arc<dyn Fn(&Seen<'_>) + Send + Sync>;
+type After = Arc<dyn Fn(&Completion<'_>) -> Charge + Send + Sync>;
+type Observe = Arc<dyn Fn(&RateLimitEvent<'_>) + Send + Sync>;
 
 /// The settings of this layer alone.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ pub(crate) struct Settings<L> {
 impl<L> Settings<L> {
     /// Whether responses carry the fields.
     #[inline]
-    pub(super) fn tells(&self) -> bool {
+    pub(super) fn sends_headers(&self) -> bool {
         self.headers.unwrap_or(self.mode != Mode::Shadow)
     }
 }
@@ -78,7 +78,7 @@ impl<L: Backend + Clone + 'static> RateLimitLayer<L> {
             headers: None,
             policies: Policies::default(),
         };
-        RateLimitLayer { shared: Arc::new(Shared::new(settings, Problem)) }
+        RateLimitLayer { shared: Arc::new(Shared::new(settings, ProblemDetails)) }
     }
 }
 
@@ -87,7 +87,7 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// later, an admitted request goes on when it is due.
     #[must_use]
     pub fn enforce(mut self) -> Self {
-        self.shared_mut().own.mode = Mode::Enforce;
+        self.shared_mut().settings.mode = Mode::Enforce;
         self
     }
 
@@ -95,20 +95,20 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// `max_wait` is denied at once, without waiting; so is one that finds the queue full
     /// (`max_queue` of the limiter).
     ///
-    /// Together with [`RateLimitLayer::after`] a request is reserved: buckets and pacers let it
+    /// Together with [`RateLimitLayer::settle`] a request is reserved: buckets and pacers let it
     /// wait, windows and logs answer as with [`RateLimitLayer::enforce`].
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
-        self.shared_mut().own.mode = Mode::Wait(max_wait);
+        self.shared_mut().settings.mode = Mode::Wait(max_wait);
         self
     }
 
     /// Decides and charges, but denies nothing: to see what a limit would do before it does. The
-    /// observer sees [what would have been denied](crate::Verdict::WouldDeny), and clients see
+    /// observer sees [what would have been denied](crate::EventKind::WouldDeny), and clients see
     /// nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
-        self.shared_mut().own.mode = Mode::Shadow;
+        self.shared_mut().settings.mode = Mode::Shadow;
         self
     }
 
@@ -116,15 +116,15 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// shadow mode. A denial has its `Retry-After` in any case.
     #[must_use]
     pub fn headers(mut self, told: bool) -> Self {
-        self.shared_mut().own.headers = Some(told);
+        self.shared_mut().settings.headers = Some(told);
         self
     }
 
     /// Calls a closure with the decision about each request that is not skipped. Its time is added
     /// to every request.
     #[must_use]
-    pub fn observe(mut self, observer: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Self {
-        self.shared_mut().own.observe = Some(Arc::new(observer));
+    pub fn observer(mut self, observer: impl Fn(&RateLimitEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.shared_mut().settings.observe = Some(Arc::new(observer));
         self
     }
 
@@ -134,12 +134,12 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     ///
     /// ```
     /// # use sluicegate::Limiter;
-    /// use sluicegate_tower::{Charge, Outcome, RateLimitLayer};
+    /// use sluicegate_tower::{Charge, Completion, RateLimitLayer};
     ///
     /// // Ten at a time, and each costs as many tokens as its response says.
-    /// # let limiter = Limiter::new("token-bucket 1000/m burst=10000")?;
-    /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).after(|outcome| match outcome {
-    ///     Outcome::Response { headers, .. } => headers
+    /// # let limiter = Limiter::new("token-bucket 1000/min burst=10000")?;
+    /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).settle(|outcome| match outcome {
+    ///     Completion::Response { headers, .. } => headers
     ///         .get("x-tokens-used")
     ///         .and_then(|value| value.to_str().ok()?.parse().ok())
     ///         .map_or(Charge::Keep, Charge::Exactly),
@@ -148,8 +148,8 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// # Ok::<(), sluicegate::BuildError>(())
     /// ```
     #[must_use]
-    pub fn after(mut self, charge: impl Fn(&Outcome<'_>) -> Charge + Send + Sync + 'static) -> Self {
-        self.shared_mut().own.after = Some(Arc::new(charge));
+    pub fn settle(mut self, charge: impl Fn(&Completion<'_>) -> Charge + Send + Sync + 'static) -> Self {
+        self.shared_mut().settings.after = Some(Arc::new(charge));
         self
     }
 
@@ -163,15 +163,15 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// # use sluicegate_tower::{RateLimitLayer, key};
     /// use http::StatusCode;
     ///
-    /// let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 5/15m")?)
+    /// let failed_logins = RateLimitLayer::new(Limiter::new("sliding-log 5/15min")?)
     ///     .key(key::peer_ip())
     ///     .charge_if(|status| status == StatusCode::UNAUTHORIZED);
     /// # Ok::<(), sluicegate::BuildError>(())
     /// ```
     #[must_use]
     pub fn charge_if(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.after(move |outcome| match outcome {
-            Outcome::Response { status, .. } if !is_charged(*status) => Charge::Refund,
+        self.settle(move |outcome| match outcome {
+            Completion::Response { status, .. } if !is_charged(*status) => Charge::Refund,
             _ => Charge::Keep,
         })
     }
@@ -179,11 +179,11 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
 
 impl<L: fmt::Debug, R> fmt::Debug for RateLimitLayer<L, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { common: Common { name, on_missing_key, .. }, own, .. } = &*self.shared;
+        let Shared { common: Common { name, on_missing_key, .. }, settings, .. } = &*self.shared;
         f.debug_struct("RateLimitLayer")
             .field("name", name)
-            .field("limiter", &own.limiter)
-            .field("mode", &own.mode)
+            .field("limiter", &settings.limiter)
+            .field("mode", &settings.mode)
             .field("on_missing_key", on_missing_key)
             .finish_non_exhaustive()
     }

@@ -48,11 +48,11 @@ pub(super) fn trailers_only<B>(
 /// The numbers of gRPC's statuses.
 fn status(reason: &Reason) -> HeaderValue {
     HeaderValue::from_static(match reason {
-        Reason::Denied(_) | Reason::TooManyAtOnce(_) => "8", // RESOURCE_EXHAUSTED
-        Reason::MissingKey => "3",                           // INVALID_ARGUMENT
-        Reason::SetUp(_) | Reason::Failed(_) => "13",        // INTERNAL
-        Reason::NoAnswer(_) | Reason::Guard(_) | Reason::Full => "14", // UNAVAILABLE
-        Reason::TimedOut => "4",                             // DEADLINE_EXCEEDED
+        Reason::Denied(_) | Reason::TooManyInFlight(_) => "8", // RESOURCE_EXHAUSTED
+        Reason::MissingKey => "3",                             // INVALID_ARGUMENT
+        Reason::Misconfigured(_) | Reason::Failed(_) => "13",  // INTERNAL
+        Reason::BackendFailed(_) | Reason::GuardDenied(_) | Reason::AtCapacity => "14", // UNAVAILABLE
+        Reason::TimedOut => "4",                               // DEADLINE_EXCEEDED
     })
 }
 

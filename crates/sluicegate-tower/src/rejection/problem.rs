@@ -15,9 +15,9 @@ use std::fmt::Write as _;
 ///  "status":429,"detail":"too many requests; come back in 12 seconds","violated-policies":["api"]}
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Problem;
+pub struct ProblemDetails;
 
-impl<B: From<Bytes>> Respond<B> for Problem {
+impl<B: From<Bytes>> Respond<B> for ProblemDetails {
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B> {
         if let Some(content_type) = rejection.grpc() {
             return grpc::trailers_only(rejection, content_type.clone(), B::from(Bytes::new()));
@@ -33,14 +33,14 @@ fn problem(rejection: &Rejection<'_>) -> String {
     let status = rejection.status();
     let (kind, title) = match &rejection.reason {
         Reason::Denied(_) => (QUOTA_EXCEEDED, "The limit is used up"),
-        Reason::TooManyAtOnce(_) => (QUOTA_EXCEEDED, "Too many at once"),
+        Reason::TooManyInFlight(_) => (QUOTA_EXCEEDED, "Too many at once"),
         // What RFC 9457 calls a problem whose status says it all.
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let detail = escaped(&rejection.detail());
     let mut text =
         format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
-    if let Reason::Denied(_) | Reason::TooManyAtOnce(_) = &rejection.reason {
+    if let Reason::Denied(_) | Reason::TooManyInFlight(_) = &rejection.reason {
         // A name in the quotes of a header field is one in the quotes of JSON as well: it has
         // nothing to escape.
         text += &format!(r#","violated-policies":[{}]"#, rejection.violated);

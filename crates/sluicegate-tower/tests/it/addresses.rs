@@ -1,17 +1,17 @@
 //! Whom an address belongs to: notations, networks, proxies, and clients who make things up.
 
-use crate::bed::{from, with};
+use crate::support::{from, with};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use sluicegate::Key as _;
-use sluicegate_tower::Head;
-use sluicegate_tower::key::{self, Extract, MissingKey};
+use sluicegate_tower::RequestHead;
+use sluicegate_tower::key::{self, KeyExtractor, MissingKey};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-fn key(extract: &impl Extract, request: &Request<Full<Bytes>>) -> Result<String, MissingKey> {
-    let key = extract.extract(&Head::of(request))?;
+fn key(extract: &impl KeyExtractor, request: &Request<Full<Bytes>>) -> Result<String, MissingKey> {
+    let key = extract.extract(&RequestHead::of(request))?;
     let text = String::from_utf8(key.to_bytes().into_owned()).unwrap();
     Ok(text.strip_prefix("~a").and_then(|text| text.strip_suffix(';')).expect("an address").to_owned())
 }

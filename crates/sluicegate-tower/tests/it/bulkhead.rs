@@ -72,7 +72,7 @@ async fn a_place_is_held_until_the_call_has_ended_however_it_ends() {
 #[tokio::test]
 async fn who_waits_goes_on_in_order_and_leaves_when_dropped() {
     let lets = Arc::new(Semaphore::new(0));
-    let (service, bulkhead) = behind("bulkhead 1 queue=2 wait=1m", &lets);
+    let (service, bulkhead) = behind("bulkhead 1 queue=2 wait=1min", &lets);
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(service.clone().oneshot(1));
     let mut second = pin!(service.clone().oneshot(2));
@@ -96,7 +96,7 @@ async fn who_waits_goes_on_in_order_and_leaves_when_dropped() {
 fn a_wait_that_is_too_long_ends() {
     let clock = ManualClock::default();
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1 wait=1s").clock(clock.clone()).build().unwrap();
-    let _held = bulkhead.try_enter().unwrap();
+    let _held = bulkhead.try_acquire().unwrap();
     let service = BulkheadLayer::new(bulkhead).layer(doubling(&Arc::new(Semaphore::new(9))));
     let mut context = Context::from_waker(Waker::noop());
     let mut call = pin!(service.oneshot(1));
@@ -111,9 +111,9 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
     // It has one permit, which it takes when it is ready: a clone of it is not.
     let lets = Arc::new(Semaphore::new(9));
     let (bulkhead, limit) =
-        (Bulkhead::new("bulkhead 1 queue=1 wait=1m").unwrap(), ConcurrencyLimitLayer::new(1));
+        (Bulkhead::new("bulkhead 1 queue=1 wait=1min").unwrap(), ConcurrencyLimitLayer::new(1));
     let mut service = BulkheadLayer::new(bulkhead.clone()).layer(limit.layer(doubling(&lets)));
-    let held = bulkhead.try_enter();
+    let held = bulkhead.try_acquire();
     let ready: &mut _ = service.ready().await.unwrap();
     let call = ready.call(5);
     drop(held);

@@ -1,7 +1,7 @@
 //! At most so many requests at once for each key: before services of our own, and over real sockets.
 
-use crate::bed::{Body, answer, field, from, get, text, with};
 use crate::sockets::{Server, read, until};
+use crate::support::{Body, answer, field, from, get, text, with};
 use axum::Router;
 use axum::body::Body as AxumBody;
 use axum::routing::get as route;
@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::Semaphore;
-use sluicegate_tower::{ConcurrencyLayer, HeldBody, Hold, OnMissingKey, Respond, key};
+use sluicegate_tower::{ConcurrencyLayer, HoldUntil, LeasedBody, OnMissingKey, Respond, key};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -24,7 +24,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
-type Held = Response<HeldBody<Body>>;
+type Held = Response<LeasedBody<Body>>;
 
 fn semaphore(limit: &str) -> Semaphore {
     Semaphore::new(limit).unwrap()
@@ -125,8 +125,8 @@ async fn requests_cost_are_skipped_or_have_no_key() {
     let healthy = ask(&layer, health).await;
     assert!(healthy.status() == 200 && !healthy.body().holds_lease());
     assert!(ask(&layer, get()).await.body().holds_lease(), "those without a key share one");
-    assert_eq!(ask(&layer.clone().on_missing_key(OnMissingKey::Refuse), get()).await.status(), 400);
-    assert!(!ask(&layer.clone().on_missing_key(OnMissingKey::Pass), get()).await.body().holds_lease());
+    assert_eq!(ask(&layer.clone().on_missing_key(OnMissingKey::Reject), get()).await.status(), 400);
+    assert!(!ask(&layer.clone().on_missing_key(OnMissingKey::Admit), get()).await.body().holds_lease());
     let dear = ask(&layer.clone().cost(|_| 4), with(get(), "x-customer", "sally")).await;
     assert_eq!((dear.status().as_u16(), field(&dear, "retry-after")), (429, None));
     let words = dear.into_body().collect().await.unwrap().to_bytes();
@@ -299,7 +299,7 @@ async fn a_body_that_knows_its_end_frees_the_place_with_its_last_frame() {
 #[tokio::test]
 async fn until_the_head_only() {
     let places = semaphore("concurrency 1");
-    let layer = ConcurrencyLayer::new(places.clone()).hold(Hold::UntilHead);
+    let layer = ConcurrencyLayer::new(places.clone()).hold_until(HoldUntil::ResponseHead);
     let response = ask(&layer, get()).await;
     assert!(!response.body().holds_lease() && held(&places) == 0);
 }

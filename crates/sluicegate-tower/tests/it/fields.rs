@@ -1,7 +1,7 @@
 //! `RateLimit`, `RateLimit-Policy`, `Retry-After` and the problem details.
 
-use crate::bed::{Body, ask, field, get, limiter, text};
 use crate::structured::{Item, list_of_strings};
+use crate::support::{Body, ask, field, get, limiter, text};
 use http::Response;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
@@ -87,7 +87,7 @@ async fn limits_that_change_are_told_as_they_are() {
     let (limiter, _clock) = limiter("sliding-log 5/60s");
     let layer = RateLimitLayer::new(limiter.clone());
     assert_eq!(field(&ask(&layer, get()).await, "ratelimit-policy"), Some("\"default\";q=5;w=60"));
-    let service = tower::Layer::layer(&layer, tower::service_fn(crate::bed::answer));
+    let service = tower::Layer::layer(&layer, tower::service_fn(crate::support::answer));
     limiter.change("sliding-log 7/60s").unwrap();
     for _ in 0..2 {
         let response = tower::ServiceExt::oneshot(service.clone(), get()).await.unwrap();

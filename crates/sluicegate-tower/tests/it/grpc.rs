@@ -1,6 +1,6 @@
 //! gRPC calls: a status in the header fields of a response without a body.
 
-use crate::bed::{Body, ask, field, get, limiter, text, with};
+use crate::support::{Body, ask, field, get, limiter, text, with};
 use http::{Request, Response};
 use sluicegate_tower::{RateLimitLayer, key};
 use std::convert::Infallible;

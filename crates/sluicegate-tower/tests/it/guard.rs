@@ -1,7 +1,7 @@
 //! A guard around services, and over real sockets.
 
-use crate::bed::{Body, answer, field, get, text, with};
 use crate::sockets::{Server, until};
+use crate::support::{Body, answer, field, get, text, with};
 use axum::Router;
 use axum::routing::get as route;
 use http::{Method, Request, Response, StatusCode};
@@ -52,7 +52,7 @@ async fn five_hundreds_open_the_breaker_and_then_the_answer_is_503() {
 #[tokio::test]
 async fn a_judge_says_what_is_a_failure() {
     let guard = Guard::builder("g").breaker("breaker 100%/1calls min=1").build().unwrap();
-    let layer = GuardLayer::new(guard.clone()).judge(|status, _| match status.as_u16() {
+    let layer = GuardLayer::new(guard.clone()).classify(|status, _| match status.as_u16() {
         429 => Outcome::Failure,
         501 => Outcome::Ignored,
         _ => Outcome::Success,
@@ -92,7 +92,7 @@ async fn being_ready_takes_no_place() {
         assert_eq!(response.status(), 200);
         let _ = service.ready().await;
     }
-    let place = guard.bulkhead().unwrap().try_enter();
+    let place = guard.bulkhead().unwrap().try_acquire();
     let refused = ask(&layer, get()).await;
     assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("1")));
     drop(place);
@@ -155,7 +155,7 @@ fn a_dropped_response_gives_back_everything() {
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 1);
     drop(begun);
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
-    guard.breaker().unwrap().ask().admitted().unwrap().failure();
+    guard.breaker().unwrap().try_acquire().admitted().unwrap().failure();
     clock.advance(Duration::from_secs(5));
     let mut probe = Box::pin(layer.layer(hangs).oneshot(get()));
     assert!(poll(probe.as_mut()).is_pending());
@@ -178,7 +178,7 @@ fn a_dropped_response_gives_back_everything() {
 fn waiters_in_the_queue_go_on_and_dropped_ones_leave_it() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1 queue=2 wait=60s").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
-    let place = guard.bulkhead().unwrap().try_enter();
+    let place = guard.bulkhead().unwrap().try_acquire();
     let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(ask(&layer, get()))).collect();
     assert!(waiting.iter_mut().all(|one| poll(one.as_mut()).is_pending()));
     let mut third = Box::pin(ask(&layer, get()));
@@ -235,7 +235,7 @@ async fn a_fallback_is_counted_and_has_a_bound() {
     assert_eq!(status(fails()).await, (200, false));
     let told = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
     assert_eq!(told(), (1, 0));
-    let place = guard.fall_back();
+    let place = guard.try_fallback();
     assert!(place.is_some());
     assert_eq!(status(fails()).await, (500, false), "the answer itself");
     let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
@@ -253,7 +253,7 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
     let open = || {
         let guard =
             Guard::builder("g").breaker("breaker 100%/1calls min=1").max_fallbacks(1).build().unwrap();
-        guard.breaker().unwrap().ask().admitted().unwrap().failure();
+        guard.breaker().unwrap().try_acquire().admitted().unwrap().failure();
         guard
     };
     let instead = |_: &Rejection<'_>| Response::new(Body::from("[]"));
@@ -268,7 +268,7 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
         let service = layer.layer(tower::service_fn(answer));
         let Ok(fell_back) = service.clone().oneshot(get()).await;
         assert_eq!(fell_back.status(), 200);
-        let _place = guard.fall_back();
+        let _place = guard.try_fallback();
         let Ok(refused) = service.oneshot(get()).await;
         assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (418, Some("5")));
     }
@@ -278,7 +278,7 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
         .layer(tower::service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Opaque(false)))));
     let Ok(fell_back) = service.clone().oneshot(get()).await;
     assert!(fell_back.body().0);
-    let _place = guard.fall_back();
+    let _place = guard.try_fallback();
     let Ok(refused) = service.oneshot(get()).await;
     assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
 }

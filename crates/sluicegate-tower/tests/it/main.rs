@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod addresses;
-mod after;
-mod bed;
 mod bulkhead;
 mod concurrency;
 mod example;
@@ -16,7 +14,9 @@ mod policies;
 mod redis;
 mod router;
 mod service;
+mod settle;
 mod shadow;
 mod sockets;
 mod structured;
+mod support;
 mod waiting;

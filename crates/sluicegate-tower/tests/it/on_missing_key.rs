@@ -1,6 +1,6 @@
 //! Requests that do not say whom to charge.
 
-use crate::bed::{Body, admitted, ask, field, get, limiter, text, with};
+use crate::support::{Body, admitted, ask, field, get, limiter, text, with};
 use http::Request;
 use sluicegate_tower::{OnMissingKey, RateLimitLayer, key};
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ async fn by_default_all_of_them_share_one_key() {
 async fn they_can_be_refused_or_let_pass() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter.clone()).key(key::header("x-api-key"));
-    let refused = ask(&layer.clone().on_missing_key(OnMissingKey::Refuse), get()).await;
+    let refused = ask(&layer.clone().on_missing_key(OnMissingKey::Reject), get()).await;
     assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (400, None));
     let problem: serde_json::Value = serde_json::from_str(&text(refused).await).unwrap();
     assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &400.into()));
-    assert_eq!(admitted(&layer.on_missing_key(OnMissingKey::Pass), 9, get).await, 9);
+    assert_eq!(admitted(&layer.on_missing_key(OnMissingKey::Admit), 9, get).await, 9);
     assert_eq!(limiter.stats().allowed, 0);
 }
 
@@ -38,7 +38,7 @@ async fn a_server_that_does_not_say_who_is_connected_is_told_so() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     for layer in [
         RateLimitLayer::new(limiter.clone()),
-        RateLimitLayer::new(limiter.clone()).on_missing_key(OnMissingKey::Pass),
+        RateLimitLayer::new(limiter.clone()).on_missing_key(OnMissingKey::Admit),
     ] {
         let response = ask(&layer, Request::new(Body::default())).await;
         assert_eq!(response.status(), 500);
@@ -67,7 +67,7 @@ async fn a_pair_that_lacks_one_half_is_no_key() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter)
         .key((key::header("x-api-key"), key::path()))
-        .on_missing_key(OnMissingKey::Refuse);
+        .on_missing_key(OnMissingKey::Reject);
     assert_eq!(ask(&layer, get()).await.status(), 400);
     let to = |path: &str| {
         let mut request = with(get(), "x-api-key", "harry");

@@ -1,14 +1,14 @@
 //! Back-ends of one's own, and answers when nobody can decide.
 
-use crate::bed::{Body, answer, ask, field, get, limiter, text, with};
+use crate::support::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
+use sluicegate::Time;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::StoreFailure;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
 use sluicegate::wait::Acquired;
 use sluicegate::{Decision, Key, Limit, Limiter, Receipt};
-use sluicegate::{Span, Time};
-use sluicegate_tower::{Outcome, RateLimitLayer, Verdict};
+use sluicegate_tower::{Completion, EventKind, RateLimitLayer};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,27 +40,27 @@ impl Slow {
 }
 
 impl Backend for Slow {
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check(&self.limiter, key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check_within(&self.limiter, key, cost, max_wait, at))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::peek(&self.limiter, key, cost, at))
     }
 
-    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Later<(Answer, u32)> {
+    fn take(&self, key: &dyn Key, up_to: u64, at: Option<Time>) -> Later<(Answer, u64)> {
         self.later(Backend::take(&self.limiter, key, up_to, at))
     }
 
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Later<Answer> {
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::refund(&self.limiter, key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
         self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -69,11 +69,11 @@ impl Backend for Slow {
         self.later(Backend::cancel(&self.limiter, receipt, at))
     }
 
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
         self.later(Backend::settle(&self.limiter, receipt, used, at))
     }
 
-    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+    fn settle_detached(&self, receipt: &Receipt, used: u64) {
         self.limiter.settle_detached(receipt, used);
         self.closed.fetch_add(1000, Ordering::Relaxed);
     }
@@ -95,11 +95,11 @@ impl Backend for Slow {
         self.later(Backend::reset(&self.limiter, key))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Later<Acquired> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Later<Acquired> {
         self.later(Backend::acquire(&self.limiter, key, cost, max_wait))
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Backend::delay(&self.limiter, delay)
     }
 
@@ -114,7 +114,7 @@ fn slow(limits: &str, works: bool) -> Slow {
 
 #[tokio::test]
 async fn a_decision_that_takes_time_is_the_same_decision() {
-    let layer = RateLimitLayer::new(slow("sliding-log 1/60s", true)).observe(|seen| {
+    let layer = RateLimitLayer::new(slow("sliding-log 1/60s", true)).observer(|seen| {
         let address: IpAddr = "203.0.113.9".parse().unwrap();
         assert_eq!(seen.key.unwrap().to_bytes(), address.to_bytes());
     });
@@ -128,7 +128,7 @@ async fn a_decision_that_takes_time_is_the_same_decision() {
 /// A service that has to be ready is called when the decision is there, not a clone of it that is not.
 #[tokio::test]
 async fn the_service_that_was_ready_is_the_one_that_is_called() {
-    let limited = tower::limit::ConcurrencyLimit::new(tower::service_fn(crate::bed::answer), 1);
+    let limited = tower::limit::ConcurrencyLimit::new(tower::service_fn(crate::support::answer), 1);
     let mut service = RateLimitLayer::new(slow("sliding-log 10/60s", true)).layer(limited);
     for _ in 0..3 {
         // It panics when it is called without having been ready.
@@ -138,9 +138,9 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 
 #[tokio::test]
 async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
-    let layer = RateLimitLayer::new(slow("sliding-log 1/60s", false)).observe(|seen| {
-        let Verdict::NoAnswer(why) = seen.verdict else { panic!("{:?}", seen.verdict) };
-        assert_eq!(why.to_string(), "the store is away: 10.0.0.3 does not answer");
+    let layer = RateLimitLayer::new(slow("sliding-log 1/60s", false)).observer(|seen| {
+        let EventKind::BackendFailed(why) = seen.kind else { panic!("{:?}", seen.kind) };
+        assert_eq!(why.to_string(), "the store is unavailable: 10.0.0.3 does not answer");
     });
     let response = ask(&layer, get()).await;
     assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (503, None));
@@ -155,8 +155,8 @@ async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
 #[tokio::test(start_paused = true)]
 async fn a_charge_is_settled_before_the_response_goes_out_and_kept_if_nobody_waits() {
     let slow = slow("sliding-log 10/60s", true);
-    let layer = RateLimitLayer::new(slow.clone()).after(|outcome| match outcome {
-        Outcome::Dropped => sluicegate_tower::Charge::Keep,
+    let layer = RateLimitLayer::new(slow.clone()).settle(|outcome| match outcome {
+        Completion::Dropped => sluicegate_tower::Charge::Keep,
         _ => sluicegate_tower::Charge::Refund,
     });
     let response = ask(&layer, get()).await;

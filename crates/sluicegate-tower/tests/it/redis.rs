@@ -1,12 +1,12 @@
 //! Limits whose keys live in a real Redis.
 
-use crate::bed::{Body, admitted, answer, ask, field, get, text, with};
+use crate::support::{Body, admitted, answer, ask, field, get, text, with};
 use http::Response;
 use redis_testkit::{Options, Server};
 use sluicegate::Span;
 use sluicegate::backend::Backend;
 use sluicegate_redis::{ConnectError, OnStoreFailure, RedisLimiter, RedisSemaphore, RedisStore};
-use sluicegate_tower::{ConcurrencyLayer, HeldBody, RateLimitLayer};
+use sluicegate_tower::{ConcurrencyLayer, LeasedBody, RateLimitLayer};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn limiter(limits: &str, store: &RedisStore, on_failure: OnStoreFailure) -> Redi
     RedisLimiter::builder(limits).in_store(store, "tower").on_store_failure(on_failure).build().unwrap()
 }
 
-async fn remaining(limiter: &RedisLimiter) -> u32 {
+async fn remaining(limiter: &RedisLimiter) -> u64 {
     Backend::peek(limiter, &PEER, 0, None).await.unwrap().remaining()
 }
 
@@ -116,7 +116,7 @@ async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("sliding-log 3/h", &store, OnStoreFailure::Error);
-    let layer = RateLimitLayer::new(limiter.clone()).after(|_| sluicegate_tower::Charge::Refund);
+    let layer = RateLimitLayer::new(limiter.clone()).settle(|_| sluicegate_tower::Charge::Refund);
     let never =
         layer.layer(tower::service_fn(|_| std::future::pending::<Result<Response<Body>, Infallible>>()));
     let pending = tokio::spawn(never.oneshot(get()));
@@ -165,8 +165,9 @@ async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
     Backend::reset(&limiter, &PEER).await.unwrap();
     assert_eq!(ask(&layer, get()).await.status(), 200);
     let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
-    let owed =
-        async || Backend::reserve(&limiter, &PEER, 0, Span::ZERO, None).await.unwrap().answer.reset_after();
+    let owed = async || {
+        Backend::reserve(&limiter, &PEER, 0, Duration::ZERO, None).await.unwrap().answer.reset_after()
+    };
     while owed().await <= Span::from_micros(500_000) && !gives_up.is_finished() {}
     gives_up.abort();
     while owed().await > Span::from_micros(500_000) {}
@@ -177,7 +178,7 @@ fn places(store: &RedisStore, on_failure: OnStoreFailure) -> RedisSemaphore {
     builder.on_store_failure(on_failure).build().unwrap()
 }
 
-async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<HeldBody<Body>> {
+async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<LeasedBody<Body>> {
     let Ok(response) = layer.layer(tower::service_fn(answer)).oneshot(get()).await;
     response
 }

@@ -7,7 +7,7 @@ use axum::routing::get;
 use sluicegate_tower::{RateLimitLayer, key};
 use tower::ServiceExt as _;
 
-use crate::bed::limiter;
+use crate::support::limiter;
 
 async fn status(app: &Router, path: &str) -> u16 {
     let request = Request::get(path).body(Body::empty()).unwrap();

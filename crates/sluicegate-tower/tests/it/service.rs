@@ -1,12 +1,12 @@
 //! What a tower service owes those around it.
 
-use crate::bed::{Body, admitted, answer, ask, call, field, from, get, limiter, text, with};
+use crate::support::{Body, admitted, answer, ask, call, field, from, get, limiter, text, with};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
 use sluicegate::{Key as _, Limiter};
-use sluicegate_tower::{RateLimitLayer, Verdict, key};
+use sluicegate_tower::{EventKind, RateLimitLayer, key};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -102,7 +102,7 @@ async fn what_is_skipped_is_neither_limited_nor_told_of() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter.clone())
         .skip(|head| head.uri.path() == "/health")
-        .observe(|seen| assert_eq!(seen.head.uri.path(), "/"));
+        .observer(|seen| assert_eq!(seen.head.uri.path(), "/"));
     let health = || {
         let mut request = Request::new(Body::default());
         *request.uri_mut() = "/health".parse().unwrap();
@@ -121,14 +121,14 @@ async fn an_observer_sees_the_key_and_what_became_of_it() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let book = Arc::clone(&seen);
-    let layer = RateLimitLayer::new(limiter).key(key::header("x-api-key")).observe(move |seen| {
+    let layer = RateLimitLayer::new(limiter).key(key::header("x-api-key")).observer(move |seen| {
         let key = String::from_utf8(seen.key.unwrap().to_bytes().into_owned()).unwrap();
-        let verdict = match seen.verdict {
-            Verdict::Allowed(_) => "allowed",
-            Verdict::Denied(_) => "denied",
+        let kind = match seen.kind {
+            EventKind::Allowed(_) => "allowed",
+            EventKind::Denied(_) => "denied",
             _ => "else",
         };
-        book.lock().unwrap().push(format!("{key} {verdict}"));
+        book.lock().unwrap().push(format!("{key} {kind}"));
     });
     assert_eq!(admitted(&layer, 2, || with(get(), "x-api-key", "harry")).await, 1);
     assert_eq!(admitted(&layer, 1, || with(get(), "x-api-key", "ron")).await, 1);
@@ -247,5 +247,5 @@ fn the_types_are_what_servers_need() {
     }));
     is_service(&service);
     is_future(&service.call(get()));
-    assert!(format!("{layer:?}").contains("sliding-log 5/m"), "{layer:?}");
+    assert!(format!("{layer:?}").contains("sliding-log 5/min"), "{layer:?}");
 }

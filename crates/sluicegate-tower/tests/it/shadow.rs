@@ -1,8 +1,8 @@
 //! Shadow mode: decides and counts, and refuses nothing.
 
-use crate::bed::{Body, ask, field, get, limiter};
+use crate::support::{Body, ask, field, get, limiter};
 use http::Request;
-use sluicegate_tower::{RateLimitLayer, Verdict};
+use sluicegate_tower::{EventKind, RateLimitLayer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,12 +11,12 @@ async fn a_shadow_never_denies_and_tells_the_observer_what_it_would_have_denied(
     let (limiter, _clock) = limiter("sliding-log 3/60s");
     let would = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&would);
-    let layer = RateLimitLayer::new(limiter.clone()).shadow().observe(move |seen| match seen.verdict {
-        Verdict::WouldDeny(decision) => {
+    let layer = RateLimitLayer::new(limiter.clone()).shadow().observer(move |seen| match seen.kind {
+        EventKind::WouldDeny(decision) => {
             assert!(!decision.allowed());
             count.fetch_add(1, Ordering::Relaxed);
         }
-        Verdict::Denied(_) => panic!("a shadow denies nothing"),
+        EventKind::Denied(_) => panic!("a shadow denies nothing"),
         _ => {}
     });
     for _ in 0..10 {
@@ -44,8 +44,8 @@ async fn not_even_a_mistake_in_the_set_up_is_felt() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let seen = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&seen);
-    let layer = RateLimitLayer::new(limiter).shadow().observe(move |seen| {
-        assert!(matches!(seen.verdict, Verdict::SetUp(_)));
+    let layer = RateLimitLayer::new(limiter).shadow().observer(move |seen| {
+        assert!(matches!(seen.kind, EventKind::Misconfigured(_)));
         count.fetch_add(1, Ordering::Relaxed);
     });
     assert_eq!(ask(&layer, Request::new(Body::default())).await.status(), 200);

@@ -1,6 +1,6 @@
 //! Requests that wait for their turn, in the time of a clock that is moved by hand.
 
-use crate::bed::{Body, answer, ask, field, get, limiter, with};
+use crate::support::{Body, answer, ask, field, get, limiter, with};
 use http::{Request, Response, StatusCode};
 use sluicegate::Limiter;
 use sluicegate::clock::{Clock as _, ManualClock};

@@ -1,4 +1,5 @@
-//! Memory as a backend: every answer is there at once, except to a call that waits in a queue.
+//! The in-memory backend: every answer is ready immediately, except for a call that waits in a
+//! queue.
 
 use super::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use crate::answer::Answer;
@@ -7,8 +8,9 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::Limiter;
 use crate::semaphore::{Grant, Semaphore};
-use crate::wait::{Acquire, Acquired, Patience};
-use sluicegate_core::{Decision, Span, Time};
+use crate::wait::{Acquire, Acquired, MaxWait};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::{Decision, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,28 +29,28 @@ impl Limiter {
 
 impl Backend for Limiter {
     #[inline]
-    fn check(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Answer> {
+    fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Answer> {
         Pending::Ready(Ok(self.check_at(key, cost, self.time(at)).into()))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Ready<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Answer> {
         ready(self.check_within_at(key, cost, max_wait, self.time(at)).map(Answer::from))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Answer> {
         Pending::Ready(Ok(self.peek_at(key, cost, self.time(at)).into()))
     }
 
-    fn take(&self, key: &dyn Key, up_to: u32, at: Option<Time>) -> Ready<(Answer, u32)> {
+    fn take(&self, key: &dyn Key, up_to: u64, at: Option<Time>) -> Ready<(Answer, u64)> {
         let taken = self.take_at(key, up_to, self.time(at));
         ready(taken.map(|(decision, taken)| (Answer::from(decision), taken)))
     }
 
-    fn refund(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Answer> {
+    fn refund(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Answer> {
         ready(self.refund_at(key, cost, self.time(at)).map(Answer::from))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u32, max_wait: Span, at: Option<Time>) -> Ready<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Reserved> {
         let reservation = self.reserve_at(key, cost, max_wait, self.time(at));
         ready(reservation.map(|reservation| Reserved {
             answer: reservation.decision().into(),
@@ -63,14 +65,14 @@ impl Backend for Limiter {
         Pending::Ready(Ok(self.cancel_at(receipt, self.time(at))))
     }
 
-    fn settle(&self, receipt: &Receipt, used: u32, at: Option<Time>) -> Ready<bool> {
+    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Ready<bool> {
         if !receipt.is_of_memory() {
             return ready(Err(BadReceipt));
         }
         Pending::Ready(Ok(self.settle_at(receipt, used, self.time(at))))
     }
 
-    fn settle_detached(&self, receipt: &Receipt, used: u32) {
+    fn settle_detached(&self, receipt: &Receipt, used: u64) {
         if used == 0 {
             Limiter::cancel(self, receipt);
         } else {
@@ -95,17 +97,19 @@ impl Backend for Limiter {
         Pending::Ready(Ok(()))
     }
 
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Acquired> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Ready<Acquired> {
         let key = self.fingerprint(key);
-        let mut acquire = Acquire::new(self, key, cost, Patience::up_to(max_wait));
+        let mut acquire = Acquire::new(self, key, saturating_count(cost), MaxWait::from_option(max_wait));
         if let Some(acquired) = acquire.at_once(self.now()) {
             return Pending::Ready(Ok(acquired));
         }
         let limiter = self.clone();
-        Pending::later(async move { Ok(Acquire::new(&limiter, key, cost, Patience::up_to(max_wait)).await) })
+        Pending::later(async move {
+            Ok(Acquire::new(&limiter, key, saturating_count(cost), MaxWait::from_option(max_wait)).await)
+        })
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Pending::later(Limiter::delay(self, delay))
     }
 
@@ -121,7 +125,7 @@ impl Backend for Limiter {
 
 impl LeaseBackend for Semaphore {
     #[inline]
-    fn try_acquire(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Grant<HeldLease>> {
+    fn try_acquire(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Grant<HeldLease>> {
         Pending::Ready(Ok(match at {
             Some(now) => self.try_acquire_at(key, cost, now).into(),
             None => Semaphore::try_acquire(self, key, cost).into(),
@@ -129,7 +133,7 @@ impl LeaseBackend for Semaphore {
     }
 
     #[inline]
-    fn acquire(&self, key: &dyn Key, cost: u32, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
+    fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Ready<Grant<HeldLease>> {
         let mut acquire = match max_wait {
             Some(max_wait) => self.acquire_within(key, cost, max_wait),
             None => Semaphore::acquire(self, key, cost),
@@ -160,7 +164,7 @@ impl LeaseBackend for Semaphore {
         }))
     }
 
-    fn peek(&self, key: &dyn Key, cost: u32, at: Option<Time>) -> Ready<Answer> {
+    fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Ready<Answer> {
         Pending::Ready(Ok(match at {
             Some(now) => self.peek_at(key, cost, now).into(),
             None => Semaphore::peek(self, key, cost).into(),

@@ -1,31 +1,37 @@
-//! Limits that must all agree.
+//! Which limits go together in a list.
 
-use super::Limit;
+use super::{LIMITS_MAX, Limit};
 use std::fmt;
 
-/// Why limits do not go together.
+/// Why limits do not go together in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListError {
-    /// There is none.
+    /// The list is empty.
     Empty,
-    /// This one counts denied calls, and a list charges all or none.
+    /// The list has this many limits, more than [`LIMITS_MAX`].
+    TooMany(usize),
+    /// This limit counts denied calls, and a list charges all of its limits or none.
     CountsDenied(String),
-    /// This one is `smooth`, which lets the next caller pay: what remains of it says nothing beside the others'.
+    /// This limit is `smooth`, under which the next caller pays: its `remaining` cannot be compared
+    /// with that of other limits.
     Smooth(String),
-    /// This one is `concurrency`, which gives leases and decides no checks: not in a list, and not alone.
+    /// This limit is `concurrency`, which grants leases and decides no checks, in a list or alone.
     GivesLeases(String),
 }
 
 impl ListError {
-    /// An error unless the limits decide checks and go together.
+    /// Checks that the limits decide checks and go together.
     ///
     /// # Errors
-    /// When there is none, one that has no place in a list, or one that gives leases.
+    /// If there are none or too many, or one that cannot be in a list, or one that grants leases.
     pub fn check(limits: &[Limit]) -> Result<(), ListError> {
         if limits.is_empty() {
             return Err(ListError::Empty);
         }
-        if let Some(limit) = limits.iter().find(|limit| limit.concurrency().is_some()) {
+        if limits.len() > LIMITS_MAX {
+            return Err(ListError::TooMany(limits.len()));
+        }
+        if let Some(limit) = limits.iter().find(|limit| limit.as_concurrency().is_some()) {
             return Err(ListError::GivesLeases(limit.to_string()));
         }
         match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
@@ -41,6 +47,9 @@ impl fmt::Display for ListError {
         match self {
             ListError::Empty => {
                 f.write_str("there is no limit; give at least one, such as sliding-log 5/60s")
+            }
+            ListError::TooMany(limits) => {
+                write!(f, "a list of {limits} limits is above the most, {LIMITS_MAX}; leave some out")
             }
             ListError::CountsDenied(limit) => write!(
                 f,

@@ -1,9 +1,11 @@
-//! Reads the grammar. Every denial points at the word and says what to write instead.
+//! Reads the grammar. Every rejection points at a word and says what to write instead.
 
 use super::error::LimitError;
 use super::{Bounds, Initial, Limit, Spec, WindowSpec};
 use crate::calendar::{CalendarUnit, Zone};
-use crate::grammar::{Options, Period, SyntaxError, count_and_period, name, number, quoted, rate, span};
+use crate::grammar::{
+    Options, Period, SyntaxError, count_and_period, letters, name, number, quoted, rate, span, whole_rate,
+};
 use jiff::Timestamp;
 use sluicegate_core::bounds::checked_count;
 use sluicegate_core::smooth::{ColdFactor, WarmUp};
@@ -11,8 +13,59 @@ use sluicegate_core::time::DAY;
 use sluicegate_core::{Rate, Span, Time};
 use std::str::FromStr;
 
-/// The longest text that can be a limit, in bytes. The longest sensible one is below 100.
-const TEXT_MAX: usize = 256;
+/// The longest text of one limit, in bytes. The longest sensible one is below 100.
+pub const LIMIT_LEN_MAX: usize = 256;
+/// The most limits in one list.
+pub const LIMITS_MAX: usize = 8;
+/// Between the limits of a list.
+pub(super) const SEPARATOR: &str = " + ";
+/// The longest text of a list of limits, in bytes: as many limits as there may be, and what is
+/// between them.
+pub const LIST_LEN_MAX: usize = LIMITS_MAX * LIMIT_LEN_MAX + (LIMITS_MAX - 1) * SEPARATOR.len();
+
+/// What the algorithms are called elsewhere, as letters only.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("gcra", "token-bucket"),
+    ("throttle", "token-bucket"),
+    ("token", "token-bucket"),
+    ("tokens", "token-bucket"),
+    ("bucket", "token-bucket"),
+    ("leaky", "leaky-bucket"),
+    ("funnel", "leaky-bucket"),
+    ("fixed", "fixed-window"),
+    ("window", "fixed-window"),
+    ("quota", "fixed-window"),
+    ("log", "sliding-log"),
+    ("slidingwindowlog", "sliding-log"),
+    ("movingwindow", "sliding-log"),
+    ("slidingcounter", "sliding-window"),
+    ("slidingwindowcounter", "sliding-window"),
+    ("rollingwindow", "sliding-window"),
+    ("interval", "min-interval"),
+    ("cooldown", "min-interval"),
+    ("debounce", "min-interval"),
+    ("pacing", "pacer"),
+    ("shaper", "pacer"),
+    ("guava", "smooth"),
+    ("ratelimiter", "smooth"),
+    ("smoothbursty", "smooth"),
+    ("smoothwarmingup", "smooth"),
+    ("semaphore", "concurrency"),
+    ("concurrent", "concurrency"),
+    ("inflight", "concurrency"),
+    ("bulkhead", "concurrency"),
+];
+
+/// Why a limit is rejected, and the word that it is about.
+struct Rejected<'a> {
+    error: SyntaxError,
+    word: &'a str,
+}
+
+/// Says which word an error is about.
+fn at<'a>(word: &'a str) -> impl FnOnce(SyntaxError) -> Rejected<'a> {
+    move |error| Rejected { error, word }
+}
 
 impl FromStr for Limit {
     type Err = LimitError;
@@ -23,21 +76,82 @@ impl FromStr for Limit {
 }
 
 pub(super) fn limit(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
-    let refuse = |SyntaxError { problem, advice }| LimitError::new(text, problem, advice);
-    if text.len() > TEXT_MAX {
-        let problem = format!("a limit of {} bytes is above the most, {TEXT_MAX}", text.len());
-        return Err(refuse(SyntaxError::new(problem, "write one limit, such as sliding-log 5/60s")));
+    let listed = parts(text).count();
+    if listed > 1 {
+        let problem = format!("a list of {listed} limits is not one limit");
+        return Err(
+            SyntaxError::new(problem, "write one, or read the list with Limit::parse_list").in_line(text)
+        );
     }
-    let spec = spec(text).map_err(refuse)?;
-    Limit::new(spec, bounds).map_err(|out| refuse(out.into()))
+    one(text, bounds).map_err(|Rejected { error, word }| LimitError::at(text, text, word, error))
 }
 
-fn spec(text: &str) -> Result<Spec, SyntaxError> {
-    let mut words = text.split_ascii_whitespace();
-    let Some(word) = words.next() else {
-        return Err(SyntaxError::new("the limit is empty", "write one, such as sliding-log 5/60s"));
+/// Reads `A + B`.
+pub(super) fn list(text: &str, bounds: Bounds) -> Result<Vec<Limit>, LimitError> {
+    if text.len() > LIST_LEN_MAX {
+        let problem = format!("limits of {} bytes are above the most, {LIST_LEN_MAX}", text.len());
+        return Err(SyntaxError::new(problem, "shorten them, or leave some out").in_line(text));
+    }
+    let listed = parts(text).count();
+    if listed > LIMITS_MAX {
+        let problem = format!("a list of {listed} limits is above the most, {LIMITS_MAX}");
+        return Err(SyntaxError::new(problem, "leave some out").in_line(text));
+    }
+    let read = |part| {
+        let limit = if listed > 1 && str::is_empty(part) {
+            let error = SyntaxError::new("there is no limit beside a +", "write one on each side of it");
+            Err(Rejected { error, word: part })
+        } else {
+            one(part, bounds)
+        };
+        limit.map_err(|Rejected { error, word }| LimitError::at(text, part, word, error))
     };
-    let algorithm = algorithm(word)?;
+    parts(text).map(read).collect()
+}
+
+/// Splits a text at every word that is a `+`. (`tz=+08:00` has a plus too.)
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let is_gap = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_whitespace);
+    let is_separator = move |at: &usize| {
+        let before = at.checked_sub(1).and_then(|before| text.as_bytes().get(before));
+        is_gap(before) && is_gap(text.as_bytes().get(at + 1))
+    };
+    let ends = text.match_indices('+').map(|(at, _)| at).filter(is_separator).chain([text.len()]);
+    ends.scan(0, |start, end| {
+        let part = text.get(*start..end).unwrap_or_default();
+        *start = end + 1;
+        Some(part.trim_ascii())
+    })
+}
+
+fn one(text: &str, bounds: Bounds) -> Result<Limit, Rejected<'_>> {
+    if text.len() > LIMIT_LEN_MAX {
+        let problem = format!("a limit of {} bytes is above the most, {LIMIT_LEN_MAX}", text.len());
+        let error = SyntaxError::new(problem, "write a shorter one, such as sliding-log 5/60s");
+        return Err(Rejected { error, word: text });
+    }
+    let spec = spec(text)?;
+    Limit::new(spec, bounds).map_err(|out| Rejected { error: out.into(), word: text })
+}
+
+/// A measure, as the algorithm takes it.
+enum Measure<'a> {
+    Interval(Span),
+    AtOnce(u32),
+    Windows(u32, Period<'a>),
+    Rate(Rate),
+}
+
+fn spec(text: &str) -> Result<Spec, Rejected<'_>> {
+    let mut words = text.split_ascii_whitespace();
+    if let Some(word) = words.clone().find(|word| runs_into_plus(word)) {
+        let problem = format!("the + in {} is part of a word", quoted(word));
+        return Err(at(word)(SyntaxError::new(problem, "put a space on each side of it, as in A + B")));
+    }
+    let Some(word) = words.next() else {
+        return Err(at(text)(SyntaxError::new("the limit is empty", "write one, such as sliding-log 5/60s")));
+    };
+    let algorithm = algorithm(word).map_err(at(word))?;
     let example = match algorithm {
         "min-interval" => "200ms",
         "concurrency" => "10",
@@ -46,52 +160,98 @@ fn spec(text: &str) -> Result<Spec, SyntaxError> {
     let measure = words.next().unwrap_or_default();
     if measure.is_empty() || measure.contains('=') {
         let problem = format!("{algorithm} needs its measure right after it");
-        return Err(SyntaxError::new(problem, format!("write {algorithm} {example}")));
+        return Err(at(word)(SyntaxError::new(problem, format!("write {algorithm} {example}"))));
     }
     // The measure before the options: a space too many in `5 / 60s` is a mistake in the measure.
-    match algorithm {
-        "min-interval" => {
-            let interval = interval(measure)?;
-            Options::read(takes(algorithm), words)?.refuse_the_rest()?;
-            Ok(Spec::MinInterval { interval })
-        }
-        "concurrency" => {
-            let count = at_once(measure)?;
-            let mut options = Options::read(takes(algorithm), words)?;
-            let ttl = options.take("ttl").map(span).transpose()?;
-            options.refuse_the_rest()?;
-            Ok(Spec::Concurrency { count, ttl })
-        }
-        "fixed-window" => {
-            let (count, period) = count_and_period(measure)?;
-            let mut options = Options::read(takes(algorithm), words)?;
-            let windows = windows(period, &mut options)?;
-            options.refuse_the_rest()?;
-            Ok(Spec::FixedWindow { count: checked_count("count", count, 1)?, windows })
-        }
-        _ => {
-            let rate = rate(measure)?;
-            let mut options = Options::read(takes(algorithm), words)?;
-            let spec = match algorithm {
-                "token-bucket" => token_bucket(rate, &mut options)?,
-                "leaky-bucket" => Spec::LeakyBucket {
-                    rate,
-                    capacity: options.number("capacity", 1)?.unwrap_or(rate.count()),
-                },
-                "pacer" => Spec::Pacer { rate, queue: options.number("queue", 0)?.unwrap_or(rate.count()) },
-                "sliding-log" => Spec::SlidingLog { rate, count_all: count_all(&mut options)? },
-                "smooth" => smooth(rate, &mut options)?,
-                "sliding-window" => Spec::SlidingWindow { rate },
-                other => unreachable!("{other} is in `Limit::ALGORITHMS` and has no arm here"),
-            };
-            options.refuse_the_rest()?;
-            Ok(spec)
-        }
+    let measure = self::measure(algorithm, measure).map_err(at(measure))?;
+    let mut options = Options::none(takes(algorithm));
+    for word in words {
+        options.push(word).map_err(at(word))?;
     }
+    let spec = with_options(algorithm, measure, &mut options);
+    let spec = spec.map_err(at(options.taken().unwrap_or(text)))?;
+    options.refuse_the_rest().map_err(at(options.first().unwrap_or(text)))?;
+    Ok(spec)
+}
+
+/// Returns `true` for a word such as `5/s+pacer`, which was meant as two limits.
+fn runs_into_plus(word: &str) -> bool {
+    word.split_once('+').is_some_and(|(before, after)| {
+        Limit::ALGORITHMS.contains(&after) || (after.is_empty() && !before.is_empty())
+    })
+}
+
+fn measure<'a>(algorithm: &str, word: &'a str) -> Result<Measure<'a>, SyntaxError> {
+    Ok(match algorithm {
+        "min-interval" => Measure::Interval(interval(word)?),
+        "concurrency" => Measure::AtOnce(at_once(word)?),
+        "fixed-window" => {
+            let (count, period) = count_and_period(word)?;
+            Measure::Windows(checked_count("count", count, 1)?, period)
+        }
+        _ => Measure::Rate(rate(word)?),
+    })
+}
+
+fn with_options(
+    algorithm: &str,
+    measure: Measure<'_>,
+    options: &mut Options<'_>,
+) -> Result<Spec, SyntaxError> {
+    let rate = match measure {
+        Measure::Interval(interval) => return Ok(Spec::MinInterval { interval }),
+        Measure::AtOnce(count) => {
+            return Ok(Spec::Concurrency { count, ttl: options.take("ttl").map(span).transpose()? });
+        }
+        Measure::Windows(count, period) => {
+            return Ok(Spec::FixedWindow { count, windows: windows(period, options)? });
+        }
+        Measure::Rate(rate) => rate,
+    };
+    Ok(match algorithm {
+        "token-bucket" => token_bucket(rate, options)?,
+        "leaky-bucket" => {
+            Spec::LeakyBucket { rate, capacity: options.number("capacity", 1)?.unwrap_or(rate.count()) }
+        }
+        "pacer" => Spec::Pacer { rate, queue: options.number("queue", 0)?.unwrap_or(rate.count()) },
+        "sliding-log" => Spec::SlidingLog { rate, count_all: count_all(options)? },
+        "smooth" => smooth(rate, options)?,
+        "sliding-window" => Spec::SlidingWindow { rate },
+        other => unreachable!("{other} is in `Limit::ALGORITHMS` and has no arm here"),
+    })
 }
 
 fn algorithm(word: &str) -> Result<&'static str, SyntaxError> {
-    name("algorithm", word, &Limit::ALGORITHMS)
+    if word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') {
+        return Err(missing_algorithm(word));
+    }
+    name("algorithm", word, &Limit::ALGORITHMS).map_err(|error| {
+        let spelled: String = letters(word).collect();
+        let advice = match OTHER_NAMES.iter().find(|(other, _)| *other == spelled) {
+            _ if spelled == "sliding" => "did you mean sliding-log or sliding-window?".to_owned(),
+            Some((other, here)) => format!("{other} is called {here} here"),
+            None => error.advice,
+        };
+        SyntaxError::new(error.problem, advice)
+    })
+}
+
+/// The error for a measure without an algorithm: `5/s`.
+fn missing_algorithm(word: &str) -> SyntaxError {
+    let rate = whole_rate(word).or_else(|| rate(word).is_ok().then(|| word.to_owned()));
+    let (what, example) = if let Some(rate) = rate {
+        ("a rate", format!("token-bucket {rate}"))
+    } else if count_and_period(word).is_ok() {
+        ("a rate", format!("fixed-window {word}"))
+    } else if span(word).is_ok() {
+        ("a duration", format!("min-interval {word}"))
+    } else if number("count", word).is_ok() {
+        ("a count", format!("concurrency {word}, or token-bucket {word}/s"))
+    } else {
+        ("a measure", "token-bucket 5/s".to_owned())
+    };
+    let problem = format!("{} is {what} without an algorithm", quoted(word));
+    SyntaxError::new(problem, format!("name an algorithm, for example {example}"))
 }
 
 fn count_all(options: &mut Options<'_>) -> Result<bool, SyntaxError> {
@@ -121,17 +281,17 @@ fn token_bucket(rate: Rate, options: &mut Options<'_>) -> Result<Spec, SyntaxErr
 fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, SyntaxError> {
     let period = options.take("warmup").map(span).transpose()?;
     let cold = options.take("cold").map(cold).transpose()?;
-    let burst = options.number("burst", 1)?;
-    let initial = options.number("initial", 0)?;
-    let start = options.take("start").map(moment).transpose()?;
     if period.is_none() && cold.is_some() {
         let problem = "cold= says how much slower a limiter is before its warm-up";
         return Err(SyntaxError::new(problem, "add warmup=, such as warmup=4s, or leave cold= out"));
     }
+    let burst = options.number("burst", 1)?;
     if period.is_some() && burst.is_some() {
         let problem = "burst= does not go with warmup=, which itself says how much is stored";
         return Err(SyntaxError::new(problem, "leave one of them out"));
     }
+    let initial = options.number("initial", 0)?;
+    let start = options.take("start").map(moment).transpose()?;
     let warm_up = period.map(|period| WarmUp { period, cold: cold.unwrap_or(ColdFactor::DEFAULT) });
     Ok(Spec::Smooth { rate, warm_up, burst, initial, start })
 }
@@ -190,8 +350,11 @@ fn calendar(unit: CalendarUnit, zone: Zone, start: Option<&str>) -> Result<Windo
 
 fn zone(word: &str) -> Result<Zone, SyntaxError> {
     Zone::named(word).ok_or_else(|| {
-        let problem = format!("unknown time zone {}", quoted(word));
-        SyntaxError::new(problem, "use a name such as Asia/Shanghai, or an offset such as +08:00")
+        let advice = Zone::nearest(word).map_or_else(
+            || "use a name such as Asia/Shanghai, or an offset such as +08:00".to_owned(),
+            |meant| format!("did you mean {meant}?"),
+        );
+        SyntaxError::new(format!("unknown time zone {}", quoted(word)), advice)
     })
 }
 
@@ -208,7 +371,8 @@ fn moment(word: &str) -> Result<Time, SyntaxError> {
         .ok_or_else(|| refuse(format!("{} is outside 1970 to 9892, all the time there is", quoted(word))))
 }
 
-/// `2026-11-11T00:00:00[.123456]+08:00` or `Z` in its shape; whether there is such a day is another question.
+/// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no such
+/// day.
 fn is_rfc_3339(word: &str) -> bool {
     let shaped = |text: &str, shape: &str| {
         text.len() == shape.len()

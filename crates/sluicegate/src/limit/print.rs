@@ -1,4 +1,5 @@
-//! The canonical form: PERIOD in the largest unit that divides it, N of 1 and defaults dropped, COUNT never reduced.
+//! The canonical form: PERIOD in the largest unit that divides it, an N of 1 and defaults omitted,
+//! COUNT never reduced.
 
 use super::{Initial, Limit, Spec, WindowSpec};
 use jiff::Timestamp;
@@ -62,7 +63,7 @@ fn measure(rate: Rate) -> String {
     format!("{}/{}", rate.count(), unit(rate.period()))
 }
 
-/// A period without an N of 1: `60s` is `m`.
+/// Writes a period without an N of 1: `60s` is `min`.
 pub fn unit(period: Span) -> String {
     let text = period.to_string();
     match text.strip_prefix('1') {
@@ -79,7 +80,7 @@ fn option(f: &mut fmt::Formatter<'_>, name: &str, value: Option<impl fmt::Displa
     value.map_or(Ok(()), |value| write!(f, " {name}={value}"))
 }
 
-/// A moment in UTC, so that one moment has one text.
+/// Writes a moment in UTC, so that equal moments have equal texts.
 fn moment(time: Time) -> String {
     i64::try_from(time.as_micros())
         .ok()

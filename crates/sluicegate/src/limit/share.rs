@@ -9,7 +9,7 @@ impl Limit {
     ///
     /// ```
     /// let limit: sluicegate::Limit = "token-bucket 30/60s burst=15".parse()?;
-    /// assert_eq!(limit.share(50).to_string(), "token-bucket 15/m burst=7");
+    /// assert_eq!(limit.share(50).to_string(), "token-bucket 15/min burst=7");
     /// # Ok::<(), sluicegate::LimitError>(())
     /// ```
     #[must_use]

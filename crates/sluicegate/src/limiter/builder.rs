@@ -9,9 +9,9 @@ use crate::clock::any::AnyClock;
 use crate::gate::Gate;
 use crate::key::{Key, Seeds};
 use crate::limit::{Limit, LimitError, ListError};
-use crate::memory_store::{Kind, MemoryStore};
-use crate::store::{NoMemory, OnFull, Rereads, Size};
-use crate::wait::{Host, Lines, QueueBounds};
+use crate::memory_store::{LimiterKind, MemoryStore};
+use crate::store::{NoMemory, OnFull, Preserve, Size};
+use crate::wait::{Host, QueueBounds, Queues};
 use sluicegate_core::Time;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -71,7 +71,7 @@ pub struct LimiterBuilder {
 struct Shared {
     store: MemoryStore,
     scope: Box<dyn Key>,
-    kind: Kind,
+    kind: LimiterKind,
 }
 
 impl LimiterBuilder {
@@ -154,7 +154,8 @@ impl LimiterBuilder {
     /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_queue`,
     /// `max_waiters`, `on_full` and clock are used, not the ones said here.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
-        self.shared = Some(Shared { store: store.clone(), scope: Box::new(scope), kind: Kind::default() });
+        self.shared =
+            Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
         self
     }
 
@@ -162,7 +163,7 @@ impl LimiterBuilder {
     /// has used: how redis-cell takes new numbers for a key. For buckets in a shared store.
     pub fn preserve_recovery_time(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
-            shared.kind.rereads = Rereads::Time;
+            shared.kind.preserve = Preserve::RecoveryTime;
         }
         self
     }
@@ -171,7 +172,7 @@ impl LimiterBuilder {
     /// that callers cannot take all of it.
     pub fn untrusted(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
-            shared.kind.by_callers = true;
+            shared.kind.untrusted = true;
         }
         self
     }
@@ -184,18 +185,18 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
         if let Some(Shared { store, scope, kind }) = self.shared {
-            let place = store.place(&*scope, &limits, kind, self.start)?;
+            let place = store.attach(&*scope, &limits, kind, self.start)?;
             return Ok(Limiter::in_place(place, store, limits, kind, self.observer));
         }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
-        let bounds = line_bounds(self.max_queue, self.max_waiters)?;
+        let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
         let store = StoreByAlgorithm::new(made(&limits, start)?, size)
             .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
-            lines: Lines::new(bounds, own.clone() as Weak<dyn Host>),
+            queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),
             store,
             seeds: Arc::new(Seeds::random()),
             clock: self.clock,
@@ -238,18 +239,18 @@ impl fmt::Debug for LimiterBuilder {
     }
 }
 
-/// One limit or several: as text, or already read.
+/// One limit or several: as text, or already read. A text may be a list: `A + B`.
 pub trait IntoLimits {
     /// The limits.
     ///
     /// # Errors
-    /// When a text is not a limit.
+    /// If a text is not a limit or a list of limits.
     fn into_limits(self) -> Result<Vec<Limit>, LimitError>;
 }
 
 impl IntoLimits for &str {
     fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
-        Ok(vec![self.parse()?])
+        Limit::parse_list(self)
     }
 }
 
@@ -290,6 +291,29 @@ impl<L: IntoLimits, const N: usize> IntoLimits for [L; N] {
     }
 }
 
+macro_rules! tuples {
+    ($(($($limits:ident)+))*) => {
+        $(impl<$($limits: IntoLimits),+> IntoLimits for ($($limits,)+) {
+            #[allow(non_snake_case, reason = "a part is named like its type")]
+            fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+                let ($($limits,)+) = self;
+                Ok([$($limits.into_limits()?),+].concat())
+            }
+        })*
+    };
+}
+
+tuples! {
+    (A)
+    (A B)
+    (A B C)
+    (A B C D)
+    (A B C D E)
+    (A B C D E F)
+    (A B C D E F G)
+    (A B C D E F G H)
+}
+
 impl<L> IntoLimits for &[L]
 where
     L: Clone + IntoLimits,
@@ -318,10 +342,10 @@ where
 }
 
 /// How many may wait.
-pub(crate) fn line_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
+pub(crate) fn queue_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
     Ok(QueueBounds {
-        under_a_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
-        in_all: within("max_waiters", max_waiters, 0, MAX_WAITERS_MAX)?,
+        per_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
+        total: within("max_waiters", max_waiters, 0, MAX_WAITERS_MAX)?,
     })
 }
 

@@ -5,6 +5,7 @@ use super::error::CheckAllError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::store;
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{Decision, Time};
 
 /// The most calls that can be made together. While they are decided on, all their keys' places are locked.
@@ -60,7 +61,7 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, CheckAllError> {
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, CheckAllError> {
-    let behind = |calls| longest(&behind_lines(calls, now));
+    let behind = |calls| longest(&queue_denials(calls, now));
     let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
     for call in calls {
         call.limiter.observe(&decision);
@@ -75,7 +76,7 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, CheckAllE
 /// As [`check_all`].
 pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), CheckAllError> {
     let (decision, each) = in_stores(calls, |in_stores| {
-        let behind = behind_lines(calls, now);
+        let behind = queue_denials(calls, now);
         let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
         let each = each.into_iter().zip(behind).map(|(by_itself, behind)| behind.unwrap_or(by_itself));
         Ok((decision, each.collect()))
@@ -87,13 +88,13 @@ pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec
 }
 
 /// Where callers wait in line under one of the keys nobody overtakes them: for each call the denial of its line.
-fn behind_lines(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
-    if !calls.iter().any(|call| call.limiter.lines().may_wait(call.key)) {
+fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
+    if !calls.iter().any(|call| call.limiter.queues().may_have_waiters(call.key)) {
         return vec![None; calls.len()];
     }
     let mut before = 0;
     let behind = calls.iter().map(|call| {
-        let denial = call.limiter.behind_the_line(call.key, call.cost, now);
+        let denial = call.limiter.queue_denial(call.key, call.cost, now);
         let denial = denial.map(|denial| denial.offset_denied_by(before));
         before += u32::try_from(call.limiter.limits().len()).unwrap_or(u32::MAX);
         denial

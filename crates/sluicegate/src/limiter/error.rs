@@ -2,7 +2,7 @@
 
 use super::check_all::CALLS_MAX;
 use crate::limit::{LimitError, ListError};
-use crate::store::{NotReserved, RECEIPTS_A_KEY_MAX};
+use crate::store::{NotReserved, RECEIPTS_PER_KEY_MAX};
 use sluicegate_core::verbs::Unsupported;
 use std::error::Error;
 use std::fmt;
@@ -130,7 +130,7 @@ impl fmt::Display for ReserveError {
                 f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
             }
             ReserveError::TooManyReceiptsOfKey => {
-                write!(f, "the key has {RECEIPTS_A_KEY_MAX} open receipts; cancel, settle or drop some")
+                write!(f, "the key has {RECEIPTS_PER_KEY_MAX} open receipts; cancel, settle or drop some")
             }
         }
     }

@@ -56,7 +56,7 @@ impl StoreStats {
 /// }
 ///
 /// let denials = Arc::new(Denials::default());
-/// let orders = Limiter::builder("min-interval 30m").observer(Arc::clone(&denials)).build()?;
+/// let orders = Limiter::builder("min-interval 30min").observer(Arc::clone(&denials)).build()?;
 /// orders.check("shopper-1");
 /// orders.check("shopper-1");
 /// assert_eq!(denials.0.load(Ordering::Relaxed), 1);

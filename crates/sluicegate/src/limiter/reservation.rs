@@ -6,9 +6,10 @@ use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
-use crate::store::{Shape, Store};
+use crate::store::{SlotKind, Store};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::receipts::{Ask, Receipt as Name};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -53,8 +54,8 @@ impl Limiter {
     /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open: 1024 of one key, or the limiter's
     /// `max_receipts`. A denial is an answer, not
     /// an error: [`Reservation::allowed`].
-    pub fn reserve(&self, key: impl Key, cost: u32, max_wait: Duration) -> Result<Reservation, ReserveError> {
-        self.reserve_at(key, cost, Span::from(max_wait), self.now())
+    pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, ReserveError> {
+        self.reserve_at(key, cost, max_wait, self.now())
     }
 
     /// Reserves at a time.
@@ -64,18 +65,18 @@ impl Limiter {
     pub fn reserve_at(
         &self,
         key: impl Key,
-        cost: u32,
-        max_wait: Span,
+        cost: u64,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Reservation, ReserveError> {
-        let key = self.fingerprint(key);
+        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         let open = Open { key, name: self.next_receipt() };
-        if let Some(decision) = self.denied_by_the_line(key, cost, now) {
+        if let Some(decision) = self.denied_by_queue(key, cost, now) {
             self.offered(Verb::Reserve).map_err(ReserveError::Unsupported)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = Ask { cost, max_wait, receipt: open.name };
+        let ask = ReserveCall { cost, max_wait: max_wait.into(), receipt: open.name };
         let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before anybody is told of it, so that the receipt is not lost if the observer panics.
@@ -94,21 +95,21 @@ impl Limiter {
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let seal = &self.inner.seal;
         let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         cancelled
     }
 
     /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
     /// debt. `false` if the receipt is used or unknown, or if the key was forgotten and there is no room for its debt.
-    pub fn settle(&self, receipt: &Receipt, used: u32) -> bool {
+    pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.now())
     }
 
     /// Settles at a time.
-    pub fn settle_at(&self, receipt: &Receipt, used: u32, now: Time) -> bool {
-        let seal = &self.inner.seal;
+    pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
+        let (seal, used) = (&self.inner.seal, saturating_count(used));
         let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
-        self.lines().disturbed(self.host(), key);
+        self.queues().usage_changed(self.host(), key);
         settled
     }
 
@@ -134,7 +135,7 @@ impl Limiter {
 impl Receipt {
     /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs more
     /// than all the rest.
-    pub(crate) fn cancel_in<S: Shape>(
+    pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
@@ -147,7 +148,7 @@ impl Receipt {
     }
 
     /// Changes the charge to what was used, and says whose it is.
-    pub(crate) fn settle_in<S: Shape>(
+    pub(crate) fn settle_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
@@ -210,13 +211,13 @@ impl Reservation {
 
     /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the reservation was
     /// denied, or the key forgotten or its limit changed since.
-    pub fn settle(self, used: u32) -> bool {
+    pub fn settle(self, used: u64) -> bool {
         let now = self.limiter.now();
         self.settle_at(used, now)
     }
 
     /// Settles at a time.
-    pub fn settle_at(mut self, used: u32, now: Time) -> bool {
+    pub fn settle_at(mut self, used: u64, now: Time) -> bool {
         self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(&receipt, used, now))
     }
 

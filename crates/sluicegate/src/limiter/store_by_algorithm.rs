@@ -5,7 +5,9 @@
 
 use super::error::{BuildError, ChangeError};
 use crate::limit::Limit;
-use crate::store::{AnyStore, Lists, Logs, Mixed, NoMemory, One, Rules, Shape, Size, Store};
+use crate::store::{
+    AnySlot, AnyStore, CellSlot, LimitVersion, ListSlot, LogSlot, NoMemory, Size, SlotKind, Store,
+};
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -18,17 +20,17 @@ use std::sync::Arc;
 
 /// One limit of some algorithm, or several limits.
 pub(super) enum StoreByAlgorithm {
-    TokenBucket(Store<One<TokenBucket>>),
-    LeakyBucket(Store<One<LeakyBucket>>),
-    MinInterval(Store<One<MinInterval>>),
-    Pacer(Store<One<Pacer>>),
-    FixedWindow(Store<One<FixedWindow>>),
-    SlidingWindow(Store<One<SlidingWindow>>),
-    Smooth(Store<One<Smooth>>),
-    SlidingLog(Store<Logs>),
-    List(Store<Lists>),
+    TokenBucket(Store<CellSlot<TokenBucket>>),
+    LeakyBucket(Store<CellSlot<LeakyBucket>>),
+    MinInterval(Store<CellSlot<MinInterval>>),
+    Pacer(Store<CellSlot<Pacer>>),
+    FixedWindow(Store<CellSlot<FixedWindow>>),
+    SlidingWindow(Store<CellSlot<SlidingWindow>>),
+    Smooth(Store<CellSlot<Smooth>>),
+    SlidingLog(Store<LogSlot>),
+    List(Store<ListSlot>),
     /// In a store that others use too.
-    Shared(Arc<Store<Mixed>>),
+    Shared(Arc<Store<AnySlot>>),
 }
 
 /// Does the same with the store of any shape.
@@ -103,15 +105,15 @@ pub(crate) fn made(limits: &[Limit], start: Time) -> Result<Arc<[AnyLimit]>, Bui
     Ok(Limit::all_made_at(limits, start)?.into())
 }
 
-fn store<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+fn store<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(
     made: Arc<[AnyLimit]>,
     size: Size,
 ) -> Result<Store<S>, NoMemory> {
     // All of them: the caller has looked.
-    Store::new(Rules::new(made.iter().filter_map(S::limit).collect(), made), size)
+    Store::new(LimitVersion::new(made.iter().filter_map(S::limit).collect(), made), size)
 }
 
-fn change<S: Shape<Rules = Rules<<S as Shape>::Limit>>>(
+fn change<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(
     store: &Store<S>,
     made: Arc<[AnyLimit]>,
 ) -> Result<(), ChangeError> {

@@ -1,11 +1,11 @@
-//! A call that waits for its lease: as a future, or blocking its thread.
+//! A call that waits for a lease: as a future, or blocking its thread.
 
 use super::grant::Grant;
-use super::scope::View;
-use super::shard::{After, Joined, Outcome, Shard, Waiter};
+use super::scope::ScopedLimit;
+use super::shard::{Deferred, Joined, LeaseRequest, Outcome, Shard};
 use crate::key::Fingerprint;
-use crate::wait::park::wait_here;
-use crate::wait::{Patience, Priority};
+use crate::wait::park::block_on;
+use crate::wait::{MaxWait, Priority};
 use sluicegate_core::Time;
 use std::fmt;
 use std::future::Future;
@@ -13,26 +13,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A call that waits for its lease. Made by [`Semaphore::acquire`](super::Semaphore::acquire) and its likes.
+/// A call that waits for a lease. Created by [`Semaphore::acquire`](super::Semaphore::acquire) and
+/// its variants.
 ///
-/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. It borrows nothing, so it can be spawned.
-/// Dropping it leaves the line, and whatever it held goes to the next. [`AcquireLease::blocking`] waits in the thread
-/// instead.
-#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+/// It is a future for any runtime, and borrows nothing, so it can be spawned. The first poll
+/// enqueues it. Dropping it removes it from the queue and passes whatever it was granted to the
+/// next waiter. [`AcquireLease::blocking`] blocks the thread instead.
+#[must_use = "a call does nothing unless it is awaited or `blocking()`"]
 pub struct AcquireLease {
     shard: Arc<Shard>,
-    by: Option<Arc<View>>,
+    caller: Option<Arc<ScopedLimit>>,
     key: Fingerprint,
     cost: u32,
     priority: Priority,
-    patience: Patience,
+    max_wait: MaxWait,
     state: State,
 }
 
 #[derive(Clone, Copy)]
 enum State {
     New,
-    Seated { seat: u32, since: Time },
+    Enqueued { waiter: u32, since: Time },
     Done,
 }
 
@@ -40,35 +41,37 @@ impl AcquireLease {
     #[inline]
     pub(super) fn new(
         shard: Arc<Shard>,
-        by: Option<Arc<View>>,
+        caller: Option<Arc<ScopedLimit>>,
         key: Fingerprint,
         cost: u32,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> AcquireLease {
-        AcquireLease { shard, by, key, cost, priority: Priority::Normal, patience, state: State::New }
+        AcquireLease { shard, caller, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
-    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    /// The priority in the queue; the default is [`Priority::Normal`]. It takes effect at the first
+    /// poll.
     pub fn priority(mut self, priority: Priority) -> AcquireLease {
         self.priority = priority;
         self
     }
 
-    /// Waits in this thread. Not for async code: use `.await` there.
+    /// Blocks the thread until the lease is granted or denied. In async code use `.await`.
     pub fn blocking(mut self) -> Grant {
         match self.at_once() {
             Some(grant) => grant,
-            None => wait_here(self),
+            None => block_on(self),
         }
     }
 
-    /// The way of most calls: nobody waits, and there is room. Otherwise nothing has happened, and it can still be awaited.
+    /// The path of most calls: the queue is empty and enough permits are free. Otherwise nothing
+    /// has happened, and the call can still be awaited.
     #[doc(hidden)]
     #[inline]
     pub fn at_once(&mut self) -> Option<Grant> {
-        // Whether a moment has passed is asked only of those who named one.
-        if matches!(self.state, State::New) && !matches!(self.patience, Patience::Until(_)) {
-            let grant = self.shard.at_once(self.by.as_ref(), self.key, self.cost)?;
+        // Only a call with a deadline has to read the clock.
+        if matches!(self.state, State::New) && !matches!(self.max_wait, MaxWait::Until(_)) {
+            let grant = self.shard.at_once(self.caller.as_ref(), self.key, self.cost)?;
             self.state = State::Done;
             return Some(grant);
         }
@@ -78,29 +81,31 @@ impl AcquireLease {
     #[cold]
     fn join(&mut self, waker: &Waker) -> Poll<Grant> {
         let now = self.shard.now();
-        let until = self.patience.until(now);
+        let until = self.max_wait.deadline(now);
         let AcquireLease { key, cost, priority, .. } = *self;
-        let (waiter, mut waker) = (Waiter { key, cost, since: now, until, priority }, Some(waker.clone()));
-        let (joined, after) = self.shard.join(self.by.as_ref(), &waiter, now, &mut waker);
+        let (request, mut waker) =
+            (LeaseRequest { key, cost, since: now, until, priority }, Some(waker.clone()));
+        let (joined, deferred) = self.shard.join(self.caller.as_ref(), &request, now, &mut waker);
         match joined {
             Joined::Done(outcome) => {
-                let grant = self.done(outcome, now, after);
+                let grant = self.done(outcome, now, deferred);
                 drop(waker);
                 Poll::Ready(grant)
             }
-            Joined::Seated(seat) => {
-                self.state = State::Seated { seat, since: now };
-                self.shard.then(after);
+            Joined::Enqueued(waiter) => {
+                self.state = State::Enqueued { waiter, since: now };
+                self.shard.run_deferred(deferred);
                 Poll::Pending
             }
         }
     }
 
-    /// The answer. From here on the seat is another's and the lease the grant's, before any waker or observer runs: one may panic.
-    fn done(&mut self, outcome: Outcome, since: Time, after: Option<After>) -> Grant {
+    /// The result. The waiter's entry may be reused from here on, and the grant owns the lease
+    /// before any waker or observer runs, because those may panic.
+    fn done(&mut self, outcome: Outcome, since: Time, deferred: Option<Deferred>) -> Grant {
         self.state = State::Done;
         let grant = self.shard.grant(outcome, since);
-        self.shard.then(after);
+        self.shard.run_deferred(deferred);
         self.shard.observe(&grant);
         grant
     }
@@ -110,7 +115,7 @@ impl Future for AcquireLease {
     type Output = Grant;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it has completed.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
         match self.state {
@@ -118,14 +123,14 @@ impl Future for AcquireLease {
                 Some(grant) => Poll::Ready(grant),
                 None => self.join(context.waker()),
             },
-            State::Seated { seat, since } => match self.shard.look(seat, context.waker()) {
-                (Some(outcome), after) => Poll::Ready(self.done(outcome, since, after)),
-                (None, after) => {
-                    self.shard.then(after);
+            State::Enqueued { waiter, since } => match self.shard.poll(waiter, context.waker()) {
+                (Some(outcome), deferred) => Poll::Ready(self.done(outcome, since, deferred)),
+                (None, deferred) => {
+                    self.shard.run_deferred(deferred);
                     Poll::Pending
                 }
             },
-            State::Done => panic!("an acquire was polled again after its turn"),
+            State::Done => panic!("an acquire was polled again deferred its due_at"),
         }
     }
 }
@@ -133,8 +138,8 @@ impl Future for AcquireLease {
 impl Drop for AcquireLease {
     #[inline]
     fn drop(&mut self) {
-        if let State::Seated { seat, .. } = self.state {
-            self.shard.leave(seat);
+        if let State::Enqueued { waiter, .. } = self.state {
+            self.shard.leave(waiter);
         }
     }
 }
@@ -142,11 +147,11 @@ impl Drop for AcquireLease {
 impl fmt::Debug for AcquireLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AcquireLease { cost, priority, .. } = self;
-        let is_in_line = matches!(self.state, State::Seated { .. });
+        let is_queued = matches!(self.state, State::Enqueued { .. });
         f.debug_struct("AcquireLease")
             .field("cost", cost)
             .field("priority", priority)
-            .field("is_in_line", &is_in_line)
+            .field("is_queued", &is_queued)
             .finish_non_exhaustive()
     }
 }

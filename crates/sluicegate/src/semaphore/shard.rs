@@ -1,73 +1,77 @@
-//! A part of a semaphore's keys: their lock, and what is done when it has been given back.
+//! A shard of a semaphore's keys: its lock, and the effects that run after the lock is released.
 //!
 //! ```text
-//! acquire ──▶ nobody waits and there is room: a lease at once
-//!         ──▶ else a place in the key's line, and a seat for what comes of it
-//! release, lapse, reset, change ──▶ the key's line goes on: each head that fits now gets its lease and is woken
-//! ring    ──▶ leases that have lapsed under keys where somebody waits, and waits that have become too long
+//! acquire ──▶ no call waits and enough permits are free: a lease immediately
+//!         ──▶ otherwise enqueued under its key
+//! release, expiry, reset, change ──▶ each head of the key's queue that fits is granted and woken
+//! ring    ──▶ expired leases of keys with waiters, and waits that have reached their deadlines
 //! ```
 //!
-//! `desk.rs` and `line.rs` are what is done under the lock. No waker, observer or other code of the caller runs there, and whatever was given
-//! has its owner before any does: should it panic, the owner is dropped and gives it back.
+//! The lock protects a [`ShardState`]: the leases and waiters of the shard's keys.
+//! `locked_shard.rs` and `queue.rs` are what happens under it. No waker, observer or other user
+//! code runs there: those are collected in a [`Deferred`]. A granted lease has its owner before any
+//! of them runs; if one panics, the owner is dropped and releases the lease.
 
-use super::book::Book;
 use super::capacity::Capacity;
-use super::desk::Desk;
 use super::grant::Grant;
-use super::lease::{Lease, Name};
-use super::scope::View;
+use super::lease::{Lease, LeaseRef};
+use super::locked_shard::LockedShard;
+use super::scope::ScopedLimit;
+use super::state::ShardState;
 use super::stats::SemaphoreStats;
 use crate::callbacks::Callbacks;
 use crate::clock::Alarm;
-use crate::clock::alarm::Rings;
+use crate::clock::alarm::AlarmHandler;
 use crate::clock::any::AnyClock;
 use crate::event::Event;
 use crate::key::Fingerprint;
 use crate::limiter::Observer;
 use crate::seal::Seal;
 use crate::sync::{AtomicUsize, Lock};
-use crate::wait::lines::wake_all;
+use crate::wait::queues::wake_all;
 use crate::wait::{Acquired, Denial, Priority, QueueBounds};
-use sluicegate_core::concurrency::{Concurrency, Held, UNKNOWN};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, UNKNOWN};
+use sluicegate_core::decision::store::no_room;
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 fn refused(denial: Denial, decision: Decision, waited: Span) -> Grant {
-    Grant::new(Acquired::refused(denial, decision, waited), None)
+    Grant::new(Acquired::denied(denial, decision, waited), None)
 }
 
-/// One tick: the least wait there is to tell.
+/// One tick: the shortest wait that can be reported.
 pub(super) const TICK: Span = Span::from_micros(1);
 
-/// When there is no room for a lease it is made, and another may be faster; so often is it tried.
-const TRIES: usize = 3;
+/// How often a call reclaims capacity before it is denied: other calls may take what it has
+/// reclaimed.
+const RECLAIM_TRIES: usize = 3;
 
 pub(super) struct Shard {
-    book: Lock<Book>,
+    state: Lock<ShardState>,
     common: Arc<Common>,
     number: u32,
 }
 
-/// Which of several semaphores asks that share a room; none if there is only one.
-pub(super) type By<'a> = Option<&'a Arc<View>>;
+/// The semaphore that makes a call, if several share a pool.
+pub(super) type Caller<'a> = Option<&'a Arc<ScopedLimit>>;
 
 /// What all shards of a semaphore share.
 pub(super) struct Common {
     pub(super) clock: AnyClock,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) capacity: Capacity,
-    /// How many wait, in all lines.
+    /// The number of waiters in all queues.
     pub(super) waiting: AtomicUsize,
     pub(super) bounds: QueueBounds,
     pub(super) seal: Seal,
-    /// All shards, for whoever has to make room. They are made after this.
+    /// All shards, for reclaiming capacity. Set after they are created.
     pub(super) shards: OnceLock<Box<[Weak<Shard>]>>,
 }
 
-/// Who asks for a lease, and waits if need be.
+/// A call that may have to wait for its lease.
 #[derive(Clone, Copy)]
-pub(super) struct Waiter {
+pub(super) struct LeaseRequest {
     pub(super) key: Fingerprint,
     pub(super) cost: u32,
     pub(super) since: Time,
@@ -75,23 +79,23 @@ pub(super) struct Waiter {
     pub(super) priority: Priority,
 }
 
-/// A lease that was given.
+/// A lease that was granted.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
-    pub(super) name: Name,
+pub(super) struct Granted {
+    pub(super) lease: LeaseRef,
     pub(super) until: Option<Time>,
 }
 
-/// What has come of asking.
+/// The outcome of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// Without a lease if it cost nothing.
+    /// Without a lease if the call cost nothing.
     Allowed {
         decision: Decision,
-        given: Option<Given>,
+        granted: Option<Granted>,
         at: Time,
     },
-    Refused {
+    Denied {
         denial: Denial,
         decision: Decision,
         at: Time,
@@ -100,33 +104,33 @@ pub(super) enum Outcome {
 
 pub(super) enum Joined {
     Done(Outcome),
-    Seated(u32),
+    Enqueued(u32),
 }
 
-/// What came of asking without waiting.
-pub(super) enum Taken {
-    Allowed(Decision, Option<Given>),
-    /// There is no room under the key, or others wait before it.
+/// The result of a call that does not wait.
+pub(super) enum Attempt {
+    Allowed(Decision, Option<Granted>),
+    /// Too few permits are free, or other calls wait for them.
     Denied,
-    /// The semaphore holds as many leases as it may.
+    /// The semaphore holds its maximum of leases.
     Full,
 }
 
-/// What is done when the lock has been given back.
+/// The effects that run after the lock is released.
 #[derive(Default)]
-#[must_use = "those who wait are to be woken"]
-pub(super) struct After {
+#[must_use = "waiters are woken by `Shard::run_deferred`"]
+pub(super) struct Deferred {
     pub(super) wake: Vec<Waker>,
-    /// A waker is its maker's, and so is what dropping it does.
+    /// A waker to drop: dropping it runs foreign code.
     pub(super) drop: Option<Waker>,
-    /// The costs of leases that have lapsed, if somebody wants to know.
-    pub(super) lapsed: Vec<u32>,
+    /// The costs of expired leases, if there is an observer.
+    pub(super) expired: Vec<u32>,
     pub(super) ring_at: Option<Time>,
 }
 
 impl Shard {
-    pub(super) fn new(rule: Concurrency, common: Arc<Common>, number: u32) -> Arc<Shard> {
-        Arc::new(Shard { book: Lock::new(Book::new(rule)), common, number })
+    pub(super) fn new(limit: Concurrency, common: Arc<Common>, number: u32) -> Arc<Shard> {
+        Arc::new(Shard { state: Lock::new(ShardState::new(limit)), common, number })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -141,199 +145,211 @@ impl Shard {
         self.common.clock.now()
     }
 
-    /// A lease now, or why not.
+    /// Acquires a lease now, or denies it.
     #[inline]
     pub(super) fn try_acquire(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         key: Fingerprint,
         cost: u32,
         now: Option<Time>,
     ) -> Grant {
-        let grant = match self.take(by, key, cost, now) {
+        let grant = match self.take(caller, key, cost, now) {
             Some(grant) => grant,
-            None => self.make_room_and(by, now, |now| self.take(by, key, cost, now)),
+            None => self.reclaim_and_retry(caller, now, |now| self.take(caller, key, cost, now)),
         };
         self.observe(&grant);
         grant
     }
 
-    /// A lease now if there is one; else nothing has happened.
+    /// Acquires a lease if that is possible now; otherwise nothing has happened.
     #[inline]
-    pub(super) fn at_once(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32) -> Option<Grant> {
-        let grant = self.locked(by, None, |desk| match desk.take(key, cost) {
-            Taken::Allowed(decision, given) => Some(self.granted(decision, Span::ZERO, given)),
-            Taken::Denied | Taken::Full => None,
+    pub(super) fn at_once(
+        self: &Arc<Shard>,
+        caller: Caller<'_>,
+        key: Fingerprint,
+        cost: u32,
+    ) -> Option<Grant> {
+        let grant = self.with_lock(caller, None, |locked| match locked.take(key, cost) {
+            Attempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
+            Attempt::Denied | Attempt::Full => None,
         })?;
         self.observe(&grant);
         Some(grant)
     }
 
-    /// A lease, or the denial; `None` if the semaphore holds as many as it may.
+    /// A lease or a denial; `None` if the semaphore holds its maximum of leases.
     #[inline]
-    fn take(self: &Arc<Shard>, by: By<'_>, key: Fingerprint, cost: u32, now: Option<Time>) -> Option<Grant> {
-        self.locked(by, now, |desk| match desk.take(key, cost) {
-            Taken::Allowed(decision, given) => Some(self.granted(decision, Span::ZERO, given)),
-            Taken::Denied => {
-                Some(Grant::new(Acquired::at_once(desk.deny(key, cost).into(), Span::ZERO), None))
+    fn take(
+        self: &Arc<Shard>,
+        caller: Caller<'_>,
+        key: Fingerprint,
+        cost: u32,
+        now: Option<Time>,
+    ) -> Option<Grant> {
+        self.with_lock(caller, now, |locked| match locked.take(key, cost) {
+            Attempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
+            Attempt::Denied => {
+                Some(Grant::new(Acquired::at_once(locked.deny(key, cost).into(), Span::ZERO), None))
             }
-            Taken::Full => None,
+            Attempt::Full => None,
         })
     }
 
-    /// Takes a lease, or a place in line: there the waker is taken too. Whoever asked notes what came of it, then does [`Shard::then`].
+    /// Grants a lease, or enqueues the call with its waker, or denies it. The caller stores the
+    /// result, then calls [`Shard::run_deferred`].
     pub(super) fn join(
         self: &Arc<Shard>,
-        by: By<'_>,
-        waiter: &Waiter,
+        caller: Caller<'_>,
+        request: &LeaseRequest,
         now: Time,
         waker: &mut Option<Waker>,
-    ) -> (Joined, Option<After>) {
+    ) -> (Joined, Option<Deferred>) {
         let mut wait = TICK;
-        for _ in 0..TRIES {
-            let mut desk = self.open(by, Some(now));
-            let joined = desk.join(waiter, waker);
-            let after = desk.close();
+        for _ in 0..RECLAIM_TRIES {
+            let mut locked = self.lock(caller, Some(now));
+            let joined = locked.join(request, waker);
+            let deferred = locked.unlock();
             if let Some(joined) = joined {
-                return (joined, after);
+                return (joined, deferred);
             }
-            self.then(after);
-            if let Err(longer) = self.make_room(now) {
+            self.run_deferred(deferred);
+            if let Err(longer) = self.reclaim(now) {
                 wait = longer;
                 break;
             }
         }
-        let decision = self.no_room(by, wait);
-        (Joined::Done(Outcome::Refused { denial: Denial::NoRoom, decision, at: now }), None)
+        let decision = self.full_denial(caller, wait);
+        (Joined::Done(Outcome::Denied { denial: Denial::NoRoom, decision, at: now }), None)
     }
 
-    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken. Whoever looks notes what came of
-    /// it, then does [`Shard::then`].
-    pub(super) fn look(self: &Arc<Shard>, seat: u32, waker: &Waker) -> (Option<Outcome>, Option<After>) {
-        // Cloned here, as cloning is the business of whoever made it.
+    /// The outcome of a waiter, which is then removed. `None` if there is none yet: the waiter will
+    /// be woken. The caller stores the outcome, then calls [`Shard::run_deferred`].
+    pub(super) fn poll(self: &Arc<Shard>, waiter: u32, waker: &Waker) -> (Option<Outcome>, Option<Deferred>) {
+        // Cloned before the lock is taken, because cloning runs foreign code.
         let waker = waker.clone();
-        let mut desk = self.open(None, None);
-        let outcome = desk.look(seat, waker);
-        (outcome, desk.close())
+        let mut locked = self.lock(None, None);
+        let outcome = locked.poll(waiter, waker);
+        (outcome, locked.unlock())
     }
 
-    /// A caller has lost interest: what it held goes to the next.
+    /// Removes a waiter whose caller has gone. Whatever it was granted goes to the next one.
     #[cold]
-    pub(super) fn leave(self: &Arc<Shard>, seat: u32) {
-        self.locked(None, None, |desk| desk.leave(seat));
+    pub(super) fn leave(self: &Arc<Shard>, waiter: u32) {
+        self.with_lock(None, None, |locked| locked.leave(waiter));
     }
 
     #[inline]
-    pub(super) fn release(self: &Arc<Shard>, name: Name) -> bool {
-        self.locked(None, None, |desk| desk.release(name))
+    pub(super) fn release(self: &Arc<Shard>, lease: LeaseRef) -> bool {
+        self.with_lock(None, None, |locked| locked.release(lease))
     }
 
-    /// Releases a lease by id. Like every operation on a key it first drops expired leases, and applies the caller's
-    /// limit to queued waiters.
-    pub(super) fn release_of(
+    /// Releases a lease by id. Like every operation on a key, it first removes expired leases and
+    /// applies the caller's limit to waiters.
+    pub(super) fn release_by_id(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         key: Fingerprint,
-        name: Name,
+        lease: LeaseRef,
         now: Option<Time>,
     ) -> bool {
-        self.locked(by, now, |desk| {
-            desk.see(key);
-            desk.release(name)
+        self.with_lock(caller, now, |locked| {
+            locked.refresh(key);
+            locked.release(lease)
         })
     }
 
-    /// The same to renew it. Whether it is live.
-    pub(super) fn renew_of(
+    /// Renews a lease by id. Returns `true` if it is live.
+    pub(super) fn renew_by_id(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         key: Fingerprint,
-        name: Name,
+        lease: LeaseRef,
         now: Option<Time>,
     ) -> bool {
-        self.locked(by, now, |desk| {
-            desk.see(key);
-            desk.renew(name).is_some()
+        self.with_lock(caller, now, |locked| {
+            locked.refresh(key);
+            locked.renew(lease).is_some()
         })
     }
 
-    /// How it is held from now on. `None` if it is not live any more.
-    pub(super) fn renew(self: &Arc<Shard>, name: Name) -> Option<Held> {
-        self.locked(None, None, |desk| desk.renew(name))
+    /// Extends a lease by a full TTL. `None` if it is not live any more.
+    pub(super) fn renew(self: &Arc<Shard>, lease: LeaseRef) -> Option<LeaseHandle> {
+        self.with_lock(None, None, |locked| locked.renew(lease))
     }
 
     pub(super) fn peek(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         key: Fingerprint,
         cost: u32,
         now: Option<Time>,
     ) -> Decision {
-        self.locked(by, now, |desk| desk.peek(key, cost))
+        self.with_lock(caller, now, |locked| locked.peek(key, cost))
     }
 
-    pub(super) fn reset(self: &Arc<Shard>, by: By<'_>, key: Fingerprint) {
-        self.locked(by, None, |desk| desk.reset(key));
+    pub(super) fn reset(self: &Arc<Shard>, caller: Caller<'_>, key: Fingerprint) {
+        self.with_lock(caller, None, |locked| locked.reset(key));
     }
 
-    /// Changes the numbers. The caller does [`Shard::then`] when it holds no lock of its own.
-    pub(super) fn change(self: &Arc<Shard>, rule: Concurrency) -> Option<After> {
-        let mut desk = self.open(None, None);
-        desk.change(rule);
-        desk.close()
+    /// Changes the limit. The caller runs [`Shard::run_deferred`] when it holds no lock of its own.
+    pub(super) fn change(self: &Arc<Shard>, limit: Concurrency) -> Option<Deferred> {
+        let mut locked = self.lock(None, None);
+        locked.change(limit);
+        locked.unlock()
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
-        self.book.lock().add_to(stats);
+        self.state.lock().add_to(stats);
     }
 
-    /// What somebody who asked is told.
+    /// The grant for an outcome.
     pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
         match outcome {
-            Outcome::Allowed { decision, given, at } => self.granted(decision, at.since(since), given),
-            Outcome::Refused { denial, decision, at } => refused(denial, decision, at.since(since)),
+            Outcome::Allowed { decision, granted, at } => self.new_grant(decision, at.since(since), granted),
+            Outcome::Denied { denial, decision, at } => refused(denial, decision, at.since(since)),
         }
     }
 
     #[inline]
-    fn granted(self: &Arc<Shard>, decision: Decision, waited: Span, given: Option<Given>) -> Grant {
-        let lease = given.map(|Given { name, until }| Lease::new(Arc::clone(self), name, until));
+    fn new_grant(self: &Arc<Shard>, decision: Decision, waited: Span, granted: Option<Granted>) -> Grant {
+        let lease = granted.map(|Granted { lease, until }| Lease::new(Arc::clone(self), lease, until));
         Grant::new(Acquired::after(decision, waited), lease)
     }
 
     #[inline]
-    fn open<'a>(&'a self, by: By<'a>, now: Option<Time>) -> Desk<'a> {
-        Desk::new(self.book.lock(), &self.common, now, by)
+    fn lock<'a>(&'a self, caller: Caller<'a>, now: Option<Time>) -> LockedShard<'a> {
+        LockedShard::new(self.state.lock(), &self.common, now, caller)
     }
 
-    /// Acts under the lock for one of several semaphores, then wakes, tells and sets the clock.
+    /// Runs an operation under the lock, then its deferred effects.
     #[inline]
-    fn locked<R>(
+    fn with_lock<R>(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         now: Option<Time>,
-        act: impl FnOnce(&mut Desk<'_>) -> R,
+        act: impl FnOnce(&mut LockedShard<'_>) -> R,
     ) -> R {
-        let mut desk = self.open(by, now);
-        let result = act(&mut desk);
-        self.then(desk.close());
+        let mut locked = self.lock(caller, now);
+        let result = act(&mut locked);
+        self.run_deferred(locked.unlock());
         result
     }
 
-    /// What is left to do when the lock has been given back.
+    /// Runs the effects that were deferred until the lock is released.
     #[inline]
-    pub(super) fn then(self: &Arc<Shard>, after: Option<After>) {
-        if after.is_some() {
+    pub(super) fn run_deferred(self: &Arc<Shard>, deferred: Option<Deferred>) {
+        if deferred.is_some() {
             let mut callbacks = Callbacks::default();
-            self.then_by(after, &mut callbacks);
+            self.run_deferred_in(deferred, &mut callbacks);
             callbacks.end();
         }
     }
 
-    /// The same together with what other shards have to do.
+    /// Runs deferred effects together with those of other shards.
     #[cold]
-    pub(super) fn then_by(self: &Arc<Shard>, after: Option<After>, callbacks: &mut Callbacks) {
-        let Some(After { wake, drop, lapsed, ring_at }) = after else { return };
+    pub(super) fn run_deferred_in(self: &Arc<Shard>, deferred: Option<Deferred>, callbacks: &mut Callbacks) {
+        let Some(Deferred { wake, drop, expired, ring_at }) = deferred else { return };
         if let Some(time) = ring_at {
             let shard: Weak<Shard> = Arc::downgrade(self);
             callbacks.run(|| self.common.clock.ring_at(time, Alarm::new(shard, time)));
@@ -342,14 +358,14 @@ impl Shard {
             callbacks.run(|| waker.wake());
         }
         if let Some(observer) = &self.common.observer {
-            for cost in lapsed {
-                callbacks.run(|| observer.event(&Event::LeaseLapsed { cost }));
+            for cost in expired {
+                callbacks.run(|| observer.event(&Event::LeaseExpired { cost: u64::from(cost) }));
             }
         }
         callbacks.run(|| std::mem::drop(drop));
     }
 
-    /// Tells the observer of an answer. What was given has its owner by then.
+    /// Reports an answer to the observer. A granted lease has its owner by then.
     #[inline]
     pub(super) fn observe(&self, grant: &Grant) {
         if let Some(observer) = &self.common.observer {
@@ -357,17 +373,17 @@ impl Shard {
         }
     }
 
-    /// Makes room for a lease and tries again; refused if there is none.
+    /// Reclaims capacity and tries again; denies the call if there is none.
     #[cold]
-    fn make_room_and(
+    fn reclaim_and_retry(
         self: &Arc<Shard>,
-        by: By<'_>,
+        caller: Caller<'_>,
         now: Option<Time>,
         mut again: impl FnMut(Option<Time>) -> Option<Grant>,
     ) -> Grant {
         let (at, mut wait) = (now.unwrap_or_else(|| self.now()), TICK);
-        for _ in 0..TRIES {
-            if let Err(after) = self.make_room(at) {
+        for _ in 0..RECLAIM_TRIES {
+            if let Err(after) = self.reclaim(at) {
                 wait = after;
                 break;
             }
@@ -375,18 +391,18 @@ impl Shard {
                 return grant;
             }
         }
-        refused(Denial::NoRoom, self.no_room(by, wait), Span::ZERO)
+        refused(Denial::NoRoom, self.full_denial(caller, wait), Span::ZERO)
     }
 
-    /// Finds room for a lease: what other shards keep and do not use, and what has lapsed and nobody has seen since.
+    /// Reclaims capacity for a lease: the unused reserves of other shards, and expired leases.
     ///
     /// # Errors
-    /// When there is none: how long until the next lease lapses, as far as is known.
+    /// If there is none: how long until the next lease expires, as far as is known.
     #[cold]
-    fn make_room(&self, now: Time) -> Result<(), Span> {
+    fn reclaim(&self, now: Time) -> Result<(), Span> {
         let mut soonest: Option<Time> = None;
         for shard in self.common.shards.get().into_iter().flatten().filter_map(Weak::upgrade) {
-            match shard.locked(None, Some(now), make_room) {
+            match shard.with_lock(None, Some(now), reclaim) {
                 Ok(()) => return Ok(()),
                 Err(next) => soonest = soonest.into_iter().chain(next).min(),
             }
@@ -394,34 +410,35 @@ impl Shard {
         Err(soonest.map_or(UNKNOWN, |next| next.since(now).max(TICK)))
     }
 
-    /// Clears away some of what has lapsed here and nobody has seen since.
+    /// Removes some expired leases under keys that no call uses any more.
     #[cold]
-    pub(super) fn clear_lapsed(self: &Arc<Shard>, now: Time) {
-        // Whether there is room is of no interest.
-        let _ = self.locked(None, Some(now), make_room);
+    pub(super) fn clear_expired(self: &Arc<Shard>, now: Time) {
+        // Whether capacity was reclaimed does not matter here.
+        let _ = self.with_lock(None, Some(now), reclaim);
     }
 
-    /// The answer when the semaphore holds as many leases as it may.
+    /// Counts and returns the denial when the semaphore holds its maximum of leases.
     #[cold]
-    fn no_room(&self, by: By<'_>, wait: Span) -> Decision {
-        let mut book = self.book.lock();
-        book.count_denied();
-        Decision::no_room(by.map_or_else(|| book.count(), |by| by.rule.count()), RetryAfter::After(wait))
+    fn full_denial(&self, caller: Caller<'_>, wait: Span) -> Decision {
+        let mut state = self.state.lock();
+        state.count_denied();
+        no_room(caller.map_or_else(|| state.count(), |caller| caller.limit.count()), RetryAfter::After(wait))
     }
 }
 
-fn make_room(desk: &mut Desk<'_>) -> Result<(), Option<Time>> {
-    desk.make_room()
+fn reclaim(locked: &mut LockedShard<'_>) -> Result<(), Option<Time>> {
+    locked.reclaim()
 }
 
-impl Rings for Shard {
+impl AlarmHandler for Shard {
     fn ring(self: Arc<Self>, at: Time) {
-        self.locked(None, None, |desk| desk.ring(at));
+        self.with_lock(None, None, |locked| locked.ring(at));
     }
 
-    /// Whoever waits looks again, and so sets another alarm. Not here: in a runtime that ends that would be lost as well.
+    /// Wakes all waiters: each polls again, and so sets another alarm. It is not set here, because
+    /// in a runtime that shuts down it would be lost again.
     fn lost(self: Arc<Self>, at: Time) {
-        let wakers = self.book.lock().alarm_is_lost(at);
+        let wakers = self.state.lock().alarm_is_lost(at);
         wake_all(wakers);
     }
 }

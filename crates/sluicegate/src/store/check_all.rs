@@ -1,17 +1,17 @@
 //! Calls on several keys, perhaps of several limiters, that are charged all or nothing.
 //!
-//! All places that hold one of the keys are locked, in the one order that everybody keeps: by store, then by place.
-//! Then the states are handed out, decided on by the core as one, and put back.
+//! All shards of the keys are locked in the global lock order: by store, then by shard. Then the
+//! states are loaded, decided together by the core, and written back.
 
-use super::evict::{OnFull, Room};
-use super::ledger::Ledger;
-use super::rules::Rulings as _;
-use super::shape::Shape;
+use super::evict::OnFull;
+use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::ReceiptTable;
+use super::slot_kind::SlotKind;
 use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
-use sluicegate_core::several::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, peek_all};
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 use std::{mem, slice};
@@ -24,192 +24,197 @@ pub(crate) struct Call<'a> {
     pub(crate) cost: u32,
 }
 
-/// A store of any shape.
+/// A store with slots of any kind.
 pub(crate) trait AnyStore: Send + Sync {
-    /// Where a key is, in the order in which places are locked.
-    fn whereabouts(&self, key: Fingerprint) -> Whereabouts;
+    /// The shard of a key.
+    fn shard_id(&self, key: Fingerprint) -> ShardId;
 
-    fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_>;
+    fn lock_any(&self, shard: usize) -> Box<dyn AnyLockedShard + '_>;
 }
 
-/// A store and a place.
+/// A store and a shard, in lock order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Whereabouts {
+pub(crate) struct ShardId {
     store: u64,
-    place: usize,
+    shard: usize,
 }
 
-/// A place that is locked.
-pub(crate) trait LockedAny {
-    /// Hands out the states of a key, and where they belong if the key is held.
-    fn lend(&mut self, key: Fingerprint, now: Time) -> Lent;
+/// A locked shard of any store.
+pub(crate) trait AnyLockedShard {
+    /// Loads the limits and states of a key, and its slot if it has one.
+    fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey;
 
-    /// Makes room for a key that is not held.
-    fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full>;
+    /// Inserts a key that has no slot.
+    fn insert_new(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full>;
 
-    /// Whether a new key may find no room here.
-    fn may_refuse(&self) -> bool;
+    /// Returns `true` if the store denies new keys when it is full.
+    fn may_deny_new(&self) -> bool;
 
-    /// How many keys the store holds at the most.
+    /// The capacity of the store.
     fn max_keys(&self) -> usize;
 
-    /// Gives up the room that was made for a key.
-    fn give_up(&mut self, slot: usize);
+    /// Frees the slot of a key that was inserted.
+    fn free_slot(&mut self, slot: usize);
 
-    /// Puts states back.
-    fn put_back(&mut self, slot: usize, states: Vec<AnyState>);
+    /// Writes states back to a slot.
+    fn write_back(&mut self, slot: usize, states: Vec<AnyState>);
 
-    /// Counts the decision; if it was charged, receipts have to know.
+    /// Counts the decision, and records the charge for open receipts.
     fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision);
 
     fn denial(&mut self, full: Full, key: Fingerprint) -> Decision;
 }
 
-/// The states of a key, handed out.
-pub(crate) struct Lent {
+/// A key that has been loaded.
+pub(crate) struct LoadedKey {
     limits: Arc<[AnyLimit]>,
     states: Vec<AnyState>,
     slot: Option<usize>,
 }
 
-impl Lent {
-    /// Whether the limit is one that does not go with others. (Those are the kinds that offer no take.)
-    fn stands_alone(&self) -> bool {
-        !self.limits.iter().all(|limit| limit.offers(Verb::Take))
+impl LoadedKey {
+    /// Returns `true` if one of the limits cannot be decided together with others. (Those are the
+    /// kinds that do not support `take`.)
+    fn cannot_combine(&self) -> bool {
+        !self.limits.iter().all(|limit| limit.supports(Verb::Take))
     }
 }
 
-/// Charges all calls or none. The same key twice is one key with both costs. If others wait in line before one of the calls, the
-/// denial of that line is the answer.
+/// Charges all calls or none. Calls on the same key are one call with the sum of their costs.
+/// `queue_denial` is the answer if other callers are queued ahead of one of the calls.
 ///
 /// # Errors
-/// When a call's limit does not go with others: which call. Then none was decided on.
+/// If the limit of a call cannot be combined with others: that call. Then none was decided.
 pub(crate) fn check_all<'a>(
     calls: &[Call<'a>],
     now: Time,
-    behind: Option<Decision>,
+    queue_denial: Option<Decision>,
 ) -> Result<Decision, Call<'a>> {
-    decide_all(&merged(calls), now, behind, |_, _| ())
+    decide_all(&merged(calls), now, queue_denial, |_, _| ())
 }
 
-/// The same, and how each call stands: after the charge if all were allowed, or else whether it would be by itself.
+/// Charges all calls or none, and returns a decision per call: after the charge if all were
+/// allowed, else what it would be alone.
 ///
 /// # Errors
-/// As [`check_all`].
+/// See [`check_all`].
 pub(crate) fn check_all_each<'a>(
     calls: &[Call<'a>],
     now: Time,
-    behind: Option<Decision>,
+    queue_denial: Option<Decision>,
 ) -> Result<(Decision, Vec<Decision>), Call<'a>> {
     let merged = merged(calls);
     let mut each = Vec::with_capacity(merged.len());
-    let decision = decide_all(&merged, now, behind, |decision, mut parts| {
+    let decision = decide_all(&merged, now, queue_denial, |decision, mut parts| {
         if decision.allowed() {
-            // It is charged: what is left to tell is how the key stands.
+            // The cost is charged: report the key's state after it.
             for part in &mut parts {
                 part.cost = 0;
             }
         }
         each.push(peek_all(&parts, now));
     })?;
-    let place = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
-    Ok((decision, calls.iter().filter_map(|call| Some(each[place(call)?])).collect()))
+    let index = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
+    Ok((decision, calls.iter().filter_map(|call| Some(each[index(call)?])).collect()))
 }
 
 fn decide_all<'a>(
     calls: &[Call<'a>],
     now: Time,
-    behind: Option<Decision>,
-    mut tell: impl FnMut(&Decision, Vec<Part<'_, AnyLimit>>),
+    queue_denial: Option<Decision>,
+    mut report: impl FnMut(&Decision, Vec<Part<'_, AnyLimit>>),
 ) -> Result<Decision, Call<'a>> {
-    let mut order: Vec<(Whereabouts, &dyn AnyStore)> =
-        calls.iter().map(|call| (call.whereabouts(), call.store)).collect();
-    order.sort_by_key(|(whereabouts, _)| *whereabouts);
-    order.dedup_by_key(|(whereabouts, _)| *whereabouts);
-    let mut places: Vec<Box<dyn LockedAny + '_>> =
-        order.iter().map(|(whereabouts, store)| store.lock_any(whereabouts.place)).collect();
-    // Where each call's place is among the locked ones. It is there: that is what was locked.
-    let place_of = |call: &Call<'_>| {
-        let whereabouts = call.whereabouts();
-        order.partition_point(|(other, _)| *other < whereabouts)
+    let mut order: Vec<(ShardId, &dyn AnyStore)> =
+        calls.iter().map(|call| (call.shard_id(), call.store)).collect();
+    order.sort_by_key(|(shard_id, _)| *shard_id);
+    order.dedup_by_key(|(shard_id, _)| *shard_id);
+    let mut shards: Vec<Box<dyn AnyLockedShard + '_>> =
+        order.iter().map(|(shard_id, store)| store.lock_any(shard_id.shard)).collect();
+    // The index of a call's shard among the locked ones, which include it.
+    let shard_of = |call: &Call<'_>| {
+        let shard_id = call.shard_id();
+        order.partition_point(|(other, _)| *other < shard_id)
     };
 
-    let mut lent: Vec<Lent> = calls.iter().map(|call| places[place_of(call)].lend(call.key, now)).collect();
-    let stands_alone = lent.iter().position(Lent::stands_alone);
-    let peeked = peek_all(&parts(calls, &mut lent), now);
-    let decided = match stands_alone {
+    let mut loaded: Vec<LoadedKey> =
+        calls.iter().map(|call| shards[shard_of(call)].load(call.key, now)).collect();
+    let cannot_combine = loaded.iter().position(LoadedKey::cannot_combine);
+    let peeked = peek_all(&parts(calls, &mut loaded), now);
+    let decided = match cannot_combine {
         Some(index) => Err(calls[index]),
-        None if behind.is_some() => Ok(behind.unwrap_or(peeked)),
+        None if queue_denial.is_some() => Ok(queue_denial.unwrap_or(peeked)),
         None if peeked.allowed() => {
-            let room = make_room(calls, &mut lent, &mut places, &place_of, now);
-            Ok(room.map_or_else(|denial| denial, |()| several::check_all(&mut parts(calls, &mut lent), now)))
+            let room = make_room(calls, &mut loaded, &mut shards, &shard_of, now);
+            Ok(room.map_or_else(|denial| denial, |()| all_of::check_all(&mut parts(calls, &mut loaded), now)))
         }
         None => Ok(peeked),
     };
-    for (call, mut lent) in calls.iter().zip(lent) {
-        let place = &mut places[place_of(call)];
+    for (call, mut loaded) in calls.iter().zip(loaded) {
+        let shard = &mut shards[shard_of(call)];
         if let Ok(decision) = &decided {
-            tell(decision, parts(slice::from_ref(call), slice::from_mut(&mut lent)));
+            report(decision, parts(slice::from_ref(call), slice::from_mut(&mut loaded)));
         }
-        if let Some(slot) = lent.slot {
-            place.put_back(slot, lent.states);
+        if let Some(slot) = loaded.slot {
+            shard.write_back(slot, loaded.states);
         }
         if let Ok(decision) = &decided {
-            place.decided(call, now, decision);
+            shard.decided(call, now, decision);
         }
     }
     decided
 }
 
-/// Room for every key that is not held and will be: for all, or for none.
+/// Inserts every key that has no slot and will be charged: all of them or none.
 fn make_room(
     calls: &[Call<'_>],
-    lent: &mut [Lent],
-    places: &mut [Box<dyn LockedAny + '_>],
-    place_of: &impl Fn(&Call<'_>) -> usize,
+    loaded: &mut [LoadedKey],
+    shards: &mut [Box<dyn AnyLockedShard + '_>],
+    shard_of: &impl Fn(&Call<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
-    // More keys than a store can hold at once will not fit, whoever leaves: so nobody has to.
+    // If the calls need more keys than the store holds, they cannot fit whatever is evicted, so
+    // nothing is.
     for call in calls {
-        let place = place_of(call);
-        let (store, needed) = (call.whereabouts().store, calls.iter().filter(|other| other.cost > 0));
-        if needed.filter(|other| other.whereabouts().store == store).count() > places[place].max_keys() {
-            return Err(places[place].denial(Full(Span::MAX), call.key));
+        let shard = shard_of(call);
+        let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
+        if needed.filter(|other| other.shard_id().store == store).count() > shards[shard].max_keys() {
+            return Err(shards[shard].denial(Full(Span::MAX), call.key));
         }
     }
     let mut made: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = (0..calls.len()).collect();
-    new.retain(|index| calls[*index].cost > 0 && lent[*index].slot.is_none());
-    // Who may be refused first: nobody is evicted for a call that is denied after all.
-    new.sort_by_key(|index| !places[place_of(&calls[*index])].may_refuse());
+    new.retain(|index| calls[*index].cost > 0 && loaded[*index].slot.is_none());
+    // Stores that may deny go first, so that no key is evicted for a call that is denied in the
+    // end.
+    new.sort_by_key(|index| !shards[shard_of(&calls[*index])].may_deny_new());
     for index in new {
-        let place = place_of(&calls[index]);
-        let in_use = calls.iter().zip(&*lent).filter(|(call, _)| place_of(call) == place);
-        let pinned: Vec<usize> = in_use.filter_map(|(_, lent)| lent.slot).collect();
-        match places[place].make_room(calls[index].key, now, &pinned) {
+        let shard = shard_of(&calls[index]);
+        let in_use = calls.iter().zip(&*loaded).filter(|(call, _)| shard_of(call) == shard);
+        let pinned: Vec<usize> = in_use.filter_map(|(_, loaded)| loaded.slot).collect();
+        match shards[shard].insert_new(calls[index].key, now, &pinned) {
             Ok(slot) => {
-                lent[index].slot = Some(slot);
+                loaded[index].slot = Some(slot);
                 made.push(index);
             }
             Err(full) => {
                 for index in made {
-                    if let Some(slot) = lent[index].slot.take() {
-                        places[place_of(&calls[index])].give_up(slot);
+                    if let Some(slot) = loaded[index].slot.take() {
+                        shards[shard_of(&calls[index])].free_slot(slot);
                     }
                 }
-                return Err(places[place].denial(full, calls[index].key));
+                return Err(shards[shard].denial(full, calls[index].key));
             }
         }
     }
     Ok(())
 }
 
-fn parts<'a>(calls: &[Call<'_>], lent: &'a mut [Lent]) -> Vec<Part<'a, AnyLimit>> {
-    let parts = |(call, lent): (&Call<'_>, &'a mut Lent)| {
+fn parts<'a>(calls: &[Call<'_>], loaded: &'a mut [LoadedKey]) -> Vec<Part<'a, AnyLimit>> {
+    let parts = |(call, loaded): (&Call<'_>, &'a mut LoadedKey)| {
         let cost = call.cost;
-        lent.limits.iter().zip(&mut lent.states).map(move |(limit, state)| Part { limit, state, cost })
+        loaded.limits.iter().zip(&mut loaded.states).map(move |(limit, state)| Part { limit, state, cost })
     };
-    calls.iter().zip(lent).flat_map(parts).collect()
+    calls.iter().zip(loaded).flat_map(parts).collect()
 }
 
 fn merged<'a>(calls: &[Call<'a>]) -> Vec<Call<'a>> {
@@ -224,57 +229,57 @@ fn merged<'a>(calls: &[Call<'a>]) -> Vec<Call<'a>> {
 }
 
 impl Call<'_> {
-    fn whereabouts(&self) -> Whereabouts {
-        self.store.whereabouts(self.key)
+    fn shard_id(&self) -> ShardId {
+        self.store.shard_id(self.key)
     }
 
     pub(crate) fn is_same_key(&self, other: &Call<'_>) -> bool {
-        self.key.is(other.key) && self.whereabouts() == other.whereabouts()
+        self.key.is(other.key) && self.shard_id() == other.shard_id()
     }
 }
 
-impl<S: Shape> AnyStore for Store<S> {
-    fn whereabouts(&self, key: Fingerprint) -> Whereabouts {
-        Whereabouts { store: self.id, place: self.shard_of(key) }
+impl<S: SlotKind> AnyStore for Store<S> {
+    fn shard_id(&self, key: Fingerprint) -> ShardId {
+        ShardId { store: self.id, shard: self.shard_of(key) }
     }
 
-    fn lock_any(&self, place: usize) -> Box<dyn LockedAny + '_> {
-        Box::new(LockedPlace { store: self, place: self.lock(place) })
+    fn lock_any(&self, shard: usize) -> Box<dyn AnyLockedShard + '_> {
+        Box::new(LockedIn { store: self, shard: self.lock(shard) })
     }
 }
 
-impl<S: Shape> Store<S> {
-    /// As a store of any shape.
+impl<S: SlotKind> Store<S> {
+    /// This store as one with slots of any kind.
     pub(crate) fn as_any(&self) -> &dyn AnyStore {
         self
     }
 }
 
-struct LockedPlace<'a, S: Shape> {
+struct LockedIn<'a, S: SlotKind> {
     store: &'a Store<S>,
-    place: Locked<'a, S>,
+    shard: Locked<'a, S>,
 }
 
-impl<S: Shape> LockedAny for LockedPlace<'_, S> {
-    fn lend(&mut self, key: Fingerprint, now: Time) -> Lent {
-        let place = &mut self.place;
-        let slot = place.find(key);
+impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
+    fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey {
+        let shard = &mut self.shard;
+        let slot = shard.find(key);
         let state = slot.map_or_else(S::State::default, |slot| {
-            place.bring_up_to_date(slot, key, now, &self.store.vacant);
-            S::update(place.kept(slot), mem::take)
+            shard.bring_up_to_date(slot, key, now, &self.store.vacant);
+            S::update(shard.state_of(slot), mem::take)
         });
-        let rules = &place.guarded.rules;
-        let limits = rules.any(rules.tag_for(key));
-        Lent { states: S::lend(state, limits.len()), limits, slot }
+        let limits_by_tag = &shard.guarded.limits_by_tag;
+        let limits = limits_by_tag.any_limits(limits_by_tag.tag_for(key));
+        LoadedKey { states: S::into_states(state, limits.len()), limits, slot }
     }
 
-    fn make_room(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full> {
-        let room: Room = self.place.find_room(key, now, self.store, pinned)?;
-        self.place.settle_in(&room, key, now, S::State::default(), &self.store.vacant);
-        Ok(room.slot)
+    fn insert_new(&mut self, key: Fingerprint, now: Time, pinned: &[usize]) -> Result<usize, Full> {
+        let vacancy = self.shard.find_slot(key, now, self.store, pinned)?;
+        self.shard.insert(&vacancy, key, now, S::State::default(), &self.store.vacant);
+        Ok(vacancy.slot)
     }
 
-    fn may_refuse(&self) -> bool {
+    fn may_deny_new(&self) -> bool {
         self.store.on_full == OnFull::Deny
     }
 
@@ -282,27 +287,27 @@ impl<S: Shape> LockedAny for LockedPlace<'_, S> {
         self.store.max_keys
     }
 
-    fn give_up(&mut self, slot: usize) {
-        self.place.clear(slot);
+    fn free_slot(&mut self, slot: usize) {
+        self.shard.clear(slot);
         self.store.vacant.keys.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn put_back(&mut self, slot: usize, states: Vec<AnyState>) {
-        S::update(self.place.kept(slot), |state| *state = S::take_back(states));
+    fn write_back(&mut self, slot: usize, states: Vec<AnyState>) {
+        S::update(self.shard.state_of(slot), |state| *state = S::from_states(states));
     }
 
     fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision) {
-        let place = &mut self.place.guarded;
-        place.counts.decided(decision);
+        let shard = &mut self.shard.guarded;
+        shard.counts.decided(decision);
         if decision.allowed()
             && call.cost > 0
-            && let Some(ledger) = &mut place.ledger
+            && let Some(receipt_table) = &mut shard.receipt_table
         {
-            Ledger::charged(ledger, call.key, now);
+            ReceiptTable::charged(receipt_table, call.key, now);
         }
     }
 
     fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
-        self.place.denial(full, key)
+        self.shard.denial(full, key)
     }
 }

@@ -1,131 +1,138 @@
-//! Who makes room for a new key.
+//! Which key makes room for a new one.
 //!
 //! ```text
 //! 1. a free slot in one of the key's two buckets, while the store holds fewer than max_keys
-//! 2. a key there that has recovered: nobody can tell that it is gone
-//! 3. while it holds fewer, a slot made free by moving up to two keys to their other buckets
-//! 4. a key of the place that has recovered, if there can be one
-//! 5. of three keys and more around the new one, the one that owes least, by the share of its limit that it has used;
-//!    of equals, the one that recovers first (or, if the store is to deny when it is full, nobody)
+//! 2. a recovered key in them: dropping it is unobservable
+//! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
+//! 4. a recovered key anywhere in the shard, if there can be one
+//! 5. of at least three keys around the new one, the one with the least debt, as a share of its
+//!    limit; of equals, the one that recovers first (or none, if the store denies new keys)
 //! ```
 //!
-//! So a flood of new keys, each of which owes a little, takes the room of its own kind, and an offender at the limit
-//! stays. Where a single call uses all of a limit (`min-interval`, 1 a day), every key owes all of it once it has called,
-//! and the one that recovers first makes room: only `OnFull::Deny` helps there.
+//! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
+//! limit stays. Where a single call uses the whole limit (`min-interval`, 1 per day) every key that
+//! has called has the same debt, and the one that recovers first is evicted: there only
+//! `OnFull::Deny` helps.
 
-use super::ledger::Ledger;
-use super::rules::Rulings as _;
-use super::shape::{Kept, Shape};
+use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::ReceiptTable;
+use super::slot_kind::{SlotKind, SlotState};
 use super::table::{Bucket, buckets};
-use super::{Full, GuardService, Locked, Store, Vacant, claim};
+use super::{Full, Guarded, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
 
-/// What a store that is full of keys that have not recovered does with a new one.
+/// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub enum OnFull {
-    /// Among the keys around it, the one that owes least makes room. For when new callers must get in; watch
-    /// `evicted` in the [`crate::StoreStats`].
+    /// Evicts the key with the least debt among those around the new one. Use this if new callers
+    /// must get in, and watch `evicted` in [`crate::StoreStats`].
     #[default]
     Evict,
-    /// The new key's calls are denied until there is room. For when no debt may be forgotten, and where one call uses
-    /// all of a limit.
+    /// Denies calls on the new key until there is room. Use this if no debt may be lost, or if one
+    /// call uses the whole limit.
     Deny,
 }
 
-/// Three to choose from keep an offender in his place (tests/it/bounded.rs); each more is another slot to read.
-const ENOUGH_TO_CHOOSE: usize = 3;
+/// With three candidates an offender keeps its slot (tests/it/bounded.rs); each further one is
+/// another slot to read.
+const CANDIDATES_MIN: usize = 3;
 
-/// How many keys may move to make a slot free: with one, 4 keys in 10 000 find no room in a store that is nearly full.
-const MOVES: u32 = 2;
+/// How many keys may move to free a slot. With one, 4 in 10 000 new keys find no room in a store
+/// that is nearly full.
+const MOVES_MAX: u32 = 2;
 
-/// Where a new key goes.
-pub(super) struct Room {
+/// The slot for a new key.
+pub(super) struct Vacancy {
     pub(super) slot: usize,
-    /// Who makes room: often the key in that very slot.
-    leaves: Option<Leaves>,
+    /// The key to remove first, often the one in that slot.
+    removes: Option<Removal>,
 }
 
-/// What was seen.
-struct Look {
+/// The result of examining slots.
+struct Candidates {
     recovered: Option<usize>,
-    owes_least: Option<(Debt, usize)>,
-    /// How long until the first of them has recovered; `Span::MAX` if there is none.
+    least_debt: Option<(Debt, usize)>,
+    /// The time until the first examined key has recovered; `Span::MAX` if none was examined.
     soonest: Span,
-    looked_at: usize,
+    examined: usize,
 }
 
-impl Default for Look {
+impl Default for Candidates {
     fn default() -> Self {
-        Look { recovered: None, owes_least: None, soonest: Span::MAX, looked_at: 0 }
+        Candidates { recovered: None, least_debt: None, soonest: Span::MAX, examined: 0 }
     }
 }
 
-struct Leaves {
+struct Removal {
     slot: usize,
     recovered: bool,
 }
 
-impl<S: Shape> Locked<'_, S> {
-    /// Finds room for a key that is not held. `pinned` slots stay, and stay where they are.
-    pub(super) fn find_room(
+impl<S: SlotKind> Locked<'_, S> {
+    /// Finds a slot for a key that has none. Keys in `pinned` slots are neither removed nor moved.
+    pub(super) fn find_slot(
         &mut self,
         key: Fingerprint,
         now: Time,
         store: &Store<S>,
         pinned: &[usize],
-    ) -> Result<Room, Full> {
-        let (table, [home, other], deny) = (self.table, buckets(key), store.on_full == OnFull::Deny);
+    ) -> Result<Vacancy, Full> {
+        let (table, [primary, secondary], deny) = (self.table, buckets(key), store.on_full == OnFull::Deny);
         if let Some(slot) = self.claim_free(key, &store.vacant.keys) {
-            return Ok(Room { slot, leaves: None });
+            return Ok(Vacancy { slot, removes: None });
         }
-        // Looking at the whole place is worth it if someone can have recovered since the last look, or to say truly how
-        // long it will take.
-        let look_at_all = deny || now >= self.guarded.none_recovers_before;
-        let may_leave = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
-        let mut look = Look::default();
-        self.look_at(home.slots().filter(may_leave), now, &mut look);
-        if look.recovered.is_none() && (look_at_all || look.looked_at < ENOUGH_TO_CHOOSE) {
-            self.look_at(other.slots().filter(may_leave), now, &mut look);
+        // The whole shard is examined only if a key can have recovered since the last time, or to
+        // report the exact wait.
+        let examine_all = deny || now >= self.guarded.none_recovers_before;
+        let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
+        let mut candidates = Candidates::default();
+        self.examine(primary.slots().filter(removable), now, &mut candidates);
+        if candidates.recovered.is_none() && (examine_all || candidates.examined < CANDIDATES_MIN) {
+            self.examine(secondary.slots().filter(removable), now, &mut candidates);
         }
-        if let Some(slot) = look.recovered {
-            return Ok(Room { slot, leaves: Some(Leaves { slot, recovered: true }) });
+        if let Some(slot) = candidates.recovered {
+            return Ok(Vacancy { slot, removes: Some(Removal { slot, recovered: true }) });
         }
-        if let Some(slot) = self.claim_by_moving([home, other], &store.vacant.keys, pinned) {
-            return Ok(Room { slot, leaves: None });
+        if let Some(slot) = self.claim_by_moving([primary, secondary], &store.vacant.keys, pinned) {
+            return Ok(Vacancy { slot, removes: None });
         }
-        // With a free slot near it, the key can take the room of anyone in the place.
-        let mut free = table.free_in(home);
-        if look_at_all || look.looked_at < ENOUGH_TO_CHOOSE {
-            free = free.or_else(|| self.make_free([home, other], pinned));
+        // With a free slot nearby, the new key can replace any key of the shard.
+        let mut free = table.free_in(primary);
+        if examine_all || candidates.examined < CANDIDATES_MIN {
+            free = free.or_else(|| self.make_free([primary, secondary], pinned));
             if free.is_some() {
-                look = if look_at_all {
-                    self.look_at_all(now, pinned)
+                candidates = if examine_all {
+                    self.examine_all(now, pinned)
                 } else {
-                    self.look_around(home, now, pinned)
+                    self.examine_near(primary, now, pinned)
                 };
             }
         }
-        let evicted = look.owes_least.filter(|_| !deny).map(|(_, slot)| Leaves { slot, recovered: false });
-        let leaves = look.recovered.map(|slot| Leaves { slot, recovered: true }).or(evicted);
-        let room = leaves.map(|leaves| Room { slot: free.unwrap_or(leaves.slot), leaves: Some(leaves) });
-        room.ok_or(Full(look.soonest))
+        let evicted =
+            candidates.least_debt.filter(|_| !deny).map(|(_, slot)| Removal { slot, recovered: false });
+        let removes = candidates.recovered.map(|slot| Removal { slot, recovered: true }).or(evicted);
+        let vacancy =
+            removes.map(|removes| Vacancy { slot: free.unwrap_or(removes.slot), removes: Some(removes) });
+        vacancy.ok_or(Full(candidates.soonest))
     }
 
-    /// A free slot, and the right to one more key.
+    /// Claims a free slot, and capacity for one more key.
     fn claim_free(&self, key: Fingerprint, vacant: &AtomicUsize) -> Option<usize> {
-        // Only whoever may claim needs to look for a slot.
+        // Without capacity no slot needs to be searched.
         if vacant.load(Ordering::Relaxed) == 0 {
             return None;
         }
         self.table.free(key).filter(|_| claim(vacant))
     }
 
-    /// The same where both buckets are full: keys of theirs move to their other buckets.
+    /// Claims a slot, and capacity for one more key, when both buckets are full: keys of theirs are
+    /// moved to their other buckets.
     fn claim_by_moving(
         &mut self,
         buckets: [Bucket; 2],
@@ -142,9 +149,9 @@ impl<S: Shape> Locked<'_, S> {
         slot
     }
 
-    /// A free slot in one of two buckets. If both are full, keys of theirs move to their other buckets.
+    /// A free slot in one of two buckets. If both are full, keys are moved to their other buckets.
     fn make_free(&mut self, buckets: [Bucket; 2], pinned: &[usize]) -> Option<usize> {
-        buckets.into_iter().find_map(|bucket| self.make_free_in(bucket, MOVES, pinned))
+        buckets.into_iter().find_map(|bucket| self.make_free_in(bucket, MOVES_MAX, pinned))
     }
 
     fn make_free_in(&mut self, bucket: Bucket, moves: u32, pinned: &[usize]) -> Option<usize> {
@@ -163,86 +170,91 @@ impl<S: Shape> Locked<'_, S> {
 
     fn move_key(&mut self, from: usize, to: usize) {
         self.put(to, self.table.key(from), self.table.slot(from).tag());
-        let state = S::update(self.kept(from), mem::take);
-        S::update(self.kept(to), |free| *free = state);
+        let state = S::update(self.state_of(from), mem::take);
+        S::update(self.state_of(to), |free| *free = state);
         self.table.clear(from);
     }
 
-    /// Looks at everybody in the place.
-    fn look_at_all(&mut self, now: Time, pinned: &[usize]) -> Look {
-        let (table, mut look) = (self.table, Look::default());
-        let may_leave = |slot: &usize| !pinned.contains(slot);
-        self.look_at(table.held().filter(may_leave), now, &mut look);
-        // Who is pinned was not looked at; and when one recovers that has yet to meet new limits depends on when it does.
-        if look.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot)) {
-            self.guarded.none_recovers_before = now.after(look.soonest);
+    /// Examines all keys of the shard.
+    fn examine_all(&mut self, now: Time, pinned: &[usize]) -> Candidates {
+        let (table, mut candidates) = (self.table, Candidates::default());
+        let removable = |slot: &usize| !pinned.contains(slot);
+        self.examine(table.held().filter(removable), now, &mut candidates);
+        // Pinned keys were not examined, and a key that has not been converted to new limits yet
+        // recovers at a time that depends on when it is.
+        if candidates.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot))
+        {
+            self.guarded.none_recovers_before = now.saturating_add(candidates.soonest);
         }
-        self.guarded.strays = table.strays();
-        look
+        self.guarded.displaced = table.displaced();
+        candidates
     }
 
-    /// Looks at a few around a bucket, when there are too few in it to choose from.
-    fn look_around(&mut self, bucket: Bucket, now: Time, pinned: &[usize]) -> Look {
-        let (table, mut look) = (self.table, Look::default());
-        let may_leave = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
-        self.look_at(bucket.all_slots().filter(may_leave).take(ENOUGH_TO_CHOOSE), now, &mut look);
-        look
+    /// Examines a few keys around a bucket that has too few itself.
+    fn examine_near(&mut self, bucket: Bucket, now: Time, pinned: &[usize]) -> Candidates {
+        let (table, mut candidates) = (self.table, Candidates::default());
+        let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
+        self.examine(bucket.all_slots().filter(removable).take(CANDIDATES_MIN), now, &mut candidates);
+        candidates
     }
 
-    /// Looks for one that has recovered, or else for the one that owes least, and adds that to what was seen before.
-    fn look_at(&mut self, slots: impl Iterator<Item = usize>, now: Time, look: &mut Look) {
+    /// Searches for a recovered key, or else for the one with the least debt.
+    fn examine(&mut self, slots: impl Iterator<Item = usize>, now: Time, candidates: &mut Candidates) {
         for slot in slots {
-            look.looked_at += 1;
+            candidates.examined += 1;
             let Some(debt) = self.debt(slot, now) else {
-                look.recovered = Some(slot);
+                candidates.recovered = Some(slot);
                 return;
             };
-            look.soonest = look.soonest.min(debt.recovers_in);
-            if look.owes_least.is_none_or(|(least, _)| debt < least) {
-                look.owes_least = Some((debt, slot));
+            candidates.soonest = candidates.soonest.min(debt.recovers_in);
+            if candidates.least_debt.is_none_or(|(least, _)| debt < least) {
+                candidates.least_debt = Some((debt, slot));
             }
         }
     }
 
-    /// Puts a new key where room was found for it.
-    pub(super) fn settle_in(
+    /// Inserts a new key into the slot that was found for it.
+    pub(super) fn insert(
         &mut self,
-        room: &Room,
+        vacancy: &Vacancy,
         key: Fingerprint,
         now: Time,
         state: S::State,
         vacant: &Vacant,
     ) {
-        if let Some(Leaves { slot, recovered }) = room.leaves {
+        if let Some(Removal { slot, recovered }) = vacancy.removes {
             if !recovered {
                 self.guarded.counts.evicted += 1;
-                Ledger::void(&mut self.guarded.ledger, self.table.key(slot), &vacant.receipts);
+                ReceiptTable::void(&mut self.guarded.receipt_table, self.table.key(slot), &vacant.receipts);
             }
             self.clear(slot);
         }
-        self.put(room.slot, key, self.guarded.rules.tag_for(key));
-        S::update(self.kept(room.slot), |empty| *empty = state);
-        let recovers_in = self.debt(room.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
-        self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(now.after(recovers_in));
+        self.put(vacancy.slot, key, self.guarded.limits_by_tag.tag_for(key));
+        S::update(self.state_of(vacancy.slot), |empty| *empty = state);
+        let recovers_in = self.debt(vacancy.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
+        self.guarded.none_recovers_before =
+            self.guarded.none_recovers_before.min(now.saturating_add(recovers_in));
     }
 
-    /// How much a slot's key owes; nothing if it has recovered.
+    /// The debt of a slot's key; `None` if it has recovered.
     #[inline]
     pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
         if self.is_old(slot) {
-            return self.debt_by_new_limits(slot, now);
+            return self.debt_under_new_limits(slot, now);
         }
-        let (GuardService { rules, aside, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
-        S::debt(Kept { words: found.state, aside, slot }, rules.limits(found.tag()), now)
+        let (Guarded { limits_by_tag, side_table, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
+        S::debt(SlotState { words: found.state, side_table, slot }, limits_by_tag.limits(found.tag()), now)
     }
 
-    /// The same for a key that has not met the current limits: as if it met them now. It does so only with its next call.
+    /// The debt of a key that has not been converted to the current limits, as if it were converted
+    /// now. Only its next call converts it.
     #[cold]
-    fn debt_by_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
+    fn debt_under_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
         let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
-        let mut state = S::read(self.kept(slot), Clone::clone);
-        let (rules, tag) = (&self.guarded.rules, self.guarded.rules.tag_for(self.table.key(slot)));
-        rules.adopt(&mut state, from, tag, times);
-        S::debt_of(&state, rules.limits(tag), now)
+        let mut state = S::read(self.state_of(slot), Clone::clone);
+        let (limits_by_tag, tag) =
+            (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
+        limits_by_tag.adopt(&mut state, from, tag, times);
+        S::debt_of(&state, limits_by_tag.limits(tag), now)
     }
 }

@@ -1,166 +1,168 @@
-//! What a queue asks of a store.
+//! The operations of a store that wait queues need.
 //!
-//! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task has seen it the charge is
-//! remembered, so that it can be rolled back if the task is gone.
+//! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task
+//! polls, its charge is kept, so that it can be rolled back if the task is dropped.
 
 use super::Store;
-use super::rules::Rulings as _;
-use super::shape::Shape;
+use super::limit_versions::LimitsByTag as _;
+use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
-use sluicegate_core::line::{charged_as_of, paces, turn_at};
-use sluicegate_core::pile::Charges;
-use sluicegate_core::several::{check_list, peek_list};
+use sluicegate_core::all_of::{check_list, peek_list};
+use sluicegate_core::queue::{charge_time, earliest_admission, has_pacer};
+use sluicegate_core::rollback::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 
-/// Why a call was not allowed at once.
+/// Why a call was not admitted immediately.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NotTaken {
+pub(crate) enum NotAdmitted {
     /// It has to wait.
     Wait,
     /// The store has no room for a new key: the denial.
     NoRoom(Decision),
 }
 
-/// What came of a turn.
+/// The result of charging the head of a queue.
 #[derive(Debug)]
-pub(crate) enum Called {
-    /// It is charged. With the charges it can be given back.
+pub(crate) enum HeadCharge {
+    /// The waiter is charged. `charges` can roll that back.
     Charged {
         decision: Decision,
         charges: Charges,
-        /// The turn of the next, if there is one and it has one.
+        /// When the next waiter is admissible, if there is one and that is known.
         next: Option<Time>,
     },
-    /// It has not come: the key was charged meanwhile.
+    /// The waiter is not admissible yet: the key was charged in the meantime.
     NotYet,
-    /// The store has no room for the key, which it has forgotten meanwhile: the denial.
+    /// The key was evicted in the meantime, and the store has no room for it: the denial.
     NoRoom(Decision),
 }
 
-impl<S: Shape> Store<S> {
-    /// Charges the key if the call is allowed now, without delay. Otherwise nothing is done or counted: who waits is not
-    /// denied.
+impl<S: SlotKind> Store<S> {
+    /// Charges a call if it is allowed now and without delay. Otherwise nothing is charged or
+    /// counted: a call that will wait is not denied.
     ///
     /// # Errors
-    /// When it is not.
-    pub(crate) fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        if let Some(mut place) = self.try_lock(self.shard_of(key))
-            && let Some(slot) = place.table.find_at_once(key)
-            // The short way would take the slot of a call that has to wait for it.
-            && !paces(place.guarded.rules.limits(place.guarded.rules.tag_for(key)))
-            && let Some(charged) = place.try_charge(slot, key, cost, now)
+    /// If the call has to wait, or the store is full.
+    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+        if let Some(mut shard) = self.try_lock(self.shard_of(key))
+            && let Some(slot) = shard.table.find_fast(key)
+            // A pacer's fast path would take a time slot that the call has to wait for.
+            && !has_pacer(shard.guarded.limits_by_tag.limits(shard.guarded.limits_by_tag.tag_for(key)))
+            && let Some(charged) = shard.try_charge(slot, key, cost, now)
         {
             return Ok(charged.into());
         }
-        self.try_turn_in_full(key, cost, now)
+        self.try_admit_in_full(key, cost, now)
     }
 
     #[inline(never)]
-    fn try_turn_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        let mut place = self.lock(self.shard_of(key));
-        let taken = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+    fn try_admit_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+        let mut shard = self.lock(self.shard_of(key));
+        let taken = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let answer = peek_list(limits, states, now, cost);
             if !answer.allowed() || answer.delay() > Span::ZERO {
-                return Err(NotTaken::Wait);
+                return Err(NotAdmitted::Wait);
             }
             if cost > 0 {
                 receipts.charged(now);
             }
             Ok(check_list(limits, states, now, cost))
         });
-        let taken = taken.unwrap_or_else(|full| Err(NotTaken::NoRoom(place.denial(full, key))));
-        if let Ok(decision) | Err(NotTaken::NoRoom(decision)) = &taken {
-            place.guarded.counts.decided(decision);
+        let taken = taken.unwrap_or_else(|full| Err(NotAdmitted::NoRoom(shard.denial(full, key))));
+        if let Ok(decision) | Err(NotAdmitted::NoRoom(decision)) = &taken {
+            shard.guarded.counts.decided(decision);
         }
         taken
     }
 }
 
-/// What lines ask of a store of any shape.
+/// A store with slots of any kind, as wait queues use it.
 pub(crate) trait QueueStore: Send + Sync {
-    /// Takes the call if it is allowed now: [`Store::try_turn`].
-    fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken>;
+    /// Charges a call if it is allowed now: see [`Store::try_admit`].
+    fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted>;
 
-    /// The limits that are to judge a key.
+    /// The limits that apply to a key.
     fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]>;
 
     /// A copy of a key's states.
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState>;
 
-    /// When a call would be allowed without delay if nobody else came: not before `from`.
-    fn turn_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
+    /// When a call would be allowed without delay, assuming no other calls: not before `from`.
+    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
 
-    /// How a call would be answered now.
+    /// Decides a call without charging it.
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
 
-    /// Charges a turn that has come, and says when that of the next one comes, who asks for `then`.
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called;
+    /// Charges the head of a queue, and returns when the next waiter, of cost `then`, is
+    /// admissible.
+    fn charge_head(&self, key: Fingerprint, at: Time, cost: u32, then: Option<u32>) -> HeadCharge;
 
-    /// The caller is gone: what it held is given back, and what `others` hold sinks by as much.
-    fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
+    /// Rolls back the charges of a waiter that was dropped, and adjusts those of the `others` above
+    /// them.
+    fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
 
-    /// Has the limits that are to judge the key now read what others have left: from now on they hold.
-    fn meet(&self, key: Fingerprint, now: Time);
+    /// Converts the key's state to its current limits, which apply from now on.
+    fn adopt_limits(&self, key: Fingerprint, now: Time);
 
-    /// Counts a decision that was made for the store, in the line.
+    /// Counts a decision that the queue made.
     fn count(&self, key: Fingerprint, decision: &Decision);
 }
 
-impl<S: Shape> QueueStore for Store<S> {
-    fn try_turn(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotTaken> {
-        Store::try_turn(self, key, cost, now)
+impl<S: SlotKind> QueueStore for Store<S> {
+    fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+        Store::try_admit(self, key, cost, now)
     }
 
     fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]> {
-        let rules = &self.lock(self.shard_of(key)).guarded.rules;
-        rules.any(rules.tag_for(key))
+        let limits_by_tag = &self.lock(self.shard_of(key)).guarded.limits_by_tag;
+        limits_by_tag.any_limits(limits_by_tag.tag_for(key))
     }
 
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState> {
-        let mut place = self.lock(self.shard_of(key));
-        let limits = place.guarded.rules.limits(place.guarded.rules.tag_for(key)).len();
-        S::lend(place.copy(key, now), limits)
+        let mut shard = self.lock(self.shard_of(key));
+        let limits = shard.guarded.limits_by_tag.limits(shard.guarded.limits_by_tag.tag_for(key)).len();
+        S::into_states(shard.copy(key, now), limits)
     }
 
-    fn turn_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time> {
-        self.look(key, now, |limits, states| turn_at(limits, states, from, cost))
+    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time> {
+        self.read(key, now, |limits, states| earliest_admission(limits, states, from, cost))
     }
 
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
-        self.look(key, now, |limits, states| peek_list(limits, states, now, cost))
+        self.read(key, now, |limits, states| peek_list(limits, states, now, cost))
     }
 
-    fn call(&self, key: Fingerprint, turn: Time, cost: u32, then: Option<u32>) -> Called {
-        let mut place = self.lock(self.shard_of(key));
-        let called = self.on_key_in(&mut place, key, turn, |limits, states, receipts| {
-            let Some(as_of) = charged_as_of(limits, states, turn, cost) else { return Called::NotYet };
+    fn charge_head(&self, key: Fingerprint, at: Time, cost: u32, then: Option<u32>) -> HeadCharge {
+        let mut shard = self.lock(self.shard_of(key));
+        let charged = self.with_key_in(&mut shard, key, at, |limits, states, receipts| {
+            let Some(as_of) = charge_time(limits, states, at, cost) else { return HeadCharge::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);
             receipts.charged(as_of);
-            let next = then.and_then(|cost| turn_at(limits, states, turn, cost));
-            Called::Charged { decision: peek_list(limits, states, turn, 0), charges, next }
+            let next = then.and_then(|cost| earliest_admission(limits, states, at, cost));
+            HeadCharge::Charged { decision: peek_list(limits, states, at, 0), charges, next }
         });
-        let called = called.unwrap_or_else(|full| Called::NoRoom(place.denial(full, key)));
-        if let Called::Charged { decision, .. } = &called {
-            place.guarded.counts.decided(decision);
+        let charged = charged.unwrap_or_else(|full| HeadCharge::NoRoom(shard.denial(full, key)));
+        if let HeadCharge::Charged { decision, .. } = &charged {
+            shard.guarded.counts.decided(decision);
         }
-        called
+        charged
     }
 
-    fn gone(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
-        let mut place = self.lock(self.shard_of(key));
-        let latest = place.guarded.latest;
-        // A key that was forgotten meanwhile owes nothing, so that there is nothing to give back and no room needed.
-        let _ = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+    fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
+        let mut shard = self.lock(self.shard_of(key));
+        let latest = shard.guarded.latest;
+        // An evicted key has no debt, so nothing is returned and no slot is needed.
+        let _ = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             receipts.fit(limits);
             receipts.charged(latest);
             receipts.settle_charges(limits, states, now, held.each(), 0, others);
         });
     }
 
-    fn meet(&self, key: Fingerprint, now: Time) {
-        // Nothing is done, so no room is needed.
-        let _ = self.on_key(key, now, |_, _, _| ());
+    fn adopt_limits(&self, key: Fingerprint, now: Time) {
+        // The state does not change, so no slot is needed.
+        let _ = self.with_key(key, now, |_, _, _| ());
     }
 
     fn count(&self, key: Fingerprint, decision: &Decision) {
@@ -168,8 +170,8 @@ impl<S: Shape> QueueStore for Store<S> {
     }
 }
 
-impl<S: Shape> Store<S> {
-    /// As a store of any shape, for lines.
+impl<S: SlotKind> Store<S> {
+    /// This store as wait queues use it.
     pub(crate) fn as_queue_store(&self) -> &dyn QueueStore {
         self
     }

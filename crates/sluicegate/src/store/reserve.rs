@@ -1,29 +1,29 @@
-//! Reservations: charged now, acted on later, and until then a receipt that can be cancelled or settled.
+//! Reservations: charged now and used later. Until then a receipt can cancel or settle them.
 //!
-//! Open receipts are bounded twice: in number for the whole store, and for one key, as a cancel looks at all of the
-//! key's. One is forgotten when nobody can want it any more: an hour old at least, and its cost no longer counts.
+//! Open receipts are bounded twice: in total, and per key, because a cancel visits all receipts of
+//! its key. A receipt expires when it is at least an hour old and its cost no longer counts.
 
-use super::ledger::Ledger;
-use super::rules::Rulings as _;
-use super::shape::{Kept, Shape};
-use super::{Act, GuardService, Locked, Store, Vacant, claim};
+use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::ReceiptTable;
+use super::slot_kind::{SlotKind, SlotState};
+use super::{Guarded, KeyOp, Locked, Store, Vacant, claim};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::receipts::{Ask, Receipt, Receipts};
+use sluicegate_core::receipts::{Receipt, Receipts, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
-/// The most receipts that one key may have open: a cancel looks at each of them, a few microseconds at this many.
-pub(crate) const RECEIPTS_A_KEY_MAX: usize = 1_024;
+/// Open receipts per key. A cancel visits each of them, a few microseconds at this many.
+pub(crate) const RECEIPTS_PER_KEY_MAX: usize = 1_024;
 
-/// How long a receipt is remembered at least: an hour.
-const REMEMBERED: Span = Span::from_micros(3_600_000_000);
+/// Receipts are kept for at least an hour.
+const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);
 
-/// When all receipts are in use, each further reservation looks for forgotten ones in this many places: some microseconds
-/// while none is old enough, well below a millisecond otherwise.
-const PLACES_A_SWEEP: usize = 64;
+/// When all receipts are in use, each further reservation sweeps this many shards for expired ones:
+/// some microseconds while none is old enough, well below a millisecond otherwise.
+const SHARDS_PER_SWEEP: usize = 64;
 
-/// Why nothing could be reserved. (A denial is an answer, not this.)
+/// Why nothing was reserved. (A denial is an answer, not an error.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotReserved {
     Unsupported(Unsupported),
@@ -31,62 +31,68 @@ pub(crate) enum NotReserved {
     TooManyReceiptsOfKey,
 }
 
-impl<S: Shape> Store<S> {
-    /// Charges a key now, to act later. The receipt is open if the answer is yes.
+impl<S: SlotKind> Store<S> {
+    /// Charges a key now for a call that happens later. If it is allowed, its receipt is open.
     ///
     /// # Errors
-    /// When too many receipts are open, or the limits do not offer it.
-    pub(crate) fn reserve(&self, key: Fingerprint, now: Time, ask: Ask) -> Result<Decision, NotReserved> {
+    /// If too many receipts are open, or the limits do not support it.
+    pub(crate) fn reserve(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        ask: ReserveCall,
+    ) -> Result<Decision, NotReserved> {
         if !self.claim_receipt(now) {
             return Err(NotReserved::TooManyReceipts);
         }
-        let mut place = self.lock(self.shard_of(key));
-        let latest = place.guarded.latest;
-        let reserved = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
-            // What was charged before there were receipts was charged by then.
+        let mut shard = self.lock(self.shard_of(key));
+        let latest = shard.guarded.latest;
+        let reserved = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+            // Charges from before there were receipts are no later than this.
             receipts.fit(limits);
             receipts.charged(latest);
-            if receipts.len() >= RECEIPTS_A_KEY_MAX {
+            if receipts.len() >= RECEIPTS_PER_KEY_MAX {
                 return Err(NotReserved::TooManyReceiptsOfKey);
             }
             receipts.reserve(limits, states, now, ask).map_err(NotReserved::Unsupported)
         });
-        let reserved = reserved.unwrap_or_else(|full| Ok(place.denial(full, key)));
+        let reserved = reserved.unwrap_or_else(|full| Ok(shard.denial(full, key)));
         if let Ok(decision) = &reserved {
-            place.guarded.counts.decided(decision);
+            shard.guarded.counts.decided(decision);
         }
         if !reserved.as_ref().is_ok_and(Decision::allowed) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
-        if place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.wants_sweeping()) {
-            place.sweep_receipts(now, &self.vacant);
+        if shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.is_sweep_due()) {
+            shard.sweep_receipts(now, &self.vacant);
         }
         reserved
     }
 
-    /// Cancels or settles a receipt, as `close` does. What that made free can be opened again.
+    /// Cancels or settles a receipt by running `close`, and frees its capacity.
     pub(crate) fn close(
         &self,
         key: Fingerprint,
         now: Time,
         receipt: Receipt,
-        close: impl Act<S, bool>,
+        close: impl KeyOp<S, bool>,
     ) -> bool {
-        let mut place = self.lock(self.shard_of(key));
-        let is_open = place.guarded.ledger.as_ref().is_some_and(|ledger| ledger.knows(key));
-        // Limits that have changed since do not understand the receipt.
-        let changed = |slot| place.table.slot(slot).tag() != place.guarded.rules.tag_for(key);
-        if !is_open || place.find(key).is_some_and(changed) {
+        let mut shard = self.lock(self.shard_of(key));
+        let is_open =
+            shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.contains(key));
+        // If the limits have changed since, they cannot read the receipt.
+        let changed = |slot| shard.table.slot(slot).tag() != shard.guarded.limits_by_tag.tag_for(key);
+        if !is_open || shard.find(key).is_some_and(changed) {
             return false;
         }
-        let closed = self.on_key_in(&mut place, key, now, |limits, states, receipts| {
+        let closed = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);
             (done, before - receipts.len())
         });
-        drop(place);
+        drop(shard);
         let Ok((done, closed)) = closed else {
-            // There is no room for the debt of a settlement. The receipt is used all the same.
+            // There is no room for the debt of the settlement. The receipt is used up nonetheless.
             self.forget_receipt(key, receipt);
             return false;
         };
@@ -94,51 +100,51 @@ impl<S: Shape> Store<S> {
         done
     }
 
-    /// Forgets a receipt; its charge stays.
+    /// Drops a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
-        let mut place = self.lock(self.shard_of(key));
-        let mut receipts = Ledger::take(&mut place.guarded.ledger, key, &self.vacant.receipts);
-        if receipts.forget(receipt) {
+        let mut shard = self.lock(self.shard_of(key));
+        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        if receipts.discard(receipt) {
             self.vacant.receipts.fetch_add(1, Ordering::Relaxed);
         }
-        Ledger::put(&mut place.guarded.ledger, key, receipts);
+        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
     }
 
-    /// Takes one of the receipts that may still be opened. When there is none, forgotten ones are looked for in a few
-    /// places, the next time in the next few.
+    /// Claims capacity for one receipt. If there is none, a few shards are swept for expired
+    /// receipts; the next time, the next few.
     fn claim_receipt(&self, now: Time) -> bool {
         if claim(&self.vacant.receipts) {
             return true;
         }
-        let places = self.shards.len();
-        let from = self.next_sweep.fetch_add(PLACES_A_SWEEP, Ordering::Relaxed);
-        for place in (0..PLACES_A_SWEEP.min(places)).map(|step| from.wrapping_add(step) % places) {
-            self.lock(place).sweep_receipts(now, &self.vacant);
+        let shards = self.shards.len();
+        let from = self.next_sweep.fetch_add(SHARDS_PER_SWEEP, Ordering::Relaxed);
+        for shard in (0..SHARDS_PER_SWEEP.min(shards)).map(|step| from.wrapping_add(step) % shards) {
+            self.lock(shard).sweep_receipts(now, &self.vacant);
         }
         claim(&self.vacant.receipts)
     }
 }
 
-impl<S: Shape> Locked<'_, S> {
-    /// Forgets the receipts that nobody can want any more.
+impl<S: SlotKind> Locked<'_, S> {
+    /// Drops expired receipts.
     pub(super) fn sweep_receipts(&mut self, now: Time, vacant: &Vacant) {
         let made_before =
-            Time::saturating_from_micros(now.as_micros().saturating_sub(REMEMBERED.as_micros()));
-        let (table, strays) = (self.table, self.guarded.strays);
-        let GuardService { rules, ledger, aside, .. } = &mut *self.guarded;
-        Ledger::sweep(ledger, &vacant.receipts, now, REMEMBERED, |key, receipts| {
-            let tag = rules.tag_for(key);
-            let limits = rules.limits(tag);
+            Time::saturating_from_micros(now.as_micros().saturating_sub(KEPT_AT_LEAST.as_micros()));
+        let (table, displaced) = (self.table, self.guarded.displaced);
+        let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
+        ReceiptTable::sweep(receipt_table, &vacant.receipts, now, KEPT_AT_LEAST, |key, receipts| {
+            let tag = limits_by_tag.tag_for(key);
+            let limits = limits_by_tag.limits(tag);
             let mut forget = |state: &mut S::State| {
-                let states = S::states(state, limits.len());
-                receipts.forget_worthless(limits, states, now, made_before);
+                let states = S::states_mut(state, limits.len());
+                receipts.expire_worthless(limits, states, now, made_before);
             };
-            match table.find(key, strays) {
+            match table.find(key, displaced) {
                 None => forget(&mut S::State::default()),
                 Some(slot) if table.slot(slot).tag() == tag => {
-                    S::update(Kept { words: table.slot(slot).state, aside, slot }, forget);
+                    S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
                 }
-                // Receipts of other limits are void with the key's next call.
+                // Receipts in terms of other limits become void with the key's next call.
                 Some(_) => *receipts = Receipts::default(),
             }
         });

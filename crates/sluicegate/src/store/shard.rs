@@ -1,46 +1,52 @@
-//! A shard: some 192 keys, their lock, and what can be done while it is held.
+//! A shard: about 192 keys, the lock that protects them, and the operations that need the lock.
+//!
+//! The lock protects the shard's slots in [`Table`] and everything in [`Guarded`]: counts,
+//! receipts, and the state that does not fit into slots. Operations take `now` as an argument, call
+//! no user code and wait for nothing, so a lock is held for some 20 ns, and for a few microseconds
+//! when a new key needs room.
 
-use super::ledger::Ledger;
-use super::rules::Rulings as _;
-use super::shape::{Kept, Shape, StateOf};
-use super::table::{Strays, Table};
+use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::ReceiptTable;
+use super::slot_kind::{SlotKind, SlotState, StateOf};
+use super::table::{Displaced, Table};
 use super::{Full, NoMemory, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::{Guard, Lock};
 use sluicegate_core::algorithm::Charged;
-use sluicegate_core::pile::Times;
+use sluicegate_core::rollback::Times;
 use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::sync::Arc;
 
-/// A lock, and what it guards beside the shard's table.
+/// A lock, and what it protects beside the shard's slots.
 #[repr(align(64))]
-pub(super) struct Shard<S: Shape>(pub(super) Lock<GuardService<S>>);
+pub(super) struct Shard<S: SlotKind>(pub(super) Lock<Guarded<S>>);
 
-/// What a check needs shares a cache line with the lock.
+/// The fields are ordered so that those that a check needs share a cache line with the lock.
 #[repr(C)]
-pub(super) struct GuardService<S: Shape> {
-    pub(super) rules: Arc<S::Rules>,
-    /// The latest time that was seen here.
+pub(super) struct Guarded<S: SlotKind> {
+    pub(super) limits_by_tag: Arc<S::Limits>,
+    /// The latest time that the shard has seen.
     pub(super) latest: Time,
-    /// Nearly always there are no receipts.
-    pub(super) ledger: Option<Box<Ledger>>,
-    /// The homes of keys that may be in their other bucket.
-    pub(super) strays: Strays,
+    /// `None` while the shard has no open receipt, which is nearly always.
+    pub(super) receipt_table: Option<Box<ReceiptTable>>,
+    /// The primary buckets of keys that may be in their secondary bucket.
+    pub(super) displaced: Displaced,
     pub(super) counts: Counts,
-    /// When somebody here may have recovered, at the earliest: before that nobody needs to look.
+    /// No key of the shard recovers before this time, so until then no search for one is
+    /// worthwhile.
     pub(super) none_recovers_before: Time,
-    pub(super) aside: S::Aside,
+    pub(super) side_table: S::SideTable,
 }
 
-/// A shard whose lock is held. Its table is used through this only; as its words are atomics, the compiler does not check
-/// that.
-pub(super) struct Locked<'a, S: Shape> {
-    pub(super) guarded: Guard<'a, GuardService<S>>,
+/// A locked shard. Its table must be used only through this type; the compiler does not check that,
+/// because the table's words are atomics.
+pub(super) struct Locked<'a, S: SlotKind> {
+    pub(super) guarded: Guard<'a, Guarded<S>>,
     pub(super) table: Table<'a, S>,
 }
 
-/// What has been decided and done here.
+/// Decisions and evictions of a shard.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -50,30 +56,30 @@ pub(crate) struct Counts {
     pub(crate) no_room: u64,
 }
 
-impl<S: Shape> Shard<S> {
-    pub(super) fn several(number: usize, rules: &Arc<S::Rules>) -> Result<Box<[Shard<S>]>, NoMemory> {
+impl<S: SlotKind> Shard<S> {
+    pub(super) fn many(number: usize, limits_by_tag: &Arc<S::Limits>) -> Result<Box<[Shard<S>]>, NoMemory> {
         let mut shards = Vec::new();
         shards.try_reserve_exact(number).map_err(|_| NoMemory)?;
-        shards.extend((0..number).map(|_| Shard::new(rules)));
+        shards.extend((0..number).map(|_| Shard::new(limits_by_tag)));
         Ok(shards.into_boxed_slice())
     }
 
-    pub(super) fn new(rules: &Arc<S::Rules>) -> Shard<S> {
-        Shard(Lock::new(GuardService {
-            rules: Arc::clone(rules),
+    pub(super) fn new(limits_by_tag: &Arc<S::Limits>) -> Shard<S> {
+        Shard(Lock::new(Guarded {
+            limits_by_tag: Arc::clone(limits_by_tag),
             latest: Time::EPOCH,
-            ledger: None,
-            strays: Strays::default(),
+            receipt_table: None,
+            displaced: Displaced::default(),
             counts: Counts::default(),
             none_recovers_before: Time::EPOCH,
-            aside: S::Aside::default(),
+            side_table: S::SideTable::default(),
         }))
     }
 }
 
-impl<S: Shape> Locked<'_, S> {
-    /// The short way of nearly every call: the key is up to date, its shard has no receipts, and it is allowed. Otherwise
-    /// nothing is done.
+impl<S: SlotKind> Locked<'_, S> {
+    /// The fast path of nearly every call: the key's state is up to date, the shard has no
+    /// receipts, and the call is allowed. Otherwise nothing changes.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     pub(super) fn try_charge(
@@ -83,13 +89,17 @@ impl<S: Shape> Locked<'_, S> {
         cost: u32,
         now: Time,
     ) -> Option<Charged> {
-        let GuardService { rules, latest, ledger, counts, aside, .. } = &mut *self.guarded;
+        let Guarded { limits_by_tag, latest, receipt_table, counts, side_table, .. } = &mut *self.guarded;
         let found = self.table.slot(slot);
-        let tag = rules.tag_for(key);
+        let tag = limits_by_tag.tag_for(key);
         if found.tag() == tag
-            && ledger.is_none()
-            && let Ok(charged) =
-                S::try_charge(Kept { words: found.state, aside, slot }, rules.limits(tag), now, cost)
+            && receipt_table.is_none()
+            && let Ok(charged) = S::try_charge(
+                SlotState { words: found.state, side_table, slot },
+                limits_by_tag.limits(tag),
+                now,
+                cost,
+            )
         {
             *latest = now.max(*latest);
             counts.allowed += 1;
@@ -98,76 +108,76 @@ impl<S: Shape> Locked<'_, S> {
         None
     }
 
-    /// A copy of a key's state, as the limits that are to judge it read it. Only a call that is decided brings the state itself
-    /// up to date.
+    /// A copy of a key's state, as its current limits read it. The state itself is brought up to
+    /// date only by a call that is decided.
     pub(super) fn copy(&mut self, key: Fingerprint, now: Time) -> S::State {
         let Some(slot) = self.find(key) else { return S::State::default() };
-        let mut copy = S::read(self.kept(slot), Clone::clone);
-        let rules = &self.guarded.rules;
-        let (from, tag) = (self.table.slot(slot).tag(), rules.tag_for(key));
+        let mut copy = S::read(self.state_of(slot), Clone::clone);
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        let (from, tag) = (self.table.slot(slot).tag(), limits_by_tag.tag_for(key));
         if from != tag {
-            rules.adopt(&mut copy, from, tag, Times { now, latest: self.guarded.latest });
+            limits_by_tag.adopt(&mut copy, from, tag, Times { now, latest: self.guarded.latest });
         }
         copy
     }
 
-    /// Does something with the states of a slot, which must be up to date.
+    /// Runs an operation on the states of a slot, which must be up to date.
     #[inline]
-    pub(super) fn on_slot<R>(
+    pub(super) fn with_slot<R>(
         &mut self,
         slot: usize,
         act: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        let GuardService { rules, aside, .. } = &mut *self.guarded;
+        let Guarded { limits_by_tag, side_table, .. } = &mut *self.guarded;
         let found = self.table.slot(slot);
-        let limits = rules.limits(found.tag());
-        let kept = Kept { words: found.state, aside, slot };
-        S::update(kept, |state| act(limits, S::states(state, limits.len())))
+        let limits = limits_by_tag.limits(found.tag());
+        let kept = SlotState { words: found.state, side_table, slot };
+        S::update(kept, |state| act(limits, S::states_mut(state, limits.len())))
     }
 
     /// The slot that holds the key.
     pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
-        self.table.find(key, self.guarded.strays)
+        self.table.find(key, self.guarded.displaced)
     }
 
-    /// Writes a key into a slot that is free. Its state is the caller's to write.
+    /// Writes a key into a free slot. The caller writes the state.
     pub(super) fn put(&mut self, slot: usize, key: Fingerprint, tag: u16) {
-        self.guarded.strays.note(slot, key);
+        self.guarded.displaced.note(slot, key);
         self.table.put(slot, key, tag);
     }
 
     /// The state of a slot.
-    pub(super) fn kept(&mut self, slot: usize) -> Kept<'_, S> {
-        Kept { words: self.table.slot(slot).state, aside: &mut self.guarded.aside, slot }
+    pub(super) fn state_of(&mut self, slot: usize) -> SlotState<'_, S> {
+        SlotState { words: self.table.slot(slot).state, side_table: &mut self.guarded.side_table, slot }
     }
 
-    /// The answer to a call that found no room.
+    /// Counts and returns the denial of a call that found no room.
     pub(super) fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
         self.guarded.counts.no_room += 1;
-        let rules = &self.guarded.rules;
-        full.denial(rules.limits(rules.tag_for(key)))
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        full.denial(limits_by_tag.limits(limits_by_tag.tag_for(key)))
     }
 
     /// Frees a slot.
     pub(super) fn clear(&mut self, slot: usize) {
         self.table.clear(slot);
-        S::update(self.kept(slot), mem::take);
+        S::update(self.state_of(slot), mem::take);
     }
 
-    /// Whether a slot's state was written by limits that have changed since.
+    /// Returns `true` if a slot's state was written by an older version of the limits.
     #[inline]
     pub(super) fn is_old(&self, slot: usize) -> bool {
-        self.guarded.rules.is_old(self.table.slot(slot).tag())
+        self.guarded.limits_by_tag.is_old(self.table.slot(slot).tag())
     }
 
-    /// Lets the limits that are to judge the key read what others have left in its slot. Receipts of theirs are void, as
-    /// they are written in other numbers.
+    /// Converts a slot's state to the key's current limits if others wrote it. Receipts of the
+    /// others are void, because they are written in terms of those limits.
     #[inline]
     pub(super) fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
-        let tag = self.guarded.rules.tag_for(key);
+        let tag = self.guarded.limits_by_tag.tag_for(key);
         if self.table.slot(slot).tag() != tag {
-            Ledger::void(&mut self.guarded.ledger, key, &vacant.receipts);
+            ReceiptTable::void(&mut self.guarded.receipt_table, key, &vacant.receipts);
             self.adopt(slot, tag, now);
         }
     }
@@ -175,15 +185,15 @@ impl<S: Shape> Locked<'_, S> {
     #[cold]
     pub(super) fn adopt(&mut self, slot: usize, tag: u16, now: Time) {
         let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
-        let rules = Arc::clone(&self.guarded.rules);
-        S::update(self.kept(slot), |state| rules.adopt(state, from, tag, times));
+        let limits_by_tag = Arc::clone(&self.guarded.limits_by_tag);
+        S::update(self.state_of(slot), |state| limits_by_tag.adopt(state, from, tag, times));
         self.table.slot(slot).set_tag(tag);
-        // Under other limits it may recover sooner.
+        // Under other limits the key may recover sooner.
         self.guarded.none_recovers_before = Time::EPOCH;
     }
 
-    /// Brings all states to the last version there can be, and counts that as version 0.
-    pub(super) fn start_versions_again(&mut self, last: u16) {
+    /// Converts all states to the last version, then counts that as version 0.
+    pub(super) fn restart_versions(&mut self, last: u16) {
         for slot in self.table.held() {
             self.adopt(slot, last, self.guarded.latest);
             self.table.slot(slot).set_tag(0);

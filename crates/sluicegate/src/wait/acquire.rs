@@ -1,12 +1,13 @@
-//! A call that waits for its turn: as a future, or blocking its thread.
+//! A call that waits until it is allowed: as a future, or blocking its thread.
 
-use super::lines::{Joined, Waiter};
-use super::park::wait_here;
-use super::seats::{Outcome, SeatId};
+use super::park::block_on;
+use super::queues::{Joined, WaitRequest};
+use super::waiters::{Outcome, WaiterId};
 use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
-use crate::store::NotTaken;
+use crate::store::NotAdmitted;
+use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
@@ -14,44 +15,44 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A call that waits for its turn. Made by [`Limiter::acquire`] and its likes.
+/// A call that waits until it is allowed. Created by [`Limiter::acquire`] and its variants.
 ///
-/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. Dropping it leaves the line, and
-/// whatever it held is as if it had never asked. [`Acquire::blocking`] waits in the thread instead.
-#[must_use = "it waits only when it is awaited, or by `.blocking()`"]
+/// It is a future for any runtime. The first poll enqueues it. Dropping it removes it from the
+/// queue and rolls back whatever it was charged. [`Acquire::blocking`] blocks the thread instead.
+#[must_use = "a call does nothing unless it is awaited or `blocking()`"]
 pub struct Acquire<'a> {
     limiter: &'a Limiter,
     key: Fingerprint,
     cost: u32,
     priority: Priority,
-    patience: Patience,
+    max_wait: MaxWait,
     state: State,
 }
 
-/// How long somebody who asks waits at the most.
+/// How long a call waits.
 #[derive(Clone, Copy)]
-pub enum Patience {
-    /// For as long as it takes.
-    Endless,
+pub enum MaxWait {
+    /// Without a bound.
+    Forever,
     /// For at most this long.
     For(Span),
     /// Until this time.
     Until(Time),
 }
 
-impl Patience {
-    /// For at most that long, or without end.
+impl MaxWait {
+    /// For at most `max_wait`, or without a bound.
     #[inline]
-    pub(crate) fn up_to(max_wait: Option<Duration>) -> Patience {
-        max_wait.map_or(Patience::Endless, |wait| Patience::For(wait.into()))
+    pub(crate) fn from_option(max_wait: Option<Duration>) -> MaxWait {
+        max_wait.map_or(MaxWait::Forever, |wait| MaxWait::For(wait.into()))
     }
 
-    /// When it ends for who asks now, if it does.
-    pub fn until(self, now: Time) -> Option<Time> {
+    /// The deadline of a call that starts to wait now, if there is one.
+    pub fn deadline(self, now: Time) -> Option<Time> {
         match self {
-            Patience::Endless => None,
-            Patience::For(wait) => Some(now.after(wait)),
-            Patience::Until(deadline) => Some(deadline),
+            MaxWait::Forever => None,
+            MaxWait::For(wait) => Some(now.saturating_add(wait)),
+            MaxWait::Until(deadline) => Some(deadline),
         }
     }
 }
@@ -59,119 +60,125 @@ impl Patience {
 #[derive(Clone, Copy)]
 enum State {
     New,
-    Seated { seat: SeatId, since: Time },
+    Enqueued { waiter: WaiterId, since: Time },
     Done,
 }
 
 impl Limiter {
-    /// Waits for as long as it takes until the key may act at this cost, first come, first served, and charges it then.
+    /// Waits until the call is allowed, first in, first out per key, and charges it then.
     ///
     /// ```
     /// use sluicegate::Limiter;
     ///
     /// let mails = Limiter::new("token-bucket 1000/s burst=1")?;
     /// for _ in 0..3 {
-    ///     assert!(mails.acquire("Harry", 1).blocking().allowed()); // in async code: .await
+    ///     assert!(mails.acquire("user:42", 1).blocking().allowed()); // in async code: .await
     /// }
     /// # Ok::<(), sluicegate::BuildError>(())
     /// ```
     ///
-    /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, a plain check on
-    /// it is denied: nobody is overtaken.
+    /// It is denied only if no wait would help or the queue is full. While calls wait for a key, a
+    /// plain check on the key is denied, so no waiter is overtaken.
     #[inline]
-    pub fn acquire(&self, key: impl Key, cost: u32) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::Endless)
+    pub fn acquire(&self, key: impl Key, cost: u64) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Forever)
     }
 
-    /// The same, if the turn comes within `max_wait` of joining the line. If it cannot, that is told at once.
+    /// Waits like [`Limiter::acquire`], for at most `max_wait`. If that cannot suffice, the call is
+    /// denied immediately.
     #[inline]
-    pub fn acquire_within(&self, key: impl Key, cost: u32, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::For(max_wait.into()))
+    pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::For(max_wait.into()))
     }
 
-    /// The same, if the turn comes by a time on the limiter's clock.
+    /// Waits like [`Limiter::acquire`], until a time on the limiter's clock.
     #[inline]
-    pub fn acquire_until(&self, key: impl Key, cost: u32, deadline: Time) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), cost, Patience::Until(deadline))
+    pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> Acquire<'_> {
+        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Until(deadline))
     }
 }
 
 impl<'a> Acquire<'a> {
     #[inline]
-    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, patience: Patience) -> Acquire<'a> {
-        Acquire { limiter, key, cost, priority: Priority::Normal, patience, state: State::New }
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, max_wait: MaxWait) -> Acquire<'a> {
+        Acquire { limiter, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
-    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    /// The priority in the queue; the default is [`Priority::Normal`]. It takes effect at the first
+    /// poll.
     pub fn priority(mut self, priority: Priority) -> Acquire<'a> {
         self.priority = priority;
         self
     }
 
-    /// Waits in this thread. Not for async code: use `.await` there.
+    /// Blocks the thread until the call is allowed or denied. In async code use `.await`.
     pub fn blocking(mut self) -> Acquired {
-        if let Some(turn) = self.at_once(self.limiter.now()) {
-            return turn;
+        if let Some(acquired) = self.at_once(self.limiter.now()) {
+            return acquired;
         }
-        wait_here(self)
+        block_on(self)
     }
 
-    /// The way of most calls: nobody waits, and it is allowed. Otherwise nothing has happened, and it can still be awaited.
+    /// The path of most calls: the queue is empty and the call is allowed. Otherwise nothing has
+    /// happened, and the call can still be awaited.
     #[doc(hidden)]
     #[inline]
     pub fn at_once(&mut self, now: Time) -> Option<Acquired> {
         let Acquire { key, cost, .. } = *self;
-        let is_late = matches!(self.patience, Patience::Until(deadline) if deadline < now);
-        if !matches!(self.state, State::New) || is_late || cost > 0 && self.limiter.lines().may_wait(key) {
+        let is_late = matches!(self.max_wait, MaxWait::Until(deadline) if deadline < now);
+        if !matches!(self.state, State::New)
+            || is_late
+            || cost > 0 && self.limiter.queues().may_have_waiters(key)
+        {
             return None;
         }
-        let turn = match self.limiter.try_turn(key, cost, now) {
+        let acquired = match self.limiter.try_admit(key, cost, now) {
             Ok(decision) => Acquired::after(decision, Span::ZERO),
-            Err(NotTaken::NoRoom(denial)) => Acquired::refused(Denial::NoRoom, denial, Span::ZERO),
-            Err(NotTaken::Wait) => return None,
+            Err(NotAdmitted::NoRoom(denial)) => Acquired::denied(Denial::NoRoom, denial, Span::ZERO),
+            Err(NotAdmitted::Wait) => return None,
         };
-        Some(self.done(turn))
+        Some(self.done(acquired))
     }
 
     #[cold]
     fn join(&mut self, now: Time, waker: &Waker) -> Poll<Acquired> {
-        let until = self.patience.until(now);
+        let until = self.max_wait.deadline(now);
         let Acquire { key, cost, priority, .. } = *self;
-        let waiter = Waiter { key, scope: self.limiter.scope_name(), cost, until, priority };
-        match self.limiter.lines().join(self.limiter.host(), &waiter, now, waker.clone()) {
-            Joined::Taken(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
-            Joined::Refused(denial, decision) => {
-                Poll::Ready(self.done(Acquired::refused(denial, decision, Span::ZERO)))
+        let waiter = WaitRequest { key, scope: self.limiter.scope_name(), cost, until, priority };
+        match self.limiter.queues().join(self.limiter.host(), &waiter, now, waker.clone()) {
+            Joined::Admitted(decision) => Poll::Ready(self.done(Acquired::after(decision, Span::ZERO))),
+            Joined::Denied(denial, decision) => {
+                Poll::Ready(self.done(Acquired::denied(denial, decision, Span::ZERO)))
             }
-            Joined::Seated(seat) => {
-                self.state = State::Seated { seat, since: now };
+            Joined::Enqueued(waiter) => {
+                self.state = State::Enqueued { waiter, since: now };
                 Poll::Pending
             }
         }
     }
 
     #[inline(never)]
-    fn look(&mut self, seat: SeatId, since: Time, waker: &Waker) -> Poll<Acquired> {
-        let Some(outcome) = self.limiter.lines().look(self.limiter.host(), seat, waker) else {
+    fn poll_enqueued(&mut self, waiter: WaiterId, since: Time, waker: &Waker) -> Poll<Acquired> {
+        let Some(outcome) = self.limiter.queues().poll(self.limiter.host(), waiter, waker) else {
             return Poll::Pending;
         };
-        let turn = match outcome {
-            Outcome::Called(decision, at) => Acquired::after(decision, at.since(since)),
-            Outcome::Refused(denial, decision, at) => Acquired::refused(denial, decision, at.since(since)),
+        let acquired = match outcome {
+            Outcome::Admitted(decision, at) => Acquired::after(decision, at.since(since)),
+            Outcome::Denied(denial, decision, at) => Acquired::denied(denial, decision, at.since(since)),
         };
-        Poll::Ready(self.done(turn))
+        Poll::Ready(self.done(acquired))
     }
 
     #[cold]
-    fn leave(&self, seat: SeatId) {
-        self.limiter.lines().leave(self.limiter.host(), seat);
+    fn leave(&self, waiter: WaiterId) {
+        self.limiter.queues().leave(self.limiter.host(), waiter);
     }
 
     #[inline]
-    fn done(&mut self, turn: Acquired) -> Acquired {
+    fn done(&mut self, acquired: Acquired) -> Acquired {
         self.state = State::Done;
-        self.limiter.observe(&turn.decision());
-        turn
+        self.limiter.observe(&acquired.decision());
+        acquired
     }
 }
 
@@ -179,19 +186,19 @@ impl Future for Acquire<'_> {
     type Output = Acquired;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it has completed.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Acquired> {
         match self.state {
             State::New => {
                 let now = self.limiter.now();
                 match self.at_once(now) {
-                    Some(turn) => Poll::Ready(turn),
+                    Some(acquired) => Poll::Ready(acquired),
                     None => self.join(now, context.waker()),
                 }
             }
-            State::Seated { seat, since } => self.look(seat, since, context.waker()),
-            State::Done => panic!("an acquire was polled again after its turn"),
+            State::Enqueued { waiter, since } => self.poll_enqueued(waiter, since, context.waker()),
+            State::Done => panic!("`Acquire` polled after completion"),
         }
     }
 }
@@ -199,8 +206,8 @@ impl Future for Acquire<'_> {
 impl Drop for Acquire<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let State::Seated { seat, .. } = self.state {
-            self.leave(seat);
+        if let State::Enqueued { waiter, .. } = self.state {
+            self.leave(waiter);
         }
     }
 }
@@ -208,11 +215,11 @@ impl Drop for Acquire<'_> {
 impl fmt::Debug for Acquire<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Acquire { cost, priority, .. } = self;
-        let is_in_line = matches!(self.state, State::Seated { .. });
+        let is_queued = matches!(self.state, State::Enqueued { .. });
         f.debug_struct("Acquire")
             .field("cost", cost)
             .field("priority", priority)
-            .field("is_in_line", &is_in_line)
+            .field("is_queued", &is_queued)
             .finish_non_exhaustive()
     }
 }

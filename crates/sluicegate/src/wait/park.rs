@@ -1,4 +1,4 @@
-//! Waiting in a thread for what would else be awaited.
+//! Blocking a thread on a future.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Waits in this thread until the future is ready.
-pub fn wait_here<F: Future>(future: F) -> F::Output {
+/// Blocks the thread until the future completes.
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);

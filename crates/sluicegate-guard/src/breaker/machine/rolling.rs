@@ -1,6 +1,6 @@
 //! How calls of late have ended, counted exactly: of a time, or the last so many.
 
-use super::rules::Window;
+use super::config::Window;
 use sluicegate_core::{Span, Time};
 
 /// A window of time is cut into so many slices, as Hystrix cuts its 10 s of health counts into 500 ms.
@@ -41,7 +41,7 @@ impl Counts {
     }
 
     #[inline]
-    fn less(&mut self, other: Counts) {
+    fn subtract(&mut self, other: Counts) {
         // Cannot wrap: what leaves was added before.
         self.total -= other.total;
         self.failed -= other.failed;
@@ -88,7 +88,7 @@ impl Rolling {
     pub(super) fn counts(&mut self, now: Time) -> Counts {
         match self {
             Rolling::Time(slices) => {
-                slices.turn_to(now);
+                slices.advance_to(now);
                 slices.sum
             }
             Rolling::Calls(ring) => ring.sum,
@@ -127,7 +127,7 @@ impl Slices {
     /// Not in place: reading a clock would be too much of it.
     #[inline(never)]
     fn record(&mut self, failed: bool, slow: bool, now: impl FnOnce() -> Time) -> &Counts {
-        self.turn_to(now());
+        self.advance_to(now());
         if let Some(slice) = self.ring.get_mut(self.newest) {
             slice.add(failed, slow);
             self.sum.add(failed, slow);
@@ -137,17 +137,17 @@ impl Slices {
 
     /// Makes the slice of this time the one in progress.
     #[inline]
-    fn turn_to(&mut self, now: Time) {
+    fn advance_to(&mut self, now: Time) {
         // A slice before the one in progress is taken for it: the clocks of two threads may differ by a little, and going to
         // and fro would drop the oldest slice each time. Cannot wrap: times are below 2^58, lengths below 2^37.
         let now = now.as_micros();
         if now + self.length < self.began || now >= self.began + self.length {
-            self.turn_far(now);
+            self.rotate(now);
         }
     }
 
     #[cold]
-    fn turn_far(&mut self, now: u64) {
+    fn rotate(&mut self, now: u64) {
         let began = now - now % self.length;
         // A step back by more than a slice turns nothing: what there is stays in its order, from the new time on.
         let passed = began.saturating_sub(self.began) / self.length;
@@ -155,7 +155,7 @@ impl Slices {
         for _ in 0..passed {
             self.newest = if self.newest + 1 == SLICES { 0 } else { self.newest + 1 };
             if let Some(oldest) = self.ring.get_mut(self.newest) {
-                self.sum.less(core::mem::take(oldest));
+                self.sum.subtract(core::mem::take(oldest));
             }
         }
         self.began = began;
@@ -168,7 +168,7 @@ impl Slices {
 }
 
 /// How many calls a word holds, 2 bits each.
-const CALLS_A_WORD: u32 = 32;
+const CALLS_PER_WORD: u32 = 32;
 const FAILED: u64 = 1;
 const SLOW: u64 = 2;
 
@@ -184,8 +184,8 @@ pub(super) struct Ring {
 }
 
 /// One more call in a ring.
-struct Turn {
-    place: usize,
+struct Update {
+    index: usize,
     /// The bits of the word there that change.
     flip: u64,
     /// What counts then.
@@ -194,23 +194,23 @@ struct Turn {
 
 impl Ring {
     fn new(calls: u32) -> Ring {
-        let words = usize::try_from(calls.div_ceil(CALLS_A_WORD)).unwrap_or(usize::MAX);
+        let words = usize::try_from(calls.div_ceil(CALLS_PER_WORD)).unwrap_or(usize::MAX);
         Ring { words: vec![0; words], next: 0, calls, sum: Counts::default() }
     }
 
     #[inline]
     fn record(&mut self, failed: bool, slow: bool) -> &Counts {
-        let turn = self.turn(failed, slow);
-        self.make(turn);
+        let update = self.update(failed, slow);
+        self.make(update);
         &self.sum
     }
 
     #[inline]
     fn record_unless(&mut self, failed: bool, opens: impl FnOnce(&Counts) -> bool) -> bool {
-        let turn = self.turn(failed, false);
-        let is_entered = !opens(&turn.sum);
+        let update = self.update(failed, false);
+        let is_entered = !opens(&update.sum);
         if is_entered {
-            self.make(turn);
+            self.make(update);
         }
         is_entered
     }
@@ -218,11 +218,11 @@ impl Ring {
     /// What one more call comes to: it takes the place of the oldest one. Before the ring is full, what is there counts for
     /// nothing: it was cleared.
     #[inline]
-    fn turn(&self, failed: bool, slow: bool) -> Turn {
-        let (place, shift) = (self.next / CALLS_A_WORD, self.next % CALLS_A_WORD * 2);
-        let place = usize::try_from(place).unwrap_or(usize::MAX);
+    fn update(&self, failed: bool, slow: bool) -> Update {
+        let (index, shift) = (self.next / CALLS_PER_WORD, self.next % CALLS_PER_WORD * 2);
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
         // Always there: `next` is below `calls`.
-        let word = self.words.get(place).copied().unwrap_or(0);
+        let word = self.words.get(index).copied().unwrap_or(0);
         let (oldest, call) = (word >> shift & (FAILED | SLOW), u64::from(failed) | u64::from(slow) << 1);
         // Cannot wrap: what leaves was added before.
         let sum = Counts {
@@ -230,14 +230,14 @@ impl Ring {
             failed: self.sum.failed + (call & FAILED) - (oldest & FAILED),
             slow: self.sum.slow + (call >> 1) - (oldest >> 1),
         };
-        Turn { place, flip: (oldest ^ call) << shift, sum }
+        Update { index, flip: (oldest ^ call) << shift, sum }
     }
 
     #[inline]
-    fn make(&mut self, Turn { place, flip, sum }: Turn) {
+    fn make(&mut self, Update { index, flip, sum }: Update) {
         // Mostly a call takes the place of one that ended like it, and there is nothing to write.
         if flip != 0
-            && let Some(word) = self.words.get_mut(place)
+            && let Some(word) = self.words.get_mut(index)
         {
             *word ^= flip;
         }

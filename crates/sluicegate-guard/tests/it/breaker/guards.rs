@@ -85,7 +85,7 @@ fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
         open(&payments);
         clock.advance(5 * SECOND);
         let probes: Vec<_> = (0..4).map(|_| admitted(&payments)).collect();
-        assert!(!payments.ask().allowed());
+        assert!(!payments.try_acquire().allowed());
         for (probe, end) in probes.into_iter().zip(ends.chars()) {
             assert_eq!(payments.state(), State::HalfOpen, "{ends}");
             if end == 's' { probe.success() } else { probe.failure() }
@@ -102,11 +102,11 @@ fn forced_states_hold_until_they_are_let_go() {
     let early = admitted(&payments);
     payments.force(Forced::Open);
     assert_eq!(
-        payments.ask().admitted().map_err(|denied| (denied.state(), denied.retry_after())).err(),
+        payments.try_acquire().admitted().map_err(|denied| (denied.state(), denied.retry_after())).err(),
         Some((State::ForcedOpen, RetryAfter::Never))
     );
     clock.advance(1_000 * SECOND);
-    assert!(!payments.ask().allowed());
+    assert!(!payments.try_acquire().allowed());
     early.failure();
     payments.unforce();
     assert_eq!((payments.state(), payments.stats().window.total), (State::Closed, 0));
@@ -141,7 +141,7 @@ fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
     let old = admitted(&payments);
     payments.change("breaker 50%/4calls probes=2").unwrap();
     let new = [admitted(&payments), admitted(&payments)];
-    assert!(!payments.ask().allowed());
+    assert!(!payments.try_acquire().allowed());
     old.failure();
     for probe in new {
         probe.success();
@@ -150,9 +150,9 @@ fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
     (0..3).for_each(|_| admitted(&payments).failure());
     payments.change("breaker 50%/8calls").unwrap();
     assert_eq!(payments.stats().window.total, 0);
-    assert_eq!(payments.rules().to_string(), "breaker 50%/8calls");
+    assert_eq!(payments.config().to_string(), "breaker 50%/8calls");
     assert!(payments.change("breaker 50%").is_err());
-    assert_eq!(payments.rules().to_string(), "breaker 50%/8calls");
+    assert_eq!(payments.config().to_string(), "breaker 50%/8calls");
 }
 
 #[test]
@@ -179,13 +179,13 @@ fn not_every_error_is_a_failure() {
         Err(_) => Outcome::Failure,
     };
     for _ in 0..10 {
-        assert_eq!(payments.call_judged(|| Err(404), judge), Err(CallError::Failed(404)));
+        assert_eq!(payments.call_with(|| Err(404), judge), Err(CallError::Failed(404)));
     }
     assert_eq!(payments.stats().window.total, 0);
     for _ in 0..4 {
-        let _ = payments.call_judged(|| Err(503), judge);
+        let _ = payments.call_with(|| Err(503), judge);
     }
-    assert!(matches!(payments.call_judged(|| Ok(()), judge), Err(CallError::Denied(_))));
+    assert!(matches!(payments.call_with(|| Ok(()), judge), Err(CallError::Denied(_))));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_future_is_asked_for_when_polled_and_a_dropped_probe_has_failed() {
     let mut probe = pin!(payments.run(std::future::ready(Ok::<_, ()>(7))));
     assert_eq!(probe.as_mut().poll(&mut context), Poll::Ready(Ok(7)));
     assert_eq!(payments.state(), State::Closed);
-    let mut fails = pin!(payments.run_judged(std::future::ready(Err::<(), _>("no")), |_| Outcome::Ignored));
+    let mut fails = pin!(payments.run_with(std::future::ready(Err::<(), _>("no")), |_| Outcome::Ignored));
     assert_eq!(fails.as_mut().poll(&mut context), Poll::Ready(Err(CallError::Failed("no"))));
 }
 
@@ -285,7 +285,7 @@ fn an_observer_that_panics_loses_no_probe() {
     open(&payments);
     clock.advance(5 * SECOND);
     observer.0.store(true, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(payments.ask()))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(payments.try_acquire()))).is_err());
     assert_eq!(payments.state(), State::Open, "the probe has failed");
     observer.0.store(false, Ordering::SeqCst);
     clock.advance(5 * SECOND);

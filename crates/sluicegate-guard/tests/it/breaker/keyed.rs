@@ -1,20 +1,22 @@
 //! A breaker for each key: apart from each other, bounded, and those that are open are kept.
 
 use super::SECOND;
-use sluicegate_guard::breaker::{Admitted, Breakers, Forced, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX, State};
+use sluicegate_guard::breaker::{
+    Admitted, Forced, KeyedBreakers, MAX_BREAKERS_DEFAULT, MAX_BREAKERS_MAX, State,
+};
 use sluicegate_guard::{BuildError, ManualClock};
 
-fn breakers(max_keys: usize) -> (Breakers, ManualClock) {
+fn breakers(max_keys: usize) -> (KeyedBreakers, ManualClock) {
     let clock = ManualClock::default();
-    let builder = Breakers::builder("breaker 50%/10s min=2 open=5s").clock(clock.clone());
+    let builder = KeyedBreakers::builder("breaker 50%/10s min=2 open=5s").clock(clock.clone());
     (builder.max_keys(max_keys).build().unwrap(), clock)
 }
 
-fn admitted(breakers: &Breakers, key: impl sluicegate_guard::Key) -> Admitted<'static> {
-    breakers.ask(key).admitted().unwrap_or_else(|denied| panic!("{denied}"))
+fn admitted(breakers: &KeyedBreakers, key: impl sluicegate_guard::Key) -> Admitted<'static> {
+    breakers.try_acquire(key).admitted().unwrap_or_else(|denied| panic!("{denied}"))
 }
 
-fn open(breakers: &Breakers, key: &str) {
+fn open(breakers: &KeyedBreakers, key: &str) {
     for _ in 0..2 {
         admitted(breakers, key).failure();
     }
@@ -25,11 +27,11 @@ fn open(breakers: &Breakers, key: &str) {
 fn keys_are_apart_from_each_other() {
     let (hosts, clock) = breakers(100);
     open(&hosts, "a");
-    assert!(!hosts.ask("a").allowed());
+    assert!(!hosts.try_acquire("a").allowed());
     admitted(&hosts, "b").success();
     assert_eq!((hosts.state("b"), hosts.state("c")), (Some(State::Closed), None));
     clock.advance(5 * SECOND);
-    hosts.get("a").ask().admitted().unwrap().success();
+    hosts.get("a").try_acquire().admitted().unwrap().success();
     assert_eq!(hosts.state("a"), Some(State::Closed));
     let stats = hosts.stats();
     assert_eq!(
@@ -61,15 +63,15 @@ fn there_are_never_more_than_max_keys() {
 #[test]
 fn the_bounds_of_max_keys_are_named() {
     for (max_keys, fits) in [(0, false), (1, true), (MAX_BREAKERS_MAX, true), (MAX_BREAKERS_MAX + 1, false)] {
-        let built = Breakers::builder("breaker 50%/10s").max_keys(max_keys).build();
+        let built = KeyedBreakers::builder("breaker 50%/10s").max_keys(max_keys).build();
         assert_eq!(built.is_ok(), fits, "{max_keys}");
         if let Err(error) = built {
             assert!(matches!(error, BuildError::OutOfBounds { .. }));
             assert_eq!(error.to_string(), format!("max_keys is {max_keys}; use 1 to {MAX_BREAKERS_MAX}"));
         }
     }
-    assert_eq!(Breakers::new("breaker 50%/10s").unwrap().stats().max_keys, MAX_BREAKERS_DEFAULT);
-    assert!(matches!(Breakers::new("breaker"), Err(BuildError::Limit(_))));
+    assert_eq!(KeyedBreakers::new("breaker 50%/10s").unwrap().stats().max_keys, MAX_BREAKERS_DEFAULT);
+    assert!(matches!(KeyedBreakers::new("breaker"), Err(BuildError::Limit(_))));
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn open_ones_are_kept_however_many_keys_come() {
     for key in 0..1_000_u32 {
         admitted(&hosts, key).success();
     }
-    assert!(!hosts.ask("down").allowed() && !hosts.ask("maintenance").allowed());
+    assert!(!hosts.try_acquire("down").allowed() && !hosts.try_acquire("maintenance").allowed());
     // With its time over it lets one through in any case, and can be spared; what is forced never is.
     clock.advance(5 * SECOND);
     let _probe = admitted(&hosts, "down");
@@ -117,7 +119,7 @@ fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
         admitted(&hosts, "c").failure();
     }
     assert_eq!((hosts.state("c"), hosts.stats().no_room, hosts.stats().keys), (None, 10, 2));
-    assert!(!hosts.ask("a").allowed() && !hosts.ask("b").allowed());
+    assert!(!hosts.try_acquire("a").allowed() && !hosts.try_acquire("b").allowed());
     // Nobody asks for "a" and "b" any more. When their time is over, they make room: a set cannot be full for ever.
     clock.advance(5 * SECOND);
     open(&hosts, "c");
@@ -130,15 +132,15 @@ fn a_key_can_be_forgotten_and_all_can_be_changed() {
     let (hosts, _) = breakers(100);
     open(&hosts, "a");
     admitted(&hosts, "b").success();
-    hosts.forget("a");
-    hosts.forget("never seen");
+    hosts.remove("a");
+    hosts.remove("never seen");
     assert_eq!(hosts.state("a"), None);
     admitted(&hosts, "a").success();
     assert_eq!(hosts.stats().totals.failures, 2);
     hosts.change("breaker 50%/3calls").unwrap();
     assert!(hosts.change("breaker 50%/3call open=").is_err());
     let texts =
-        [hosts.rules(), hosts.get("b").rules(), hosts.get("new").rules()].map(|rules| rules.to_string());
+        [hosts.config(), hosts.get("b").config(), hosts.get("new").config()].map(|rules| rules.to_string());
     assert!(texts.iter().all(|text| text == "breaker 50%/3calls"), "{texts:?}");
 }
 
@@ -163,7 +165,7 @@ fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
 fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
     let clock = ManualClock::default();
     let rules = "breaker 50%/10s min=2 open=5s probes=3 probe-ttl=2s";
-    let hosts = Breakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
+    let hosts = KeyedBreakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
     open(&hosts, "down");
     hosts.get("maintenance").force(Forced::Open);
     clock.advance(5 * SECOND);
@@ -191,6 +193,6 @@ fn whichever_change_comes_last_holds_for_all_keys() {
             hosts.get(key);
         }
     });
-    let latest = hosts.rules();
-    assert!((0..300_u32).all(|key| hosts.get(key).rules() == latest));
+    let latest = hosts.config();
+    assert!((0..300_u32).all(|key| hosts.get(key).config() == latest));
 }

@@ -41,7 +41,7 @@ fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
         assert_eq!(payments.state(), State::HalfOpen);
         early.finish(outcome);
         assert_eq!(payments.state(), State::HalfOpen, "after {outcome:?}");
-        assert!(!payments.ask().allowed(), "no place is free");
+        assert!(!payments.try_acquire().allowed(), "no place is free");
         probe.success();
         assert_eq!(payments.state(), State::Closed);
         // Nor does it count in the fresh window.
@@ -93,7 +93,7 @@ fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
     // It may be out for 2 s; then it has failed, and the sleep begins anew.
     assert_eq!(denied_for(&payments), 7 * SECOND);
     clock.advance(Duration::from_micros(6_999_999));
-    assert!(!payments.ask().allowed());
+    assert!(!payments.try_acquire().allowed());
     clock.advance(Duration::from_micros(1));
     let probe = admitted(&payments);
     assert_eq!(payments.stats().totals.expired, 1);
@@ -134,7 +134,7 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
     admitted(&payments).success();
     std::mem::forget(admitted(&payments));
     std::mem::forget(admitted(&payments));
-    assert!(!payments.ask().allowed());
+    assert!(!payments.try_acquire().allowed());
     clock.advance(2 * SECOND);
     // Looking is enough to find out.
     assert_eq!(payments.state(), State::Open);
@@ -147,7 +147,7 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
 /// to decide.
 #[test]
 fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
-    let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1m");
+    let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1min");
     (0..10).for_each(|_| admitted(&payments).failure());
     clock.advance(SECOND);
     for _ in 0..7 {
@@ -185,7 +185,7 @@ fn let_through(payments: &Breaker) -> u32 {
             scope.spawn(|| {
                 barrier.wait();
                 for _ in 0..200 {
-                    if let Ok(probe) = payments.ask().admitted() {
+                    if let Ok(probe) = payments.try_acquire().admitted() {
                         passed.fetch_add(1, Ordering::Relaxed);
                         std::mem::forget(probe);
                     }
@@ -229,20 +229,20 @@ fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_th
 #[test]
 fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_permit_back() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");
-    let second = Breaker::builder("breaker 50%/4calls open=1m").clock(clock.clone()).build().unwrap();
+    let second = Breaker::builder("breaker 50%/4calls open=1min").clock(clock.clone()).build().unwrap();
     open(&first);
     open(&second);
     clock.advance(SECOND);
     // The careful one says that the call was not made: the next may try.
     for _ in 0..3 {
         let probe = admitted(&first);
-        assert!(!second.ask().allowed());
+        assert!(!second.try_acquire().allowed());
         probe.ignore();
         assert_eq!(first.state(), State::HalfOpen);
     }
     // The careless one drops it: a failed probe, and a fresh sleep that ends.
     let probe = admitted(&first);
-    assert!(!second.ask().allowed());
+    assert!(!second.try_acquire().allowed());
     drop(probe);
     assert_eq!(first.state(), State::Open);
     clock.advance(60 * SECOND);

@@ -1,16 +1,16 @@
 //! A breaker's rules as text: what is read, how it is printed, and the line that every mistake gets.
 
-use sluicegate_guard::breaker::{BreakerRules, DURATION_MAX, PROBES_MAX, WINDOW_CALLS_MAX};
+use sluicegate_guard::breaker::{BreakerConfig, DURATION_MAX, PROBES_MAX, WINDOW_CALLS_MAX};
 
-const UNITS: &str = "us ms s m h d (or second minute hour day, and for fixed-window also week month year)";
+const UNITS: &str = "us ms s min h d (or second minute hour day, and for fixed-window also week month year)";
 const TAKES: &str = "breaker takes min=N open=DURATION probes=N probe-ttl=DURATION slow=DURATION slow-rate=PERCENT mode=metrics-only";
 
 fn printed(text: &str) -> String {
-    text.parse::<BreakerRules>().unwrap_or_else(|error| panic!("{error}")).to_string()
+    text.parse::<BreakerConfig>().unwrap_or_else(|error| panic!("{error}")).to_string()
 }
 
 fn said(text: &str) -> String {
-    text.parse::<BreakerRules>().unwrap_err().to_string()
+    text.parse::<BreakerConfig>().unwrap_err().to_string()
 }
 
 #[test]
@@ -26,20 +26,20 @@ fn equal_rules_print_the_same() {
         ),
         (
             "breaker 50%/100calls min=100 open=60s probes=10 slow=60s slow-rate=100%",
-            "breaker 50%/100calls open=1m probes=10 slow=1m",
+            "breaker 50%/100calls open=1min probes=10 slow=1min",
         ),
         ("breaker 1%/1call", "breaker 1%/1calls"),
         ("breaker 50%/100calls min=20", "breaker 50%/100calls min=20"),
-        ("breaker 50%/10s probe-ttl=1m open=60s", "breaker 50%/10s open=1m"),
-        ("breaker 50%/10s probe-ttl=5s open=60s", "breaker 50%/10s open=1m probe-ttl=5s"),
+        ("breaker 50%/10s probe-ttl=1min open=60s", "breaker 50%/10s open=1min"),
+        ("breaker 50%/10s probe-ttl=5s open=60s", "breaker 50%/10s open=1min probe-ttl=5s"),
         ("breaker 50%/10s slow-rate=80% slow=250ms", "breaker 50%/10s slow=250ms slow-rate=80%"),
     ] {
         assert_eq!(printed(written), canonical, "{written}");
         assert_eq!(printed(canonical), canonical, "{canonical} printed again");
-        assert_eq!(written.parse::<BreakerRules>().unwrap(), canonical.parse().unwrap(), "{written}");
+        assert_eq!(written.parse::<BreakerConfig>().unwrap(), canonical.parse().unwrap(), "{written}");
     }
     assert_ne!(
-        "breaker 50%/10s".parse::<BreakerRules>().unwrap(),
+        "breaker 50%/10s".parse::<BreakerConfig>().unwrap(),
         "breaker 50%/10s probe-ttl=6s".parse().unwrap()
     );
 }
@@ -108,7 +108,7 @@ fn the_bounds_themselves_are_fine() {
         "breaker 100%/100000calls min=100000",
         "breaker 1%/1calls min=1",
     ] {
-        let rules: BreakerRules = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        let rules: BreakerConfig = text.parse().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(printed(&rules.to_string()), rules.to_string());
     }
 }
@@ -152,10 +152,10 @@ fn any_words_are_read_or_refused_in_one_line() {
             text += " ";
             text += words[below(words.len() as u64)];
         }
-        match text.parse::<BreakerRules>() {
+        match text.parse::<BreakerConfig>() {
             Ok(rules) => {
                 read += 1;
-                assert_eq!(rules.to_string().parse::<BreakerRules>().unwrap(), rules, "{text}");
+                assert_eq!(rules.to_string().parse::<BreakerConfig>().unwrap(), rules, "{text}");
             }
             Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{text}"),
         }

@@ -47,7 +47,7 @@ fn probes_are_counted_however_calls_overlap() {
                 scope.spawn(move || {
                     barrier.wait();
                     for _ in 0..20 {
-                        match payments.ask() {
+                        match payments.try_acquire() {
                             Admission::Allowed(admitted) if admitted.is_probe() => {
                                 probes.fetch_add(1, Ordering::Relaxed);
                                 // Held until nobody asks any more, so that it is not decided meanwhile.

@@ -1,7 +1,7 @@
 //! Random callers who ask, wait, look, leave and end their calls in any order, beside a list that says what should come of it.
 
-use super::line_up::Asker;
-use sluicegate_guard::bulkhead::{Bulkhead, Entry, Permit};
+use super::support::Asker;
+use sluicegate_guard::bulkhead::{Bulkhead, Permit, PermitGrant};
 use sluicegate_guard::{Clock as _, Denial, ManualClock, Priority, Time};
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Run {
     fn step(&mut self, number: usize) {
         match self.random.below(12) {
             0..=3 => self.enter(number),
-            4 => self.try_enter(),
+            4 => self.try_acquire(),
             5 | 6 => self.end_one(),
             7 => self.leave(),
             8 | 9 => self.look(),
@@ -112,16 +112,16 @@ impl Run {
     fn enter(&mut self, number: usize) {
         let priority =
             [Priority::High, Priority::Normal, Priority::Normal, Priority::Low][self.random.below(4)];
-        let mut enter = self.bulkhead.enter();
-        let mut until = self.clock.now().after(Duration::from_secs(1).into());
+        let mut enter = self.bulkhead.acquire();
+        let mut until = self.clock.now().saturating_add(Duration::from_secs(1).into());
         if self.random.below(3) == 0 {
             let wait = Duration::from_millis(1 + u64::try_from(self.random.below(1_500)).unwrap());
-            enter = self.bulkhead.enter_within(wait);
-            until = self.clock.now().after(wait.into());
+            enter = self.bulkhead.acquire_within(wait);
+            until = self.clock.now().saturating_add(wait.into());
         }
         let (asker, entry) = Asker::new(enter.priority(priority));
         let (is_free, has_room) = (self.waits() == 0 && self.taken() < self.limit, self.waits() < self.queue);
-        match entry.map(Entry::into_result) {
+        match entry.map(PermitGrant::into_result) {
             Some(Ok(permit)) => {
                 assert!(is_free, "{}: {number} had a permit that was not free", self.name);
                 self.permits.push(permit);
@@ -137,9 +137,9 @@ impl Run {
         }
     }
 
-    fn try_enter(&mut self) {
+    fn try_acquire(&mut self) {
         let is_free = self.waits() == 0 && self.taken() < self.limit;
-        let permit = self.bulkhead.try_enter();
+        let permit = self.bulkhead.try_acquire();
         assert_eq!(permit.is_some(), is_free, "{}: who does not wait", self.name);
         self.permits.extend(permit);
     }
@@ -169,7 +169,7 @@ impl Run {
         let index = self.random.below(self.waiting.len());
         let entry = self.waiting[index].asker.poll();
         let fate = self.waiting[index].fate;
-        match (fate, entry.map(Entry::into_result)) {
+        match (fate, entry.map(PermitGrant::into_result)) {
             (Fate::Waits, None) => return,
             (Fate::Called, Some(Ok(permit))) => self.permits.push(permit),
             (Fate::Refused, Some(Err(Denial::TooLong))) => {}
@@ -205,7 +205,7 @@ impl Run {
         drop((self.waiting, self.permits));
         let stats = self.bulkhead.stats();
         assert_eq!((stats.in_use, stats.waiting), (0, 0), "{}", self.name);
-        let all = (0..self.limit).map_while(|_| self.bulkhead.try_enter()).collect::<Vec<_>>();
+        let all = (0..self.limit).map_while(|_| self.bulkhead.try_acquire()).collect::<Vec<_>>();
         assert_eq!(all.len(), self.limit, "{}: the short way is open again", self.name);
     }
 }

@@ -17,13 +17,13 @@ fn bulkhead(text: &str) -> Bulkhead {
 #[test]
 fn calls_go_in_as_others_come_out() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 2 queue=10 wait=1m");
+        let bulkhead = bulkhead("bulkhead 2 queue=10 wait=1min");
         let began = Instant::now();
         let tasks: Vec<_> = (0..6)
             .map(|_| {
                 let bulkhead = bulkhead.clone();
                 tokio::spawn(async move {
-                    let entry = bulkhead.enter().await;
+                    let entry = bulkhead.acquire().await;
                     assert!(entry.allowed());
                     sleep(Duration::from_secs(10)).await;
                     drop(entry);
@@ -42,10 +42,10 @@ fn calls_go_in_as_others_come_out() {
 #[test]
 fn patience_ends_in_paused_time_too() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1m");
-        let _permit = bulkhead.try_enter();
+        let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1min");
+        let _permit = bulkhead.try_acquire();
         let began = Instant::now();
-        let entry = bulkhead.enter().await;
+        let entry = bulkhead.acquire().await;
         assert_eq!((entry.denial(), began.elapsed().as_secs()), (Some(Denial::TooLong), 60));
     });
 }
@@ -53,12 +53,12 @@ fn patience_ends_in_paused_time_too() {
 #[test]
 fn tasks_that_are_aborted_hold_up_nobody() {
     paused(async {
-        let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1m");
-        let permit = bulkhead.try_enter();
+        let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1min");
+        let permit = bulkhead.try_acquire();
         let tasks: Vec<_> = (0..100)
             .map(|_| {
                 let bulkhead = bulkhead.clone();
-                tokio::spawn(async move { bulkhead.enter().await.allowed() })
+                tokio::spawn(async move { bulkhead.acquire().await.allowed() })
             })
             .collect();
         while bulkhead.stats().waiting < 100 {
@@ -80,17 +80,17 @@ fn tasks_that_are_aborted_hold_up_nobody() {
 #[test]
 fn a_runtime_that_ends_takes_no_alarm_with_it() {
     let bulkhead = bulkhead("bulkhead 1 queue=10 wait=100ms");
-    let _permit = bulkhead.try_enter();
+    let _permit = bulkhead.try_acquire();
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let task = runtime.spawn({
         let bulkhead = bulkhead.clone();
-        async move { bulkhead.enter().await }
+        async move { bulkhead.acquire().await }
     });
     runtime.block_on(tokio::task::yield_now());
     assert_eq!(bulkhead.stats().waiting, 1);
     let other = std::thread::spawn({
         let bulkhead = bulkhead.clone();
-        move || bulkhead.enter().blocking().denial()
+        move || bulkhead.acquire().blocking().denial()
     });
     while bulkhead.stats().waiting < 2 {
         std::thread::yield_now();

@@ -1,6 +1,6 @@
 //! The line of text.
 
-use sluicegate_guard::bulkhead::{Bulkhead, BulkheadSpec};
+use sluicegate_guard::bulkhead::{Bulkhead, BulkheadConfig};
 
 #[test]
 fn what_is_printed_reads_the_same() {
@@ -9,19 +9,19 @@ fn what_is_printed_reads_the_same() {
         ("bulkhead 10 queue=0", "bulkhead 10"),
         ("bulkhead 10 queue=5 wait=1s", "bulkhead 10 queue=5"),
         ("bulkhead 10 queue=5 wait=1500ms", "bulkhead 10 queue=5 wait=1500ms"),
-        ("  bulkhead  1000000000   wait=60s queue=1000000 ", "bulkhead 1000000000 queue=1000000 wait=1m"),
+        ("  bulkhead  1000000000   wait=60s queue=1000000 ", "bulkhead 1000000000 queue=1000000 wait=1min"),
     ] {
-        let spec: BulkheadSpec = text.parse().unwrap();
+        let spec: BulkheadConfig = text.parse().unwrap();
         assert_eq!(spec.to_string(), printed);
-        assert_eq!(printed.parse::<BulkheadSpec>().unwrap(), spec);
+        assert_eq!(printed.parse::<BulkheadConfig>().unwrap(), spec);
     }
 }
 
 #[test]
 fn a_bulkhead_is_made_of_a_text_or_a_spec() {
-    let spec: BulkheadSpec = "bulkhead 2 queue=1".parse().unwrap();
-    assert_eq!(Bulkhead::new(spec).unwrap().spec(), spec);
-    assert_eq!(Bulkhead::new(&spec.to_string()).unwrap().spec(), spec);
+    let spec: BulkheadConfig = "bulkhead 2 queue=1".parse().unwrap();
+    assert_eq!(Bulkhead::new(spec).unwrap().config(), spec);
+    assert_eq!(Bulkhead::new(&spec.to_string()).unwrap().config(), spec);
 }
 
 #[test]

@@ -18,17 +18,17 @@ fn never_more_than_the_limit_and_no_permit_is_lost() {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     let permit = match (round + number) % 4 {
-                        0 => bulkhead.try_enter(),
-                        1 => bulkhead.enter_within(Duration::from_micros(20)).blocking().permit(),
+                        0 => bulkhead.try_acquire(),
+                        1 => bulkhead.acquire_within(Duration::from_micros(20)).blocking().permit(),
                         2 => {
                             // Asks, and is gone whatever came of it.
-                            let mut enter = Box::pin(bulkhead.enter());
+                            let mut enter = Box::pin(bulkhead.acquire());
                             let waker = std::task::Waker::noop();
                             let _ = enter.as_mut().poll(&mut std::task::Context::from_waker(waker));
                             None
                         }
                         _ => {
-                            let entry = bulkhead.enter().blocking();
+                            let entry = bulkhead.acquire().blocking();
                             assert!(entry.allowed(), "{:?}", entry.denial());
                             entry.permit()
                         }
@@ -59,7 +59,7 @@ fn a_limit_that_moves_leaves_nobody_behind() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..2_000 {
-                    assert!(bulkhead.enter().blocking().allowed());
+                    assert!(bulkhead.acquire().blocking().allowed());
                 }
             });
         }

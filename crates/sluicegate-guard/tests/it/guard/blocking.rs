@@ -1,8 +1,8 @@
 //! Calls that block: on the caller's thread, and on one of their own.
 
 use sluicegate_guard::breaker::State;
-use sluicegate_guard::bulkhead::{Adapt, Bulkhead, EndedCall};
-use sluicegate_guard::guard::{Failure, Guard, Refused};
+use sluicegate_guard::bulkhead::{Adapt, Bulkhead, CompletedCall};
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{Denial, ManualClock, Outcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -39,7 +39,7 @@ fn on_this_thread_what_ends_late_counts_as_too_late() {
     let fell_back = guard.on_this_thread(|| Ok::<_, ()>(7)).fallback(|_| async { 1 }).blocking();
     assert_eq!(fell_back, Ok(1));
     let ignored = Guard::builder("g").build().unwrap();
-    let ignored = ignored.on_this_thread(|| Err::<(), _>("bad")).judge(|_| Outcome::Ignored).blocking();
+    let ignored = ignored.on_this_thread(|| Err::<(), _>("bad")).classify(|_| Outcome::Ignored).blocking();
     assert_eq!(ignored, Err(Failure::Ignored("bad")));
 }
 
@@ -79,7 +79,7 @@ fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     }
     // Both hang still, and there is no third thread.
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 2);
-    let refused = Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)));
+    let refused = Err(Failure::Denied(GuardDenial::Bulkhead(Denial::QueueFull)));
     assert_eq!(guard.call_in_thread(hang), refused);
     drop(end);
     until_nobody_is_in(&guard);
@@ -105,7 +105,7 @@ fn a_panic_in_a_thread_goes_on_in_the_caller() {
 fn without_a_bulkhead_no_thread_is_started() {
     let guard = Guard::builder("g").build().unwrap();
     let answer = guard.call_in_thread(|| Ok::<u8, ()>(7));
-    assert_eq!(answer, Err(Failure::Refused(Refused::NoBulkhead)));
+    assert_eq!(answer, Err(Failure::Denied(GuardDenial::NoBulkhead)));
 }
 
 /// An async caller that loses interest does not free the permit of work that goes on.
@@ -114,7 +114,7 @@ fn a_thread_keeps_its_permit_when_nobody_waits_for_it_any_more() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let (end, ends) = mpsc::channel::<()>();
     let ends = Arc::new(Mutex::new(ends));
-    let mut call = super::polled::Polled::new(guard.in_thread(move || {
+    let mut call = super::polling::Polled::new(guard.in_thread(move || {
         let _ = ends.lock().unwrap().recv();
         Ok::<u8, ()>(7)
     }));
@@ -167,7 +167,7 @@ fn a_panic_after_the_call_goes_on_in_the_caller_too() {
 struct Notes(Arc<Mutex<Vec<Outcome>>>);
 
 impl Adapt for Notes {
-    fn ended(&mut self, call: &EndedCall) -> u32 {
+    fn after_call(&mut self, call: &CompletedCall) -> u32 {
         self.0.lock().unwrap().push(call.outcome);
         call.limit
     }

@@ -1,6 +1,6 @@
 //! Whatever happens to a call, everything comes back.
 
-use super::polled::{Polled, sleep};
+use super::polling::{Polled, sleep};
 use sluicegate_guard::breaker::State;
 use sluicegate_guard::guard::{Failure, Guard};
 use sluicegate_guard::{ManualClock, Outcome};
@@ -31,7 +31,7 @@ fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
         let clock = ManualClock::default();
         let guard = guard(&clock);
         let held = Arc::new(());
-        let permit = guard.bulkhead().unwrap().try_enter();
+        let permit = guard.bulkhead().unwrap().try_acquire();
         let call = {
             let (clock, held) = (clock.clone(), Arc::clone(&held));
             guard.call(move || {
@@ -96,9 +96,9 @@ fn a_judge_or_a_fallback_that_panics_holds_nothing() {
     let clock = ManualClock::default();
     let guard = guard(&clock);
     let judged =
-        guard.call(|| async { Ok::<u8, ()>(1) }).judge(|_| -> Outcome { panic!("the judge panics") });
+        guard.call(|| async { Ok::<u8, ()>(1) }).classify(|_| -> Outcome { panic!("the judge panics") });
     assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(judged).poll())).is_err());
-    let ignored = guard.call(|| async { Err::<u8, ()>(()) }).judge(|_| Outcome::Ignored);
+    let ignored = guard.call(|| async { Err::<u8, ()>(()) }).classify(|_| Outcome::Ignored);
     assert_eq!(Polled::new(ignored).poll(), Some(Err(Failure::Ignored(()))));
     // Twice, with one permit for fallbacks: the second would be denied had the first one kept it.
     let bare = Guard::builder("g").max_fallbacks(1).build().unwrap();
@@ -164,7 +164,7 @@ fn a_probe_that_is_dropped_or_hangs_is_resolved() {
     let clock = ManualClock::default();
     let guard = guard(&clock);
     for _ in 0..4 {
-        let call = guard.call(|| async { Err::<u8, _>(()) }).judge(|_| Outcome::Failure);
+        let call = guard.call(|| async { Err::<u8, _>(()) }).classify(|_| Outcome::Failure);
         let mut call = Polled::new(call);
         let _ = call.run(&clock, MS);
     }

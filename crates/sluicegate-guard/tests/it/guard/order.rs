@@ -1,8 +1,8 @@
 //! Which part comes before which.
 
-use super::polled::{Events, Polled, sleep};
+use super::polling::{Events, Polled, sleep};
 use sluicegate_guard::breaker::{Breaker, State};
-use sluicegate_guard::guard::{Failure, Guard, Refused};
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{Bulkhead, Denial, ManualClock, Outcome};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ fn the_order_is_hystrix_s_with_retries_around_it() {
     assert_eq!(events.words(), told);
     // Now it is open: nothing is called, no permit is asked for, no retry is made.
     events.0.lock().unwrap().clear();
-    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     let mut refused = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     let answer = refused.run(&clock, MS);
-    assert!(matches!(answer, Err(Failure::Refused(Refused::ByBreaker(_)))), "{answer:?}");
+    assert!(matches!(answer, Err(Failure::Denied(GuardDenial::Breaker(_)))), "{answer:?}");
     assert_eq!(events.words(), ["ByBreaker"]);
     let stats = guard.stats();
     assert_eq!((stats.calls, stats.allowed, stats.denied, stats.timed_out), (2, 3, 1, 3));
@@ -64,13 +64,13 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
         .observer(Arc::clone(&events))
         .build()
         .unwrap();
-    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     let mut waits = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
     assert!(waits.poll().is_none());
     let mut full = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
-    assert_eq!(full.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)))));
+    assert_eq!(full.poll(), Some(Err(Failure::Denied(GuardDenial::Bulkhead(Denial::QueueFull)))));
     let answer = waits.run(&clock, 10 * MS);
-    assert_eq!(answer, Err(Failure::Refused(Refused::ByBulkhead(Denial::TooLong))));
+    assert_eq!(answer, Err(Failure::Denied(GuardDenial::Bulkhead(Denial::TooLong))));
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
     let words = ["bulkhead QueueFull", "ByBulkhead", "bulkhead TooLong", "breaker Open", "ByBulkhead"];
     assert_eq!(events.words(), words);
@@ -122,9 +122,9 @@ fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
     let breaker = guard.breaker().unwrap();
     assert_eq!(breaker.state(), State::Open);
     clock.advance(5 * SECOND);
-    let permit = guard.bulkhead().unwrap().try_enter();
+    let permit = guard.bulkhead().unwrap().try_acquire();
     let mut probe = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
-    assert_eq!(probe.poll(), Some(Err(Failure::Refused(Refused::ByBulkhead(Denial::QueueFull)))));
+    assert_eq!(probe.poll(), Some(Err(Failure::Denied(GuardDenial::Bulkhead(Denial::QueueFull)))));
     assert_eq!(breaker.state(), State::Open, "it has failed, and another is let through later");
     drop(permit);
     clock.advance(5 * SECOND);
@@ -145,7 +145,7 @@ fn parts_are_shared_where_they_are_given_ready_made() {
     assert_eq!(bulkhead.stats().in_use, 1);
     assert!(matches!(
         Polled::new(other.clone().call(|| async { Ok::<u8, ()>(1) })).poll(),
-        Some(Err(Failure::Refused(_)))
+        Some(Err(Failure::Denied(_)))
     ));
     assert_eq!(other.breaker().unwrap().state(), State::Open);
     assert_eq!(one.breaker().unwrap().state(), State::Open);
@@ -161,7 +161,7 @@ fn what_the_judge_ignores_is_passed_on() {
             calls.set(calls.get() + 1);
             async { Err::<u8, _>("bad request") }
         })
-        .judge(|_| Outcome::Ignored)
+        .classify(|_| Outcome::Ignored)
         .fallback(|_| async { 7 });
     assert_eq!(Polled::new(call).poll(), Some(Err(Failure::Ignored("bad request"))));
     assert_eq!((calls.get(), guard.breaker().unwrap().state()), (1, State::Closed));
@@ -177,7 +177,7 @@ fn an_answer_can_be_a_failure() {
         .build();
     let guard = guard.unwrap();
     let call = guard.call(|| async { Ok::<u16, ()>(503) });
-    let judged = call.judge(|answer| match answer {
+    let judged = call.classify(|answer| match answer {
         Ok(500..) | Err(()) => Outcome::Failure,
         Ok(_) => Outcome::Success,
     });
@@ -197,12 +197,12 @@ fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
             let held = Arc::clone(&held);
             async { Ok::<_, ()>((503, held)) }
         });
-        call.judge(
+        call.classify(
             |answer| if matches!(answer, Ok((500.., _))) { Outcome::Failure } else { Outcome::Success },
         )
     };
     let mut falls = Polled::new(judged().fallback(|why| async {
-        assert_eq!((why, Arc::strong_count(&held)), (Failure::BadAnswer, 1), "the answer is gone");
+        assert_eq!((why, Arc::strong_count(&held)), (Failure::BadResult, 1), "the answer is gone");
         (200, Arc::default())
     }));
     assert_eq!(falls.run(&clock, MS).map(|(status, _)| status), Ok(200));
@@ -213,7 +213,7 @@ fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
     assert_eq!(denied.run(&clock, MS).map(|(status, _)| status), Ok(503));
     assert_eq!((guard.stats().fell_back, guard.stats().fallbacks_denied), (2, 1));
     // What is well is not replaced.
-    let well = guard.call(|| async { Ok::<u16, ()>(200) }).judge(|_| Outcome::Success);
+    let well = guard.call(|| async { Ok::<u16, ()>(200) }).classify(|_| Outcome::Success);
     assert_eq!(Polled::new(well.fallback(|_| async { 0 })).poll(), Some(Ok(200)));
 }
 
@@ -223,13 +223,13 @@ fn an_answer_that_is_a_failure_is_replaced_when_no_further_try_is_made() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").retry("retry 2 backoff=1s").bulkhead("bulkhead 1").seed(1);
     let guard = builder.clock(clock.clone()).build().unwrap();
-    let call = guard.call(|| async { Ok::<u16, ()>(503) }).judge(|_| Outcome::Failure);
+    let call = guard.call(|| async { Ok::<u16, ()>(503) }).classify(|_| Outcome::Failure);
     let mut call = Polled::new(call.fallback(|why| async move {
-        assert_eq!(why, Failure::BadAnswer);
+        assert_eq!(why, Failure::BadResult);
         200
     }));
     assert!(call.poll().is_none(), "it rests");
-    let _permit = guard.bulkhead().unwrap().try_enter().unwrap();
+    let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
     assert_eq!(call.run(&clock, MS), Ok(200));
 }
 

@@ -1,7 +1,7 @@
 //! Random guards and random troubles, beside a few lines that say what should be called and when.
 
-use super::polled::{Polled, sleep};
-use sluicegate_guard::guard::{Failure, Guard, Refused};
+use super::polling::{Polled, sleep};
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
 use sluicegate_guard::{Bulkhead, Clock as _, ManualClock, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
@@ -178,7 +178,7 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
             });
             let held = random.one_of(&[0, 0, 0, 4, 10, 50]);
             let free_at = now() + held;
-            let permit = guard.bulkhead().and_then(Bulkhead::try_enter).filter(|_| held > 0);
+            let permit = guard.bulkhead().and_then(Bulkhead::try_acquire).filter(|_| held > 0);
             let expected = model.call(now(), free_at, &script);
             let made = Cell::new(0);
             let mut call = Polled::new(
@@ -188,7 +188,7 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
                         made.set(made.get() + 1);
                         go(this, &clock)
                     })
-                    .judge(|result| match result {
+                    .classify(|result| match result {
                         Ok(()) => Outcome::Success,
                         Err("bad request") => Outcome::Ignored,
                         Err(_) => Outcome::Failure,
@@ -209,10 +209,10 @@ fn what_is_called_and_when_is_what_a_few_lines_say() {
                 Err(Failure::Failed(_)) => Answer::Failed,
                 Err(Failure::Ignored(_)) => Answer::Ignored,
                 Err(Failure::TimedOut) => Answer::TimedOut,
-                Err(Failure::Refused(Refused::ByBreaker(_))) => Answer::ByBreaker,
-                Err(Failure::Refused(Refused::ByDeadline)) => Answer::ByDeadline,
+                Err(Failure::Denied(GuardDenial::Breaker(_))) => Answer::ByBreaker,
+                Err(Failure::Denied(GuardDenial::Deadline)) => Answer::ByDeadline,
                 Err(other) => {
-                    assert!(matches!(other, Failure::Refused(Refused::ByBulkhead(_))), "{other:?}");
+                    assert!(matches!(other, Failure::Denied(GuardDenial::Bulkhead(_))), "{other:?}");
                     Answer::ByBulkhead
                 }
             };

@@ -1,6 +1,6 @@
 //! Trying again, and when not.
 
-use super::polled::{Polled, sleep};
+use super::polling::{Polled, sleep};
 use sluicegate_guard::guard::{Failure, Guard};
 use sluicegate_guard::retry::Retries;
 use sluicegate_guard::{Clock as _, ManualClock, Time};

@@ -1,8 +1,8 @@
 //! Lines of text, and what a failure says.
 
-use sluicegate_guard::bulkhead::BulkheadSpec;
-use sluicegate_guard::guard::{Failure, Guard, Refused};
-use sluicegate_guard::retry::{Retries, RetryRules};
+use sluicegate_guard::bulkhead::BulkheadConfig;
+use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
+use sluicegate_guard::retry::{Retries, RetryConfig};
 use sluicegate_guard::{Denial, ManualClock, Span};
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ fn what_is_printed_reads_the_same() {
         ("retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s", "retry 2"),
         (
             "retry 100 floor=0 budget=1000% max-backoff=60s backoff=0s",
-            "retry 100 budget=1000% floor=0 backoff=0s max-backoff=1m",
+            "retry 100 budget=1000% floor=0 backoff=0s max-backoff=1min",
         ),
     ] {
-        let rules: RetryRules = text.parse().unwrap();
+        let rules: RetryConfig = text.parse().unwrap();
         assert_eq!(rules.to_string(), printed);
-        assert_eq!(printed.parse::<RetryRules>().unwrap(), rules);
+        assert_eq!(printed.parse::<RetryConfig>().unwrap(), rules);
     }
 }
 
 #[test]
 fn rules_that_were_never_a_text_print_as_one() {
     let (second, two) = (Span::from_micros(1_000_000), Span::from_micros(2_000_000));
-    let rules = RetryRules::new(2).unwrap().with_backoff(two, second).unwrap();
-    assert_eq!(rules.to_string().parse::<RetryRules>().unwrap(), rules);
-    assert_eq!(Retries::new(rules).unwrap().rules(), rules);
-    assert_eq!(Retries::new(RetryRules::new(3).unwrap()).unwrap().rules().to_string(), "retry 3");
-    let spec: BulkheadSpec = "bulkhead 3 queue=1".parse().unwrap();
+    let rules = RetryConfig::new(2).unwrap().with_backoff(two, second).unwrap();
+    assert_eq!(rules.to_string().parse::<RetryConfig>().unwrap(), rules);
+    assert_eq!(Retries::new(rules).unwrap().config(), rules);
+    assert_eq!(Retries::new(RetryConfig::new(3).unwrap()).unwrap().config().to_string(), "retry 3");
+    let spec: BulkheadConfig = "bulkhead 3 queue=1".parse().unwrap();
     let guard = Guard::builder("g").retry(rules).bulkhead(spec).build().unwrap();
-    assert_eq!(guard.bulkhead().unwrap().spec(), spec);
+    assert_eq!(guard.bulkhead().unwrap().config(), spec);
 }
 
 #[test]
@@ -74,22 +74,22 @@ fn a_guard_whose_parts_are_wrong_cannot_be_made() {
 
 #[test]
 fn a_failure_says_what_to_do_next() {
-    let refused = |refused| Failure::<&str>::Refused(refused).to_string();
+    let refused = |refused| Failure::<&str>::Denied(refused).to_string();
     assert_eq!(Failure::Failed("down").to_string(), "down");
     assert_eq!(
         Failure::<&str>::TimedOut.to_string(),
         "the call took longer than it may; try again later, or allow it more time"
     );
     assert_eq!(
-        Failure::<&str>::BadAnswer.to_string(),
+        Failure::<&str>::BadResult.to_string(),
         "the call gave an answer that counts as a failure; try again later"
     );
     assert_eq!(
-        refused(Refused::ByBulkhead(Denial::QueueFull)),
+        refused(GuardDenial::Bulkhead(Denial::QueueFull)),
         "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
     );
     assert_eq!(
-        refused(Refused::ByBulkhead(Denial::TooLong)),
+        refused(GuardDenial::Bulkhead(Denial::TooLong)),
         "the bulkhead is full and no permit came in time; try again later, or raise wait="
     );
     let guard = Guard::builder("g")
@@ -100,5 +100,5 @@ fn a_failure_says_what_to_do_next() {
     assert!(guard.call_blocking(|| Err::<(), _>("down")).is_err());
     let open = guard.call_blocking(|| Ok::<(), &str>(())).unwrap_err();
     assert_eq!(open.to_string(), "the circuit breaker is open; try again in 5s");
-    assert!(open.is_refused() && open.into_error().is_none());
+    assert!(open.is_denied() && open.into_error().is_none());
 }

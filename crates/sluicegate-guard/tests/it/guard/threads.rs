@@ -81,12 +81,12 @@ fn fails(guard: &Guard, seen: &Seen) {
         Err::<u8, _>(())
     });
     let answer = call.fallback(|why| async move {
-        assert_ne!(why, Failure::BadAnswer);
+        assert_ne!(why, Failure::BadResult);
         count(&seen.fell_back);
         thread::yield_now();
         7
     });
-    assert!(matches!(answer.blocking(), Ok(7) | Err(Failure::Failed(()) | Failure::Refused(_))));
+    assert!(matches!(answer.blocking(), Ok(7) | Err(Failure::Failed(()) | Failure::Denied(_))));
 }
 
 fn hangs(guard: &Guard, seen: &Seen) {
@@ -94,7 +94,7 @@ fn hangs(guard: &Guard, seen: &Seen) {
         let _at_work = seen.begins();
         std::future::pending::<Result<(), ()>>().await
     });
-    assert!(matches!(answer.blocking(), Err(Failure::TimedOut | Failure::Refused(_))));
+    assert!(matches!(answer.blocking(), Err(Failure::TimedOut | Failure::Denied(_))));
 }
 
 fn is_dropped(guard: &Guard, seen: &Seen) {

@@ -1,6 +1,6 @@
 //! Timeouts, by any clock and in any runtime.
 
-use super::polled::{Polled, sleep};
+use super::polling::{Polled, sleep};
 use sluicegate::clock::TokioClock;
 use sluicegate_guard::guard::{Failure, Guard};
 use sluicegate_guard::{ManualClock, TimedOut, timeout, timeout_on};

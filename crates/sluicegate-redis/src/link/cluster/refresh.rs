@@ -1,134 +1,144 @@
-//! The table of who has which slots, and who keeps it fresh.
+//! Keeps the slot table current.
 //!
-//! A node that dies loses its slots to a replica. While a node is away the table is fetched again and again,
-//! with a wait that grows, until it leads elsewhere or the node is back.
+//! A dead node loses its slots to a replica. While a node is down, the table is fetched repeatedly,
+//! with a growing wait, until the slots have a new owner or the node is back.
 
-use super::{Map, Member, Shared, Table};
-use crate::link::address::Place;
+use super::{Member, Shared, SlotMap, SlotTable};
+use crate::link::address::Endpoint;
 use crate::link::breaker::Backoff;
-use crate::link::connection::{Trouble, denial, in_time};
+use crate::link::connection::{NodeError, in_time, rejection};
 use crate::link::slot::SLOTS;
-use crate::link::table::{Range, read};
+use crate::link::slot_table::{Range, read};
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The table is fetched this often even if all is well: nodes come and go.
+/// How often the table is fetched while all nodes are up: nodes come and go.
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
-/// The wait between two fetches of the table, at least: a storm of MOVED is one change.
+/// The shortest wait between fetches: a burst of MOVED is one change.
 const REFRESH_MIN: Duration = Duration::from_millis(20);
-/// The wait between two fetches while a node is away, at most: a replica may take over at any moment.
-const REFRESH_TROUBLED_MAX: Duration = Duration::from_millis(500);
+/// The longest wait between fetches while a node is down: a replica may take over at any moment.
+const REFRESH_DEGRADED_MAX: Duration = Duration::from_millis(500);
 
-/// Keeps the table fresh for as long as the cluster is wanted.
-pub(super) async fn for_ever(shared: Arc<Shared>) {
+/// Refreshes the slot table until the task is aborted.
+pub(super) async fn run(shared: Arc<Shared>) {
     let mut backoff = Backoff::new();
-    let mut told_away = false;
+    let mut reported_down = false;
     loop {
         match shared.refresh().await {
-            Ok(()) if told_away => {
-                told_away = false;
-                tracing::info!("the cluster is back");
+            Ok(()) if reported_down => {
+                reported_down = false;
+                tracing::info!("cluster available again");
             }
             Ok(()) => {}
-            Err(trouble) => {
-                if !told_away {
-                    told_away = true;
-                    tracing::warn!(why = %trouble, "the cluster is away");
+            Err(error) => {
+                if !reported_down {
+                    reported_down = true;
+                    tracing::warn!(why = %error, "cluster unavailable");
                 }
-                // An old table is better than none: its nodes say themselves whether they are there.
+                // An old table is better than none: its nodes know themselves whether they are up.
                 shared.map.send_if_modified(|map| {
-                    let replace = !matches!(map, Map::Known(_));
+                    let replace = !matches!(map, SlotMap::Known(_));
                     if replace {
-                        *map = Map::Failed(trouble);
+                        *map = SlotMap::Failed(error);
                     }
                     replace
                 });
             }
         }
         sleep(REFRESH_MIN).await;
-        if shared.is_troubled() {
-            sleep(backoff.wait().min(REFRESH_TROUBLED_MAX)).await;
+        if shared.is_degraded() {
+            sleep(backoff.wait().min(REFRESH_DEGRADED_MAX)).await;
         } else {
             backoff.reset();
-            // Whether it was woken or the time is over: fetch.
+            // Fetch the table either way: woken or timed out.
             let _ = timeout(REFRESH_EVERY, shared.stale.notified()).await;
         }
     }
 }
 
 impl Shared {
-    /// Fetches the table, from whoever answers first. One who will not do (a wrong password, no permission) stops
-    /// nobody: others may.
-    async fn refresh(&self) -> Result<(), Trouble> {
-        let mut places = match &*self.map.borrow() {
-            Map::Known(table) => table.places.clone(),
-            Map::Unknown | Map::Failed(_) => Vec::new(),
+    /// Fetches the table from the first node that answers. An unusable node (wrong password, no
+    /// permission) does not stop the search.
+    async fn refresh(&self) -> Result<(), NodeError> {
+        let mut endpoints = match &*self.map.borrow() {
+            SlotMap::Known(table) => table.endpoints.clone(),
+            SlotMap::Unknown | SlotMap::Failed(_) => Vec::new(),
         };
-        places.extend(self.seeds.iter().filter(|seed| !places.contains(seed)).cloned().collect::<Vec<_>>());
-        fastrand::shuffle(&mut places);
-        // Those that are known not to answer come last.
-        let is_away =
-            |place: &Place| self.nodes().get(place).is_some_and(|member| member.node.trouble().is_some());
-        places.sort_by_cached_key(is_away);
-        let mut troubles = Vec::new();
-        for place in &places {
-            match in_time(place, self.fetch(place)).await {
+        endpoints
+            .extend(self.seeds.iter().filter(|seed| !endpoints.contains(seed)).cloned().collect::<Vec<_>>());
+        fastrand::shuffle(&mut endpoints);
+        // Nodes that are down come last.
+        let is_down = |endpoint: &Endpoint| {
+            self.nodes().get(endpoint).is_some_and(|member| member.node.error().is_some())
+        };
+        endpoints.sort_by_cached_key(is_down);
+        let mut errors = Vec::new();
+        for endpoint in &endpoints {
+            match in_time(endpoint, self.fetch(endpoint)).await {
                 Ok(ranges) => {
                     self.install(&ranges);
                     return Ok(());
                 }
-                Err(trouble) => troubles.push(trouble),
+                Err(error) => errors.push(error),
             }
         }
-        let said = troubles.iter().map(Trouble::to_string).collect::<Vec<_>>().join("; ");
-        let said = format!("no node of the cluster tells who has what: {said}");
-        let is_unfit = troubles.iter().any(|trouble| matches!(trouble, Trouble::Unfit(_)));
-        Err(if is_unfit { Trouble::Unfit(said) } else { Trouble::Unreachable(said) })
+        let message = errors.iter().map(NodeError::to_string).collect::<Vec<_>>().join("; ");
+        let message = format!("no cluster node returned the slot table: {message}");
+        let is_unfit = errors.iter().any(|error| matches!(error, NodeError::Unfit(_)));
+        Err(if is_unfit { NodeError::Unfit(message) } else { NodeError::Unreachable(message) })
     }
 
-    async fn fetch(&self, place: &Place) -> Result<Vec<Range>, Trouble> {
-        let connection = self.dialer.dial(place).await?;
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let reply = connection.connection.clone().send_packed_command(&question).await;
-        match reply.map_err(|error| Trouble::Unreachable(format!("{place}: {error}")))? {
-            Value::ServerError(error) => Err(denial(place, &error)),
-            reply => match read(&reply, place) {
+    async fn fetch(&self, endpoint: &Endpoint) -> Result<Vec<Range>, NodeError> {
+        let connection = self.dialer.dial(endpoint).await?;
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let reply = connection.connection.clone().send_packed_command(&command).await;
+        match reply.map_err(|error| NodeError::Unreachable(format!("{endpoint}: {error}")))? {
+            Value::ServerError(error) => Err(rejection(endpoint, &error)),
+            reply => match read(&reply, endpoint) {
                 Some(ranges) if !ranges.is_empty() => Ok(ranges),
-                _ => Err(Trouble::Unreachable(format!("{place}: it knows no node that has slots"))),
+                _ => Err(NodeError::Unreachable(format!("{endpoint}: its slot table is empty"))),
             },
         }
     }
 
-    /// Makes a table of what was fetched, and lets go of nodes that are not in it.
+    /// Installs a fetched table, and disconnects from nodes that are not in it.
     fn install(&self, ranges: &[Range]) {
         let mut owners = vec![0_u16; usize::from(SLOTS)].into_boxed_slice();
         let mut masters: Vec<Arc<Member>> = Vec::new();
-        let mut places: Vec<Place> = Vec::new();
+        let mut endpoints: Vec<Endpoint> = Vec::new();
         for range in ranges {
-            let Some(member) = range.places.first().and_then(|place| self.member(place)) else { continue };
-            let number = masters.iter().position(|known| known.place == member.place).unwrap_or_else(|| {
-                masters.push(member);
-                masters.len() - 1
-            });
-            // Below NODES_MAX, so it fits.
+            let Some(member) = range.endpoints.first().and_then(|endpoint| self.member(endpoint)) else {
+                continue;
+            };
+            let number =
+                masters.iter().position(|known| known.endpoint == member.endpoint).unwrap_or_else(|| {
+                    masters.push(member);
+                    masters.len() - 1
+                });
+            // It fits: there are fewer than NODES_MAX.
             let number = u16::try_from(number + 1).unwrap_or(0);
             owners[usize::from(range.first)..=usize::from(range.last)].fill(number);
-            places.extend(
-                range.places.iter().filter(|place| !places.contains(place)).cloned().collect::<Vec<_>>(),
+            endpoints.extend(
+                range
+                    .endpoints
+                    .iter()
+                    .filter(|endpoint| !endpoints.contains(endpoint))
+                    .cloned()
+                    .collect::<Vec<_>>(),
             );
         }
-        self.nodes().retain(|place, _| masters.iter().any(|master| master.place == *place));
-        self.map.send_replace(Map::Known(Arc::new(Table { owners, masters, places })));
+        self.nodes().retain(|endpoint, _| masters.iter().any(|master| master.endpoint == *endpoint));
+        self.map.send_replace(SlotMap::Known(Arc::new(SlotTable { owners, masters, endpoints })));
     }
 
-    /// Whether somebody in the table is away, so that it may be about to change.
-    fn is_troubled(&self) -> bool {
+    /// Returns `true` if a node of the table is down, so that ownership may be about to change.
+    fn is_degraded(&self) -> bool {
         match &*self.map.borrow() {
-            Map::Known(table) => table.masters.iter().any(|member| member.node.trouble().is_some()),
-            Map::Unknown | Map::Failed(_) => true,
+            SlotMap::Known(table) => table.masters.iter().any(|member| member.node.error().is_some()),
+            SlotMap::Unknown | SlotMap::Failed(_) => true,
         }
     }
 }

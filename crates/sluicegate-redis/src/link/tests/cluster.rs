@@ -1,4 +1,4 @@
-//! Clusters: the right node, slots that move, nodes that die.
+//! Clusters: routing, migrating slots, dead nodes.
 
 use super::*;
 use redis_testkit::{Cluster, Options};
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::time::timeout_at;
 
-/// Keys of all masters, and several of each.
+/// Keys on every master, several per master.
 fn keys() -> Vec<String> {
     (0..30).map(|n| format!("key-{n}")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_node_leads_to_all_of_them() {
+async fn any_node_leads_to_the_whole_cluster() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let last = &cluster.nodes()[2];
     for url in [cluster.url(), format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", last.port())] {
@@ -24,9 +24,9 @@ async fn any_node_leads_to_all_of_them() {
         }
         let twice: Vec<ScriptCall> =
             keys().iter().flat_map(|key| [echo(key, key), echo(key, "second")]).collect();
-        let wanted: Vec<_> = keys().iter().flat_map(|key| [said(key), said("second")]).collect();
+        let wanted: Vec<_> = keys().iter().flat_map(|key| [text(key), text("second")]).collect();
         assert_eq!(link.each(&twice).await, wanted);
-        // Nobody had to be sent elsewhere.
+        // No call was redirected.
         for node in cluster.nodes() {
             assert!(!node.cli(&["INFO", "errorstats"]).contains("errorstat_MOVED"), "{url}");
         }
@@ -42,15 +42,15 @@ async fn a_link_may_start_before_its_cluster() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     cluster.nodes().iter().for_each(Server::kill);
     let later = Settings { connect_later: true, ..settings(&cluster.url(), SHORT) };
-    let link = Link::connect(&later).await.expect("a link that waits");
-    away(&link).await;
+    let link = Link::connect(&later).await.expect("a link that connects later");
+    down(&link).await;
     cluster.nodes().iter().for_each(Server::restart);
     back(&link).await;
     assert!(link.is_cluster());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_moves_and_each_call_is_charged_once() {
+async fn each_call_is_charged_once_while_a_slot_migrates() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let link = link(&cluster.url()).await;
     let slot = super::super::slot(b"{tag}");
@@ -58,23 +58,28 @@ async fn a_slot_moves_and_each_call_is_charged_once() {
     let to = (from + 1) % 3;
     link.add("{tag}old").await.unwrap();
     cluster.begin_move(slot, from, to);
-    // What is there is answered there; what is not is at the other, which has to be asked, and has no script yet.
+    // Existing keys are answered by the old owner. New keys need ASK, and the new owner has no
+    // script yet.
     assert_eq!(link.add("{tag}old").await, Ok(Value::Int(2)));
     assert_eq!(link.add("{tag}new").await, Ok(Value::Int(1)));
     let mixed = [add("{tag}new", 1), add("{tag}old", 1), add("elsewhere", 1)];
     assert_eq!(link.each(&mixed).await, [Ok(Value::Int(2)), Ok(Value::Int(3)), Ok(Value::Int(1))]);
-    // Two keys on the two sides of the move: not now, in the server's words, and long before the deadline.
+    // Keys on both sides of the migration: rejected with the server's message, long before the
+    // deadline.
     let mut split = ScriptCall::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
-    let refused = link.one(&split, Instant::now() + GENEROUS).await;
-    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("TRYAGAIN")), "{refused:?}");
+    let rejected = link.one(&split, Instant::now() + GENEROUS).await;
+    assert!(
+        matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("TRYAGAIN")),
+        "{rejected:?}"
+    );
     cluster.move_keys(slot, from, to);
     cluster.end_move(slot, from, to);
     assert_eq!(link.add("{tag}old").await, Ok(Value::Int(4)));
     assert_eq!(link.add("{tag}new").await, Ok(Value::Int(3)));
-    // Soon nobody has to be sent elsewhere any more.
+    // Soon no call is redirected any more.
     let moved = || cluster.nodes()[from].cli(&["INFO", "errorstats"]);
-    eventually("the table is new", async || {
+    eventually("the slot table is refreshed", async || {
         let before = moved();
         link.add("{tag}old").await.unwrap();
         moved() == before
@@ -83,7 +88,7 @@ async fn a_slot_moves_and_each_call_is_charged_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_under_load_is_noticed_by_nobody() {
+async fn a_slot_that_migrates_under_load_fails_no_call() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let link = Arc::new(link(&cluster.url()).await);
     let done = Arc::new(AtomicBool::new(false));
@@ -115,29 +120,32 @@ async fn a_slot_that_moves_under_load_is_noticed_by_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_two_slots_are_refused_in_the_servers_words() {
+async fn keys_of_two_slots_are_rejected_with_the_servers_message() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let mut split = ScriptCall::new(&ADD, &["a", "b"]);
     split.arg(1);
-    let refused = link(&cluster.url()).await.one(&split, Instant::now() + GENEROUS).await;
-    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("CROSSSLOT")), "{refused:?}");
+    let rejected = link(&cluster.url()).await.one(&split, Instant::now() + GENEROUS).await;
+    assert!(
+        matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("CROSSSLOT")),
+        "{rejected:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_replica_of_a_dead_node_is_found() {
+async fn the_replica_of_a_dead_node_takes_over() {
     let cluster = Cluster::start(&Options::redis(), 3, 1);
     let link = link_with(&cluster.url(), SHORT).await;
     let slot = super::super::slot(b"k");
     let owner = cluster.owner_of(slot);
     link.add("k").await.unwrap();
     cluster.nodes()[owner].kill();
-    eventually("the dead node is away", async || {
+    eventually("the dead node is down", async || {
         matches!(link.add_soon("k").await, Err(StoreFailure::Unavailable(_)))
     })
     .await;
-    eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
-    // Every node that is left is in use, and the dead one forgotten.
-    eventually("all are well", async || {
+    eventually("the replica has taken over", async || link.add_soon("k").await.is_ok()).await;
+    // All remaining nodes are in use, and the dead one is forgotten.
+    eventually("all nodes are up", async || {
         let health = link.health();
         health.len() == 3 && health.iter().all(|node| node.connected && !node.breaker_open)
     })
@@ -145,17 +153,17 @@ async fn the_replica_of_a_dead_node_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_replica_of_a_frozen_node_is_found() {
+async fn the_replica_of_a_frozen_node_takes_over() {
     let cluster = Cluster::start(&Options::redis(), 3, 1);
     let link = link_with(&cluster.url(), SHORT).await;
     let owner = cluster.owner_of(super::super::slot(b"k"));
     link.add("k").await.unwrap();
     cluster.nodes()[owner].stop();
-    eventually("the frozen node is away", async || {
+    eventually("the frozen node is down", async || {
         matches!(link.add_soon("k").await, Err(StoreFailure::Unavailable(_)))
     })
     .await;
-    eventually("the replica is found", async || link.add_soon("k").await.is_ok()).await;
+    eventually("the replica has taken over", async || link.add_soon("k").await.is_ok()).await;
     cluster.nodes()[owner].cont();
     for _ in 0..20 {
         assert!(link.add("k").await.is_ok());
@@ -163,7 +171,7 @@ async fn the_replica_of_a_frozen_node_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_against_nobody() {
+async fn keys_of_an_unfinished_migration_are_rejected_in_time() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let link = link(&cluster.url()).await;
     let slot = super::super::slot(b"{tag}");
@@ -172,14 +180,14 @@ async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_agai
     cluster.begin_move(slot, from, (from + 1) % 3);
     let mut split = ScriptCall::new(&ADD, &["{tag}old", "{tag}new"]);
     split.arg(1);
-    // So short that it ends before the tries do.
+    // Too short for all attempts.
     let short = Duration::from_millis(50);
     let (mut refusals, mut late, mut unsent) = (0, 0, 0);
     while refusals < 10 {
         let until = Instant::now() + short;
-        match timeout_at(until, link.one(&split, until)).await.expect("given up in time") {
+        match timeout_at(until, link.one(&split, until)).await.expect("an answer in time") {
             Err(StoreFailure::Rejected(why)) if why.contains("TRYAGAIN") => refusals += 1,
-            // A busy machine can be late with any reply, and with sending.
+            // A busy machine can delay any reply, and any call.
             Err(StoreFailure::TimedOut { .. }) if late < 10 => late += 1,
             Err(StoreFailure::Unavailable(why)) if why.contains("no time was left") && unsent < 10 => {
                 unsent += 1;
@@ -193,20 +201,20 @@ async fn keys_that_stay_on_two_sides_of_a_move_are_refused_in_time_and_held_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_refuses_us_does_not_hide_what_others_tell() {
+async fn an_unusable_node_does_not_hide_the_others() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let owner = cluster.owner_of(super::super::slot(b"k"));
-    cluster.nodes()[(owner + 1) % 3].cli(&["CONFIG", "SET", "requirepass", "geheim"]);
+    cluster.nodes()[(owner + 1) % 3].cli(&["CONFIG", "SET", "requirepass", "secret"]);
     let later = Settings { connect_later: true, ..settings(&cluster.url(), GENEROUS) };
-    // Whom a link asks first is chance, so there are many.
+    // A link queries a random node first, so there are many links.
     for wanted in 1..=20 {
-        let link = Link::connect(&later).await.expect("a link that waits");
+        let link = Link::connect(&later).await.expect("a link that connects later");
         assert_eq!(link.add("k").await, Ok(Value::Int(wanted)));
     }
-    // That nobody lets us in is said at once.
+    // If every node rejects the login, connecting fails at once.
     for node in cluster.nodes() {
-        node.cli(&["CONFIG", "SET", "requirepass", "geheim"]);
+        node.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     }
-    let error = denial(&cluster.url()).await;
+    let error = rejected(&cluster.url()).await;
     assert!(matches!(&error, ConnectError::Unfit(why) if why.contains("NOAUTH")), "{error}");
 }

@@ -1,4 +1,4 @@
-//! What operators read.
+//! Log lines about the store.
 
 use super::*;
 use redis_testkit::Options;
@@ -8,7 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps our own lines.
+/// Collects this crate's log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
 
@@ -42,19 +42,19 @@ impl Visit for Line {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_says_once_that_a_server_went_and_once_that_it_is_back() {
-    // For the whole process: what listens for one thread only can miss lines while other tests run.
+async fn an_outage_and_its_end_are_each_logged_once() {
+    // Global: a thread-local subscriber can miss lines while other tests run.
     let lines = Lines::default();
-    tracing::subscriber::set_global_default(lines.clone()).expect("nobody else listens");
-    let server = Server::start(&Options::redis().password("geheim"));
+    tracing::subscriber::set_global_default(lines.clone()).expect("no other subscriber");
+    let server = Server::start(&Options::redis().password("secret"));
     let link = link(&server.url()).await;
     let earlier = lines.0.lock().unwrap().len();
     for _ in 0..2 {
         server.kill();
-        away(&link).await;
+        down(&link).await;
         assert_free_of_cost(&link);
         server.restart();
-        // With time: a call that is late would be another failure, and another line.
+        // With a generous deadline: a timeout would be another failure, and another line.
         eventually("the store is back", async || link.add("back").await.is_ok()).await;
     }
     let store = format!("store=127.0.0.1:{} ", server.port());
@@ -62,5 +62,5 @@ async fn the_log_says_once_that_a_server_went_and_once_that_it_is_back() {
     lines.retain(|(_, line)| line.contains(&store));
     let levels: Vec<Level> = lines.iter().map(|(level, _)| *level).collect();
     assert_eq!(levels, [Level::WARN, Level::INFO, Level::WARN, Level::INFO], "{lines:?}");
-    assert!(!lines.iter().any(|(_, line)| line.contains("geheim")), "{lines:?}");
+    assert!(!lines.iter().any(|(_, line)| line.contains("secret")), "{lines:?}");
 }

@@ -4,7 +4,7 @@ use super::*;
 use redis_testkit::{Options, Sentinels};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_replica_is_used_once_it_is_the_master() {
+async fn a_promoted_replica_is_used() {
     let all = Sentinels::start(&Options::redis());
     let link = link_with(&all.url(), SHORT).await;
     link.add("k").await.unwrap();
@@ -16,16 +16,16 @@ async fn the_replica_is_used_once_it_is_the_master() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_master_is_left_for_its_successor_and_not_believed_afterwards() {
+async fn a_frozen_master_is_replaced_and_not_trusted_afterwards() {
     let all = Sentinels::start(&Options::redis());
     let link = link_with(&all.url(), SHORT).await;
     link.add("k").await.unwrap();
     all.servers().wait_for_sync();
     all.servers().master().stop();
-    away(&link).await;
+    down(&link).await;
     back(&link).await;
     all.servers().master().cont();
-    // The sentinels break its connections when they demote it, so that asking may fail.
+    // The sentinels close its connections when they demote it, so the query may fail.
     let old = all.servers().master();
     let role = || old.client().and_then(|mut client| client.ask(&["ROLE"]));
     eventually("the old master is a replica", async || {
@@ -36,11 +36,11 @@ async fn a_frozen_master_is_left_for_its_successor_and_not_believed_afterwards()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_do_not_know_the_name_are_of_no_use() {
+async fn an_unknown_master_name_is_an_error() {
     let all = Sentinels::start(&Options::redis());
-    let error = denial(&all.url().replace("/main", "/other")).await;
+    let error = rejected(&all.url().replace("/main", "/other")).await;
     assert!(error.to_string().contains("\"other\""), "{error}");
-    // One sentinel that answers is enough.
+    // One answering sentinel is enough.
     all.sentinels()[0].kill();
     all.sentinels()[1].stop();
     assert_eq!(link(&all.url()).await.add("k").await, Ok(Value::Int(1)));

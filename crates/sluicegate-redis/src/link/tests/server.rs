@@ -1,22 +1,22 @@
-//! One server: scripts, logins, TLS, refusals.
+//! A single server: scripts, logins, TLS, rejections.
 
 use super::*;
 use redis_testkit::{Options, Replicated};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_are_answered_one_by_one_and_together() {
+async fn calls_are_answered_alone_and_in_batches() {
     let server = Server::start(&Options::redis());
     let link = link(&format!("{}/3", server.url())).await;
     assert!(!link.is_cluster());
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     let calls = [add("k", 2), echo("k", "hello"), add("k", 4)];
-    assert_eq!(link.each(&calls).await, [Ok(Value::Int(3)), said("hello"), Ok(Value::Int(7))]);
+    assert_eq!(link.each(&calls).await, [Ok(Value::Int(3)), text("hello"), Ok(Value::Int(7))]);
     assert_eq!(link.each(&[]).await, []);
     assert!(server.info("db3").contains("keys=1,expires=1"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_were_flushed_are_loaded_again() {
+async fn flushed_scripts_are_loaded_again() {
     let server = Server::start(&Options::redis());
     let link = link(&server.url()).await;
     for wanted in 1..=3 {
@@ -27,25 +27,25 @@ async fn scripts_that_were_flushed_are_loaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_script_that_a_pipeline_misses_is_loaded_once_and_nothing_runs_twice() {
+async fn a_pipeline_loads_each_missing_script_once() {
     let server = Server::start(&Options::redis());
     let link = link(&server.url()).await;
     let calls: Vec<ScriptCall> =
         (0..100).map(|n| if n % 2 == 0 { add("k", 1) } else { echo("k", &n.to_string()) }).collect();
     let wanted: Vec<_> =
-        (0..100).map(|n| if n % 2 == 0 { Ok(Value::Int(n / 2 + 1)) } else { said(&n.to_string()) }).collect();
+        (0..100).map(|n| if n % 2 == 0 { Ok(Value::Int(n / 2 + 1)) } else { text(&n.to_string()) }).collect();
     assert_eq!(link.each(&calls).await, wanted);
     assert_eq!(loads(&server), 2);
-    // Only one of the two is missing now, and only its calls are sent again.
+    // Only one script is missing now, and only its calls are sent again.
     server.cli(&["SCRIPT", "FLUSH"]);
     server.cli(&["DEL", "k"]);
-    assert_eq!(link.one(&echo("k", "x"), Instant::now() + GENEROUS).await, said("x"));
+    assert_eq!(link.one(&echo("k", "x"), Instant::now() + GENEROUS).await, text("x"));
     assert_eq!(link.each(&calls).await, wanted);
     assert_eq!(loads(&server), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_notices_that_scripts_are_flushed_all_the_time() {
+async fn constant_script_flushes_fail_no_call() {
     let server = Server::start(&Options::redis());
     let link = link(&server.url()).await;
     let mut flusher = server.client().unwrap();
@@ -57,55 +57,55 @@ async fn nobody_notices_that_scripts_are_flushed_all_the_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_opens_the_door_and_is_never_shown() {
-    let server = Server::start(&Options::redis().password("geheim"));
+async fn a_password_logs_in_and_is_never_shown() {
+    let server = Server::start(&Options::redis().password("secret"));
     assert_eq!(link(&server.url()).await.add("k").await, Ok(Value::Int(1)));
-    for wrong in ["redis://:falsch@", "redis://nobody:falsch@", "redis://"] {
+    for wrong in ["redis://:wrong-password@", "redis://unknown:wrong-password@", "redis://"] {
         let url = format!("{wrong}127.0.0.1:{}", server.port());
-        let error = denial(&url).await;
+        let error = rejected(&url).await;
         assert!(matches!(error, ConnectError::Unfit(_)), "{error}");
-        assert!(!error.to_string().contains("falsch"), "{error}");
+        assert!(!error.to_string().contains("wrong-password"), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_needs_few_rights() {
-    let rights = "~mine:* +evalsha +script|load +info +ping +select +incrby +pexpire";
-    let server = Server::start(&Options::redis().user("app", "geheim", rights));
+async fn a_user_needs_few_permissions() {
+    let permissions = "~mine:* +evalsha +script|load +info +ping +select +incrby +pexpire";
+    let server = Server::start(&Options::redis().user("app", "secret", permissions));
     let link = link(&server.url()).await;
     assert_eq!(link.add("mine:k").await, Ok(Value::Int(1)));
-    let refused = link.add("theirs:k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("NOPERM")), "{refused:?}");
-    // A denial with a reason says nothing against the server.
+    let rejected = link.add("theirs:k").await;
+    assert!(matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("NOPERM")), "{rejected:?}");
+    // A rejection with a reason does not count as a failure.
     assert_eq!(link.health()[0].failures, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_must_not_load_scripts_is_told_so() {
-    let server = Server::start(&Options::redis().user("app", "geheim", "~* +evalsha +info +ping +incrby"));
-    let refused = link(&server.url()).await.add("k").await;
+async fn a_user_without_script_load_gets_a_clear_error() {
+    let server = Server::start(&Options::redis().user("app", "secret", "~* +evalsha +info +ping +incrby"));
+    let rejected = link(&server.url()).await.add("k").await;
     assert!(
-        matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("script|load")),
-        "{refused:?}"
+        matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("script|load")),
+        "{rejected:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_is_spoken_with_those_who_are_trusted() {
+async fn tls_connects_only_to_trusted_servers() {
     let server = Server::start(&Options::redis().tls());
     let trusting =
         Settings { tls_ca: Some(server.certificate().into_bytes()), ..settings(&server.url(), GENEROUS) };
-    let link = Link::connect(&trusting).await.expect("a store that is trusted");
+    let link = Link::connect(&trusting).await.expect("a trusted store");
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
-    let error = denial(&server.url()).await;
+    let error = rejected(&server.url()).await;
     assert!(error.to_string().contains("certificate"), "{error}");
     let garbage = Settings { tls_ca: Some(b"garbage".to_vec()), ..settings(&server.url(), GENEROUS) };
-    let error = Link::connect(&garbage).await.err().expect("no certificate at all");
+    let error = Link::connect(&garbage).await.err().expect("an invalid certificate");
     assert!(error.to_string().contains("PEM"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unix_socket_is_a_way_too() {
+async fn a_unix_socket_works() {
     let server = Server::start(&Options::redis().with("unixsocket redis.sock"));
     let folder = server.cli(&["CONFIG", "GET", "dir"]);
     let folder = folder.lines().last().expect("a folder");
@@ -113,28 +113,31 @@ async fn a_unix_socket_is_a_way_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_refuses_in_its_own_words_before_the_script_runs() {
+async fn a_full_server_rejects_a_call_before_its_script_runs() {
     let server = Server::start(&Options::redis());
     let link = link(&server.url()).await;
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    let refused = link.add("k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("OOM")), "{refused:?}");
+    let rejected = link.add("k").await;
+    assert!(matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("OOM")), "{rejected:?}");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(link.add("k").await, Ok(Value::Int(2)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_is_no_store_and_a_master_that_becomes_one_is_left() {
+async fn a_replica_is_unusable_and_a_demoted_master_is_left() {
     let both = Replicated::start(&Options::redis());
-    let error = denial(&both.replica().url()).await;
+    let error = rejected(&both.replica().url()).await;
     assert!(matches!(&error, ConnectError::Unfit(why) if why.contains("replica")), "{error}");
     let link = link(&both.master().url()).await;
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     both.promote();
-    let refused = link.add("k").await;
-    assert!(matches!(&refused, Err(StoreFailure::Rejected(why)) if why.contains("READONLY")), "{refused:?}");
-    let why = away(&link).await;
+    let rejected = link.add("k").await;
+    assert!(
+        matches!(&rejected, Err(StoreFailure::Rejected(why)) if why.contains("READONLY")),
+        "{rejected:?}"
+    );
+    let why = down(&link).await;
     assert!(why.contains("replica"), "{why}");
     assert_free_of_cost(&link);
     both.master().cli(&["REPLICAOF", "NO", "ONE"]);
@@ -154,16 +157,16 @@ async fn replies_stay_with_their_calls_when_calls_are_dropped() {
                     let what = format!("{task}-{n}");
                     let calls = [echo("k", &what), echo("k", &format!("{what}-second"))];
                     let until = Instant::now() + GENEROUS;
-                    // Some are dropped before they are sent, some while they are under way.
+                    // Some calls are dropped before they are sent, some in flight.
                     let patience = Duration::from_micros(fastrand::u64(0..400));
                     let one = tokio::time::timeout(patience, link.one(&calls[0], until)).await;
                     let two = tokio::time::timeout(patience, link.send(&calls, until)).await;
                     match one {
-                        Ok(answer) => assert_eq!(answer, said(&what)),
+                        Ok(answer) => assert_eq!(answer, text(&what)),
                         Err(_) => dropped += 1,
                     }
                     match two {
-                        Ok(answers) => assert_eq!(answers, [said(&what), said(&format!("{what}-second"))]),
+                        Ok(answers) => assert_eq!(answers, [text(&what), text(&format!("{what}-second"))]),
                         Err(_) => dropped += 1,
                     }
                 }
@@ -175,13 +178,13 @@ async fn replies_stay_with_their_calls_when_calls_are_dropped() {
     for task in tasks {
         dropped += task.await.unwrap();
     }
-    assert!(dropped > 0, "no call was dropped, so nothing was shown");
+    assert!(dropped > 0, "no call was dropped, so the test proves nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn valkey_is_as_good() {
+async fn valkey_works_too() {
     let Some(options) = Options::valkey() else { return };
     let server = Server::start(&options);
     let link = link(&server.url()).await;
-    assert_eq!(link.each(&[add("k", 1), echo("k", "x")]).await, [Ok(Value::Int(1)), said("x")]);
+    assert_eq!(link.each(&[add("k", 1), echo("k", "x")]).await, [Ok(Value::Int(1)), text("x")]);
 }

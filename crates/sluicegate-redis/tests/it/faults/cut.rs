@@ -126,7 +126,7 @@ async fn a_call_whose_reply_is_lost_was_charged_at_most_once() {
         until_answered(&limiter).await;
         for (key, failure) in failures {
             let used = 100 - patient.peek(&key, 1).await.unwrap().remaining();
-            let most = u32::from(failure.may_have_charged());
+            let most = u64::from(failure.may_have_charged());
             assert!(used <= most, "{key}: {used} used, {failure}");
             may_have_charged += most;
         }

@@ -7,10 +7,10 @@ use sluicegate_redis::{RedisLimiter, check_each};
 use std::time::Duration;
 use tokio::time::sleep;
 
-const LIMIT: u32 = 1000;
-const KEYS: u32 = 40;
-const CALLERS: u32 = 8;
-const CALLS: u32 = 2500;
+const LIMIT: u64 = 1000;
+const KEYS: u64 = 40;
+const CALLERS: u64 = 8;
+const CALLS: u64 = 2500;
 
 /// Each key has used another part of its limit, and nothing more is charged, so that an answer that was meant for another key shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +61,7 @@ async fn answers_of_calls_that_were_dropped_go_to_nobody() {
 
 /// Asks in one of three ways, all of which leave the key as it is.
 async fn ask(limiters: &[RedisLimiter]) {
-    let any = || (fastrand::usize(..limiters.len()), fastrand::u32(..KEYS));
+    let any = || (fastrand::usize(..limiters.len()), fastrand::u64(..KEYS));
     let is_its_own = |(limiter, key), answer: Result<Answer, StoreFailure>| {
         assert_eq!(answer.unwrap().remaining(), LIMIT - used(limiter, key), "limiter {limiter}, key {key}");
     };
@@ -93,14 +93,14 @@ async fn yield_for(time: Duration) {
     }
 }
 
-fn all_keys(limiters: &[RedisLimiter]) -> impl Iterator<Item = (usize, u32)> {
+fn all_keys(limiters: &[RedisLimiter]) -> impl Iterator<Item = (usize, u64)> {
     (0..limiters.len()).flat_map(|limiter| (0..KEYS).map(move |key| (limiter, key)))
 }
 
-fn name(key: u32) -> String {
+fn name(key: u64) -> String {
     format!("key {key}")
 }
 
-fn used(limiter: usize, key: u32) -> u32 {
-    1 + u32::try_from(limiter).unwrap() * KEYS + key
+fn used(limiter: usize, key: u64) -> u64 {
+    1 + u64::try_from(limiter).unwrap() * KEYS + key
 }

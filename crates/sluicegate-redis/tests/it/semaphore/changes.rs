@@ -8,7 +8,7 @@ use sluicegate_redis::{RedisLease, RedisSemaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-fn wait(jobs: &RedisSemaphore, key: &str, cost: u32) -> JoinHandle<Grant<RedisLease>> {
+fn wait(jobs: &RedisSemaphore, key: &str, cost: u64) -> JoinHandle<Grant<RedisLease>> {
     let (jobs, key) = (jobs.clone(), key.to_owned());
     tokio::spawn(async move { jobs.acquire(key, cost).await.unwrap() })
 }
@@ -17,7 +17,7 @@ async fn ended(waiting: JoinHandle<Grant<RedisLease>>) -> Grant<RedisLease> {
     timeout(PATIENCE, waiting).await.expect("it still waits").unwrap()
 }
 
-async fn take(jobs: &RedisSemaphore, times: u32) -> Vec<RedisLease> {
+async fn take(jobs: &RedisSemaphore, times: u64) -> Vec<RedisLease> {
     let mut leases = Vec::new();
     for _ in 0..times {
         leases.push(jobs.try_acquire(KEY, 1).await.unwrap().lease().unwrap());

@@ -6,7 +6,7 @@ use redis_testkit::{Cluster, Options, Server};
 use sluicegate::backend::LeaseBackend;
 use sluicegate::semaphore::LeaseId;
 use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
-use sluicegate_core::concurrency::{Concurrency, Held, LOOKED_AT_MAX, Leases};
+use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases, SCAN_MAX};
 use sluicegate_model as model;
 use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore};
 
@@ -25,13 +25,13 @@ struct Twins {
 #[derive(Clone)]
 struct Given {
     id: LeaseId,
-    held: Held,
+    held: LeaseHandle,
     number: Option<model::LeaseNumber>,
 }
 
 /// A decision in the words of the model.
-fn told(decision: Decision) -> model::Answer {
-    model::Answer {
+fn told(decision: Decision) -> model::Decision {
+    model::Decision {
         allowed: decision.allowed(),
         limit: decision.limit().into(),
         remaining: decision.remaining().into(),
@@ -47,7 +47,7 @@ fn told(decision: Decision) -> model::Answer {
 
 impl Twins {
     fn new(store: &RedisStore, limit: &str, scope: &str) -> Twins {
-        let rule = limit.parse::<Limit>().unwrap().concurrency().unwrap();
+        let rule = limit.parse::<Limit>().unwrap().as_concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
         Twins { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
     }
@@ -61,7 +61,7 @@ impl Twins {
     }
 
     async fn acquire(&mut self, key: &str, cost: u32, now: Time) -> bool {
-        let grant = self.semaphore.try_acquire_at(key, cost, now).await.unwrap();
+        let grant = self.semaphore.try_acquire_at(key, cost.into(), now).await.unwrap();
         let (decision, held) = self.rule.acquire(&mut self.leases, now, cost, ());
         assert_eq!(
             (grant.decision(), grant.allowed()),
@@ -81,7 +81,7 @@ impl Twins {
     }
 
     async fn peek(&mut self, key: &str, cost: u32, now: Time) {
-        let answer = self.backend().peek(&key, cost, Some(now)).await.unwrap();
+        let answer = self.backend().peek(&key, cost.into(), Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
@@ -207,7 +207,7 @@ async fn every_field_is_the_cores_and_the_models_on_a_cluster_too() {
 async fn of_very_many_leases_none_that_has_lapsed_counts_and_none_that_is_live_is_missed() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    let many = u64::try_from(LOOKED_AT_MAX).unwrap() + 1500;
+    let many = u64::try_from(SCAN_MAX).unwrap() + 1500;
     let at = |micros: u64| Time::from_micros(START + micros).unwrap();
     for heavy in [false, true] {
         let scope = format!("many {heavy}");

@@ -332,13 +332,13 @@ async fn come_and_go(jobs: RedisSemaphore, mut redis: MultiplexedConnection, see
     let began = Instant::now();
     // It ends by itself if nobody is left who would kill it.
     while began.elapsed() < 3 * PATIENCE {
-        let cost = random.u32(1..=2);
+        let cost = random.u64(1..=2);
         let grant =
             if random.bool() { jobs.try_acquire(KEY, cost).await } else { jobs.acquire(KEY, cost).await };
         // The store may be slow while processes are started.
         let Some(lease) = grant.ok().and_then(Grant::lease) else { continue };
         let name = format!("{cost} {}", lease.id());
-        for _ in 0..random.u32(1..4) {
+        for _ in 0..random.u64(1..4) {
             let mut call = enter.key("inside");
             call.key("most").key("entered").arg(lease.until().as_micros()).arg(&name);
             let _: i64 = call.invoke_async(&mut redis).await.unwrap();
@@ -398,7 +398,7 @@ async fn never_more_than_n_are_inside_and_no_place_is_lost_when_processes_are_ki
     drop(processes);
     // All who held or waited are dead: what they held lapses, and what they waited with is good no more.
     assert!(lasts(&server, 'c') <= TTL && lasts(&server, 'u') <= WAITER_TTL);
-    let all = timeout(PATIENCE, jobs.acquire(KEY, u32::try_from(PLACES).unwrap())).await.unwrap().unwrap();
+    let all = timeout(PATIENCE, jobs.acquire(KEY, u64::try_from(PLACES).unwrap())).await.unwrap().unwrap();
     assert!(all.allowed());
     assert!(all.lease().unwrap().release().await.unwrap());
     assert_eq!(number(&server, &["ZSCORE", "most", "most"]), u64::try_from(PLACES).unwrap());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-fn wait(jobs: &RedisSemaphore, cost: u32) -> JoinHandle<Grant<RedisLease>> {
+fn wait(jobs: &RedisSemaphore, cost: u64) -> JoinHandle<Grant<RedisLease>> {
     let jobs = jobs.clone();
     tokio::spawn(async move { jobs.acquire(KEY, cost).await.unwrap() })
 }
@@ -57,9 +57,9 @@ async fn many_waiters_of_two_processes_all_come_to_their_turn_and_never_too_many
     let server = Server::start(&Options::redis());
     let processes = [connect(&server.url()).await, connect(&server.url()).await]
         .map(|store| semaphore(&store, "concurrency 4 ttl=1h"));
-    let inside = Arc::new(Mutex::new((0_u32, 0_u32)));
+    let inside = Arc::new(Mutex::new((0_u64, 0_u64)));
     let mut waiters = JoinSet::new();
-    for waiter in 0..60_u32 {
+    for waiter in 0..60_u64 {
         let (jobs, inside) = (processes[waiter as usize % 2].clone(), Arc::clone(&inside));
         waiters.spawn(async move {
             let cost = 1 + waiter % 3;
@@ -91,7 +91,7 @@ async fn who_runs_out_of_time_is_told_and_leaves_the_line() {
     until("it has left the line", || line(&server) == 0).await;
     let at_once = jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap();
     assert_eq!(at_once.denial(), Some(Denial::TooLong));
-    let deadline = SystemClock.now().after(patience.into());
+    let deadline = SystemClock.now().saturating_add(patience.into());
     let grant = jobs.acquire_until(KEY, 1, deadline).await.unwrap();
     assert!(!grant.allowed() && SystemClock.now() >= deadline);
     // A place that becomes free in time is taken.
@@ -159,7 +159,7 @@ async fn waiters_and_holders_dropped_at_any_point_leave_nothing() {
     for _ in 0..60 {
         let mut callers = JoinSet::new();
         for _ in 0..random.usize(1..12) {
-            let (jobs, cost) = (jobs.clone(), random.u32(1..=3));
+            let (jobs, cost) = (jobs.clone(), random.u64(1..=3));
             let (hurried, holds) = (Duration::from_micros(random.u64(..20_000)), random.u64(..3_000));
             // On a busy machine few others would come to their turn.
             let is_patient = random.u8(..4) == 0;

@@ -31,7 +31,7 @@ struct Standing {
     named: usize,
     /// The index of the policy, if it is known.
     index: Option<usize>,
-    remaining: u32,
+    remaining: u64,
     reset_s: u64,
     denied: bool,
 }

@@ -10,8 +10,8 @@ use sluicegate::{RetryAfter, Time};
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
     allowed: bool,
-    limit: u32,
-    remaining: u32,
+    limit: u64,
+    remaining: u64,
     pub(in crate::http) retry_after_ms: Option<u64>,
     reset_after_ms: u64,
     delay_ms: u64,
@@ -46,7 +46,7 @@ impl<'a> From<&Decided<'a>> for Fields<'a> {
 #[serde(untagged)]
 pub(in crate::http) enum Extra<'a> {
     Nothing {},
-    Taken { taken: u32 },
+    Taken { taken: u64 },
     Receipt { receipt: Option<String> },
     Lease { lease: Option<String> },
     Checks { checks: Vec<Fields<'a>> },

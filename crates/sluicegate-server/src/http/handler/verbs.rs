@@ -146,7 +146,7 @@ impl Verb {
 }
 
 /// The cost of a call; 1 by default.
-fn cost(engine: &Engine, call: &CallBody) -> Result<u32, RequestError> {
+fn cost(engine: &Engine, call: &CallBody) -> Result<u64, RequestError> {
     engine.cost(call.cost.unwrap_or(1))
 }
 

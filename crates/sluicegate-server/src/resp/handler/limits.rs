@@ -159,7 +159,7 @@ pub(super) fn rules(context: Context<'_>) {
 }
 
 /// Reads `[COST n]` after rule and key; the default is 1.
-fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Rejection> {
+fn cost(command: Command<'_>, engine: &Engine) -> Result<u64, Rejection> {
     if command.len() == 3 {
         return Ok(1);
     }
@@ -172,7 +172,7 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u32, Rejection> {
 pub(super) fn cost_and_max_wait(
     command: Command<'_>,
     engine: &Engine,
-) -> Result<(u32, Option<Span>), Rejection> {
+) -> Result<(u64, Option<Span>), Rejection> {
     if command.len() == 3 {
         return Ok((1, None));
     }

@@ -137,9 +137,9 @@ fn zipf(options: &mut Options<'_>) -> Result<Option<f64>, SyntaxError> {
 /// The options of a workload.
 fn takes(name: &str) -> &'static str {
     match name {
-        "on-off" => "on-off takes on=10s off=10s for=10m after=10s cost=N key=NAME keys=N zipf=1.1",
-        "ramp" => "ramp takes from=10/s for=10m after=10s cost=N key=NAME keys=N zipf=1.1",
-        "edge" => "edge takes spread=1s for=10m after=10s cost=N key=NAME keys=N zipf=1.1",
-        _ => "steady, burst and poisson take for=10m after=10s cost=N key=NAME keys=N zipf=1.1",
+        "on-off" => "on-off takes on=10s off=10s for=10min after=10s cost=N key=NAME keys=N zipf=1.1",
+        "ramp" => "ramp takes from=10/s for=10min after=10s cost=N key=NAME keys=N zipf=1.1",
+        "edge" => "edge takes spread=1s for=10min after=10s cost=N key=NAME keys=N zipf=1.1",
+        _ => "steady, burst and poisson take for=10min after=10s cost=N key=NAME keys=N zipf=1.1",
     }
 }

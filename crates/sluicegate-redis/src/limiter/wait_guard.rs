@@ -1,0 +1,57 @@
+//! Cancels the charge of a waiter that is dropped.
+
+use super::{Close, Inner};
+use crate::receipt::StoredReceipt;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// The charge of a waiting call. Dropped before the call is admitted, it is cancelled by a task,
+/// since a drop cannot wait. That is attempted once: while the store is unavailable, or once the
+/// runtime has ended, the charge stays.
+pub(super) struct WaitGuard {
+    inner: Arc<Inner>,
+    receipt: StoredReceipt,
+    runtime: Option<Handle>,
+    is_armed: bool,
+}
+
+impl WaitGuard {
+    /// Picks the receipt. It exists before the call is sent, since a call that is dropped in flight
+    /// does not know whether it was charged.
+    pub(super) fn new(inner: &Arc<Inner>, key: &[u8]) -> WaitGuard {
+        WaitGuard {
+            inner: Arc::clone(inner),
+            receipt: StoredReceipt::new(&inner.scope, key),
+            runtime: Handle::try_current().ok(),
+            is_armed: true,
+        }
+    }
+
+    pub(super) fn receipt(&self) -> &StoredReceipt {
+        &self.receipt
+    }
+
+    /// Nothing was charged that could be cancelled.
+    pub(super) fn disarm(mut self) {
+        self.is_armed = false;
+    }
+
+    /// The call is admitted: the charge stays, and the store need not keep the receipt.
+    pub(super) fn admitted(mut self) {
+        self.is_armed = false;
+        if let Some(runtime) = self.runtime.take() {
+            let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
+            // If this fails, the receipt makes room for others once it is worth nothing.
+            runtime.spawn(async move { inner.forget(&receipt).await });
+        }
+    }
+}
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        if let (true, Some(runtime)) = (self.is_armed, self.runtime.take()) {
+            let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
+            runtime.spawn(async move { inner.close_stored(&receipt, Close::Cancel, None).await });
+        }
+    }
+}

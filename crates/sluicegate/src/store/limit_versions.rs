@@ -1,0 +1,111 @@
+//! Limits that can change while the store of one limiter is in use. The tag of a slot is a version.
+//!
+//! A slot's tag is the version of the limits that wrote its state. On the key's next call the state
+//! is converted through every version since: a bucket keeps the tokens used, a window or log its
+//! count, and a state whose algorithm changed in between starts unseen.
+
+use super::slot_kind::SlotKind;
+use crate::key::Fingerprint;
+use sluicegate_core::rollback::Times;
+use sluicegate_core::{Algorithm, AnyLimit};
+use std::sync::Arc;
+
+/// Every state is converted through all versions since its own, so versions restart after this one.
+/// Before that all states are brought up to date: then no old version can be mistaken for a new
+/// one, and the older versions can be freed. (Early under the model checker.)
+const LAST_VERSION: u16 = if cfg!(loom) { 1 } else { 255 };
+
+/// The limits of a store, as its shards see them. A slot's tag names those that wrote its state.
+pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
+    /// The tag of the limits that apply to this key.
+    fn tag_for(&self, key: Fingerprint) -> u16;
+
+    /// The limits for a slot that has this tag and is up to date.
+    fn limits(&self, tag: u16) -> &[S::Limit];
+
+    /// The limits of a tag as [`AnyLimit`], to be decided together with those of other stores.
+    fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]>;
+
+    /// Returns `true` if a slot with this tag has to be converted before it is used.
+    fn is_old(&self, tag: u16) -> bool;
+
+    /// Converts a state from the limits of one tag to those of another.
+    fn adopt(&self, state: &mut S::State, from: u16, to: u16, times: Times);
+}
+
+impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
+    #[inline]
+    fn tag_for(&self, _key: Fingerprint) -> u16 {
+        self.version
+    }
+
+    #[inline]
+    fn limits(&self, _tag: u16) -> &[S::Limit] {
+        &self.limits
+    }
+
+    fn any_limits(&self, _tag: u16) -> Arc<[AnyLimit]> {
+        Arc::clone(&self.any_limits)
+    }
+
+    #[inline]
+    fn is_old(&self, tag: u16) -> bool {
+        self.version != tag
+    }
+
+    fn adopt(&self, state: &mut S::State, from: u16, _to: u16, times: Times) {
+        self.adopt_since::<S>(state, from, times);
+    }
+}
+
+/// One version of a store's limits.
+pub(crate) struct LimitVersion<A> {
+    pub(super) limits: Box<[A]>,
+    /// The limits as [`AnyLimit`], to be decided together with those of other stores.
+    pub(super) any_limits: Arc<[AnyLimit]>,
+    version: u16,
+    /// The previous version, while states may be left that it wrote.
+    older: Option<Arc<LimitVersion<A>>>,
+}
+
+impl<A: Algorithm + Clone> LimitVersion<A> {
+    pub(crate) fn new(limits: Box<[A]>, any_limits: Arc<[AnyLimit]>) -> LimitVersion<A> {
+        LimitVersion { limits, any_limits, version: 0, older: None }
+    }
+
+    pub(super) fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// Returns `true` if the next version restarts the count. Then all states have to be converted
+    /// to this version, which counts as version 0 from then on.
+    pub(super) fn is_last(&self) -> bool {
+        self.version == LAST_VERSION
+    }
+
+    /// The next version.
+    pub(super) fn changed(
+        self: &Arc<Self>,
+        limits: Box<[A]>,
+        any_limits: Arc<[AnyLimit]>,
+    ) -> LimitVersion<A> {
+        let older = if self.is_last() {
+            Arc::new(LimitVersion::new(self.limits.clone(), Arc::clone(&self.any_limits)))
+        } else {
+            Arc::clone(self)
+        };
+        LimitVersion { limits, any_limits, version: older.version + 1, older: Some(older) }
+    }
+
+    /// Converts a state through all versions from `version` to this one.
+    fn adopt_since<S: SlotKind<Limit = A>>(&self, state: &mut S::State, version: u16, times: Times) {
+        let Some(older) = self.older.as_ref().filter(|_| self.version != version) else { return };
+        older.adopt_since::<S>(state, version, times);
+        let states = S::states_mut(state, older.limits.len());
+        for ((limit, old), state) in self.limits.iter().zip(&older.limits).zip(states) {
+            limit.adopt(old, state, times);
+        }
+        // One state per limit of this version.
+        S::states_mut(state, self.limits.len());
+    }
+}
