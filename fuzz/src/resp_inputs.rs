@@ -50,7 +50,7 @@ fn read(bytes: &[u8], sizes: &mut dyn Iterator<Item = usize>, most: usize, bound
                 assert_eq!(arguments.len(), command.len());
                 commands.push(arguments);
             }
-            parser.forget();
+            parser.clear_complete();
             if let Some(error) = error {
                 let text = error.to_string();
                 assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");

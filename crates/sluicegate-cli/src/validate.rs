@@ -6,7 +6,7 @@ use crate::explain::{TOGETHER, paragraph, words};
 use sluicegate::Limit;
 use sluicegate_server::config::Configuration;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
-use sluicegate_server::safety::{self, Protection};
+use sluicegate_server::exposure::{self, Protection};
 use sluicegate_sim::human::{TIE, many, printable};
 
 pub(crate) fn run(args: &ValidateArgs) -> Result<(), Problem> {
@@ -31,7 +31,7 @@ fn notes(configuration: &Configuration) -> Vec<String> {
     let listen = configuration.listen.iter();
     // Names are not resolved: they may resolve differently where the file is used.
     let addresses = listen.filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
-    addresses.filter_map(|(protocol, at)| safety::may_listen(protocol, at, protection).err()).collect()
+    addresses.filter_map(|(protocol, at)| exposure::check(protocol, at, protection).err()).collect()
 }
 
 fn explain(rule: &RuleSpec) -> String {

@@ -1,43 +1,44 @@
-//! The password, and how it is compared.
+//! Passwords, compared in constant time.
 
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// The longest password in bytes. Every protocol can carry it, whatever its other bounds are set to.
+/// The longest password, in bytes. Every protocol can carry it, whatever its other limits are set
+/// to.
 pub const PASSWORD_LEN_MAX: usize = 512;
 
-/// A password that clients have to say.
+/// The password that clients must send.
 #[derive(Clone)]
 pub struct Password(Box<[u8]>);
 
-/// Why something cannot be a password.
+/// Why a text cannot be a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnfitPassword {
-    /// Nobody means that.
+    /// It is empty.
     Empty,
-    /// It has so many bytes.
+    /// It is longer than [`PASSWORD_LEN_MAX`]; holds its length in bytes.
     TooLong(usize),
-    /// HTTP cannot send this byte in a header.
+    /// It holds a control character, which an HTTP header cannot carry.
     Control(u8),
-    /// HTTP does not count blanks around a header's value.
-    BlankAtEnd,
+    /// It starts or ends with a space, which HTTP strips from a header.
+    OuterSpace,
 }
 
 impl fmt::Display for UnfitPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UnfitPassword::Empty => f.write_str("the password is empty; write one"),
+            UnfitPassword::Empty => f.write_str("the password is empty; set one"),
             UnfitPassword::TooLong(len) => {
                 write!(f, "the password has {len} bytes; use at most {PASSWORD_LEN_MAX}")
             }
             UnfitPassword::Control(byte) => write!(
                 f,
-                "the password has the control character {}, which HTTP cannot send; write one line of visible characters",
+                "the password holds the control character {}, which HTTP cannot send; use one line of printable characters",
                 byte.escape_ascii()
             ),
-            UnfitPassword::BlankAtEnd => f.write_str(
-                "the password begins or ends with a blank, which HTTP does not send; leave it out",
-            ),
+            UnfitPassword::OuterSpace => {
+                f.write_str("the password starts or ends with a space, which HTTP does not send; remove it")
+            }
         }
     }
 }
@@ -45,10 +46,10 @@ impl fmt::Display for UnfitPassword {
 impl std::error::Error for UnfitPassword {}
 
 impl Password {
-    /// The password, if clients of every protocol can say it.
+    /// Accepts a password that clients of every protocol can send.
     ///
     /// # Errors
-    /// When some could not.
+    /// If some could not.
     pub fn new(password: &[u8]) -> Result<Password, UnfitPassword> {
         if password.len() > PASSWORD_LEN_MAX {
             return Err(UnfitPassword::TooLong(password.len()));
@@ -58,19 +59,20 @@ impl Password {
         }
         match password {
             [] => Err(UnfitPassword::Empty),
-            [b' ', ..] | [.., b' '] => Err(UnfitPassword::BlankAtEnd),
+            [b' ', ..] | [.., b' '] => Err(UnfitPassword::OuterSpace),
             fit => Ok(Password(fit.into())),
         }
     }
 
-    /// Whether this is it. How long that takes does not tell where the two differ (it may tell the password's length).
-    pub fn is(&self, said: &[u8]) -> bool {
-        self.0.ct_eq(said).into()
+    /// Returns `true` if this is the password. The comparison takes constant time for a given
+    /// length; it may reveal the length.
+    pub fn is(&self, candidate: &[u8]) -> bool {
+        self.0.ct_eq(candidate).into()
     }
 }
 
 impl fmt::Debug for Password {
-    /// Never in a log.
+    /// Never shows the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password(..)")
     }
@@ -81,28 +83,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_password_is_it() {
-        let password = Password::new(b"open sesame").unwrap();
-        assert!(password.is(b"open sesame"));
-        for said in [&b"open sesam"[..], b"open sesame ", b"Open sesame", b""] {
-            assert!(!password.is(said), "{said:?}");
+    fn only_the_exact_password_is_accepted() {
+        let password = Password::new(b"correct horse").unwrap();
+        assert!(password.is(b"correct horse"));
+        for candidate in [&b"correct hors"[..], b"correct horse ", b"Correct horse", b""] {
+            assert!(!password.is(candidate), "{candidate:?}");
         }
         assert_eq!(format!("{password:?}"), "Password(..)");
     }
 
     #[test]
-    fn what_a_client_could_not_say_is_no_password() {
+    fn a_password_that_http_cannot_send_is_rejected() {
         let longest = [b'x'; PASSWORD_LEN_MAX];
         assert!(Password::new(&longest).is_ok());
-        assert!(Password::new("Sésam, öffne dich".as_bytes()).is_ok());
+        assert!(Password::new("contraseña größer".as_bytes()).is_ok());
         for (password, unfit) in [
             (&b""[..], UnfitPassword::Empty),
             (&[b'x'; PASSWORD_LEN_MAX + 1], UnfitPassword::TooLong(PASSWORD_LEN_MAX + 1)),
-            (b"open\nsesame", UnfitPassword::Control(b'\n')),
-            (b"open\tsesame", UnfitPassword::Control(b'\t')),
+            (b"correct\nhorse", UnfitPassword::Control(b'\n')),
+            (b"correct\thorse", UnfitPassword::Control(b'\t')),
             (b"\x7f", UnfitPassword::Control(0x7f)),
-            (b" sesame", UnfitPassword::BlankAtEnd),
-            (b"sesame ", UnfitPassword::BlankAtEnd),
+            (b" horse", UnfitPassword::OuterSpace),
+            (b"horse ", UnfitPassword::OuterSpace),
         ] {
             assert_eq!(Password::new(password).unwrap_err(), unfit, "{}", password.escape_ascii());
         }

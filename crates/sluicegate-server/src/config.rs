@@ -1,27 +1,28 @@
-//! What an operator has said: a file, the environment and flags, laid over the defaults.
+//! The configuration: a file, environment variables and flags over the defaults.
 //!
 //! ```text
 //! defaults  <  sluice.toml  <  SLUICE_... variables  <  flags
 //! ```
 //!
-//! `settings.rs` is the list of all settings, each with its name, section, variable, bounds and place in a
-//! [`Configuration`]; the other files only walk over it. `file.rs` reads the TOML, `rules.rs` its rules, `value.rs` one value of
-//! any layer, `problem.rs` says what is wrong and where. All mistakes of a file are told at once.
+//! `settings.rs` is the list of all settings, each with its name, section, variable, bounds and
+//! field in [`Configuration`]; the other files iterate over it. `file.rs` reads the TOML file,
+//! `rules.rs` its rules, `value.rs` one value of any layer, `error.rs` locates errors. All errors
+//! of a file are reported at once.
 
+mod error;
 mod file;
 mod password;
-mod problem;
 mod rules;
 mod settings;
 mod store_url;
 mod value;
 
+pub use error::{ConfigError, ConfigErrors};
 pub use password::read as read_password;
-pub use problem::{Problem, Problems};
 pub use settings::{SETTINGS, Setting};
 pub use store_url::StoreUrl;
 
-use crate::client_limits::ClientLimits;
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::{KeySpec, RuleSpec, Settings};
 use crate::protocol::ByProtocol;
 use std::collections::HashSet;
@@ -29,84 +30,85 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use value::Given;
 
-/// The longest configuration file that is read, in bytes: some hundred thousand exceptions.
+/// The longest configuration file, in bytes: room for some hundred thousand exceptions.
 const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The variable that names the file.
 const FILE_VARIABLE: &str = "SLUICE_CONFIG";
-/// The variable that is the password itself. There is no flag for it: everyone on a machine sees flags.
+/// The variable that holds the password itself. There is no flag for it, as flags are visible to
+/// all users of a machine.
 const PASSWORD_VARIABLE: &str = "SLUICE_PASSWORD";
-/// The variable that names the password's file.
+/// The variable that names the password file.
 const PASSWORD_FILE_VARIABLE: &str = "SLUICE_PASSWORD_FILE";
 
-/// All that can be set. Files are named here and not yet read.
+/// All settings. The files that it names are not read yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Where to listen for each protocol, `HOST:PORT`. `None`: nowhere.
+    /// The address to listen on per protocol, `HOST:PORT`. `None`: off.
     pub listen: ByProtocol<Option<String>>,
-    /// The file with the password that clients have to say.
+    /// The file with the password that clients must send.
     pub password_file: Option<PathBuf>,
-    /// The certificates, in PEM.
+    /// The certificate chain, in PEM.
     pub tls_cert: Option<PathBuf>,
-    /// Their key, in PEM.
+    /// The key of the certificate, in PEM.
     pub tls_key: Option<PathBuf>,
-    /// Names that HTTP is served under, beside `localhost` and any IP address.
+    /// The host names that HTTP is served under, besides `localhost` and IP addresses.
     pub hosts: Vec<String>,
-    /// Threads that serve. `None`: one a core.
+    /// Worker threads. `None`: one per core.
     pub threads: Option<usize>,
-    /// Bounds on clients.
-    pub limits: ClientLimits,
-    /// What the engine is told.
+    /// Limits on connections.
+    pub limits: ConnectionLimits,
+    /// Settings of the engine.
     pub engine: Settings,
     /// Where the state of keys lives.
     pub store: Store,
-    /// What is written to standard error.
+    /// The log.
     pub log: Log,
-    /// The rules, in the file's order.
+    /// The rules, in the order of the file.
     pub rules: Vec<RuleSpec>,
 }
 
 /// Where the state of keys lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Store {
-    /// The address of a shared store. `None`: keys live in memory.
+    /// The URL of a shared store. `None`: keys live in memory.
     pub url: Option<StoreUrl>,
-    /// Whom a shared store's certificate has to be from, in PEM, beside those that are known to everybody.
+    /// The only authority trusted for the store's certificate, in PEM. `None`: those of the system.
     pub tls_ca: Option<PathBuf>,
     /// How long a decision may wait for a shared store.
     pub deadline: Duration,
-    /// What the names of its keys begin with.
+    /// The prefix of key names in the store.
     pub key_prefix: String,
-    /// Whether a denial is remembered here until its wait is over, a second at the most.
+    /// `true` to repeat a denial without a round trip until its wait is over, for at most 1 s.
     pub remember_denials: bool,
 }
 
-/// What is written to standard error.
+/// The log on standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Log {
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
-    /// From which level on lines are written.
+    /// The least severe level that is logged.
     pub level: LogLevel,
 }
 
-/// How lines of the log look.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {
-    /// For people.
+    /// Text, for people.
     Text,
-    /// One JSON object a line, for programs.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// From which level on lines are written.
+/// The least severe level that is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What does not work.
+    /// Failures.
     Error,
-    /// What somebody should look at.
+    /// What an operator should look at.
     Warn,
     /// What the server does.
     Info,
@@ -125,7 +127,7 @@ impl Default for Configuration {
             tls_key: None,
             hosts: Vec::new(),
             threads: None,
-            limits: ClientLimits::default(),
+            limits: ConnectionLimits::default(),
             engine: Settings::default(),
             store: Store {
                 url: None,
@@ -140,23 +142,24 @@ impl Default for Configuration {
     }
 }
 
-/// Where a configuration comes from. What comes later wins.
+/// The sources of a configuration. Later ones win.
 #[derive(Clone, Default, Debug)]
 pub struct Layers {
-    /// The file of `--config`; if there is none, that of `SLUICE_CONFIG`.
+    /// The file of `--config`; default: that of `SLUICE_CONFIG`.
     pub file: Option<PathBuf>,
-    /// The environment, all of it.
+    /// All environment variables.
     pub variables: Vec<(String, String)>,
     /// Flags as name and value, such as `--resp` and `off`.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// How many different limits, or lists of them, the rules and their exceptions may have: the store knows 65,535 at once, callers
-/// who bring their own leave a quarter of that, and while rules are changed the old and the new ones are needed.
+/// The most distinct limits, or lists of limits, of all rules and exceptions. The memory store
+/// holds 65,535 at once; inline limits leave a quarter of them, and a reload needs the old and the
+/// new ones.
 pub const RULE_LIMITS_MAX: usize = 8_000;
 
-fn different_limits(rules: &[RuleSpec]) -> usize {
-    let exceptions = rules.iter().flat_map(|rule| &rule.keys).filter_map(|(_, says)| match says {
+fn distinct_limits(rules: &[RuleSpec]) -> usize {
+    let exceptions = rules.iter().flat_map(|rule| &rule.keys).filter_map(|(_, exception)| match exception {
         KeySpec::Limits(limits) => Some(limits),
         KeySpec::Unlimited | KeySpec::Blocked => None,
     });
@@ -164,72 +167,73 @@ fn different_limits(rules: &[RuleSpec]) -> usize {
 }
 
 impl Layers {
-    /// The file, if one is named.
+    /// The path of the file, if one is named.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref().or_else(|| self.variable(FILE_VARIABLE).map(Path::new))
     }
 
-    /// The password, if the environment holds it.
+    /// The password, if the environment holds one.
     pub fn password(&self) -> Option<&str> {
         self.variable(PASSWORD_VARIABLE)
     }
 
-    /// Reads the file, if one is named, and lays the others over it.
+    /// Reads the file, if one is named, and applies variables and flags over it.
     ///
     /// # Errors
-    /// With all that is wrong.
-    pub fn read(&self) -> Result<Configuration, Problems> {
+    /// All errors at once.
+    pub fn read(&self) -> Result<Configuration, ConfigErrors> {
         match self.file() {
-            None => self.over(Ok(Configuration::default())),
-            Some(path) => self.over(Configuration::read(path)),
+            None => self.apply_over(Ok(Configuration::default())),
+            Some(path) => self.apply_over(Configuration::read(path)),
         }
     }
 
-    /// Lays the environment and flags over what the file says.
-    fn over(&self, file: Result<Configuration, Problems>) -> Result<Configuration, Problems> {
-        let (mut configuration, mut problems) = match file {
+    /// Applies variables and flags over the file.
+    fn apply_over(&self, file: Result<Configuration, ConfigErrors>) -> Result<Configuration, ConfigErrors> {
+        let (mut configuration, mut errors) = match file {
             Ok(configuration) => (configuration, Vec::new()),
-            Err(problems) => (Configuration::default(), problems.0),
+            Err(errors) => (Configuration::default(), errors.0),
         };
         for setting in SETTINGS.iter() {
             let flag = setting.flag.and_then(|flag| self.flags.iter().rev().find(|(name, _)| *name == flag));
             let variable = self.variable(setting.variable).map(|value| (setting.variable, value));
             let later = flag.map(|(name, value)| (*name, value.as_str())).or(variable);
             if let Some((name, value)) = later
-                && let Err(mistake) = setting.set(&mut configuration, &Given::Text(value))
+                && let Err(error) = setting.set(&mut configuration, &Given::Text(value))
             {
-                problems.push(Problem::of(name, mistake));
+                errors.push(ConfigError::of(name, error));
             }
         }
-        // Where a secret was to be put in and was not, starting without one would be the worst answer.
+        // An empty password is most likely a secret that was not filled in. Starting without a
+        // password would be the worst response.
         if self.variables.iter().any(|(name, value)| name == PASSWORD_VARIABLE && value.is_empty()) {
-            problems.push(Problem::of(
+            errors.push(ConfigError::of(
                 PASSWORD_VARIABLE,
                 "the password is empty; set one, or unset the variable",
             ));
         }
         if self.password().is_some() && self.variable(PASSWORD_FILE_VARIABLE).is_some() {
-            let says = format!("{PASSWORD_FILE_VARIABLE} is set too; unset one of them");
-            problems.push(Problem::of(PASSWORD_VARIABLE, says));
+            let message = format!("{PASSWORD_FILE_VARIABLE} is set too; unset one of them");
+            errors.push(ConfigError::of(PASSWORD_VARIABLE, message));
         }
-        Problems::none_of(problems)?;
-        let different = different_limits(&configuration.rules);
-        if different > RULE_LIMITS_MAX {
-            let says = format!("{different} different limits are too many; use at most {RULE_LIMITS_MAX}");
-            return Err(Problems(vec![Problem::of("rules", says)]));
+        ConfigErrors::none_of(errors)?;
+        let distinct = distinct_limits(&configuration.rules);
+        if distinct > RULE_LIMITS_MAX {
+            let message = format!("{distinct} distinct limits are too many; use at most {RULE_LIMITS_MAX}");
+            return Err(ConfigErrors(vec![ConfigError::of("rules", message)]));
         }
-        // What one layer has begun the next may complete, so that this is looked at in the end only.
+        // Checked last, as one layer may set the certificate and the next its key.
         let half = match (&configuration.tls_cert, &configuration.tls_key) {
-            (Some(_), None) => Problem::of("tls_cert", "its key is missing; set tls_key too"),
-            (None, Some(_)) => Problem::of("tls_key", "its certificate is missing; set tls_cert too"),
+            (Some(_), None) => ConfigError::of("tls_cert", "the key is missing; set tls_key too"),
+            (None, Some(_)) => ConfigError::of("tls_key", "the certificate is missing; set tls_cert too"),
             _ => return Ok(configuration),
         };
-        Err(Problems(vec![half]))
+        Err(ConfigErrors(vec![half]))
     }
 
-    /// Variables that look like ours and are not: perhaps misspelled.
+    /// The variables that start with `SLUICE_` and are unknown: perhaps misspelt.
     pub fn unknown_variables(&self) -> impl Iterator<Item = &str> {
-        // Kubernetes tells every pod of a service called `sluice` in variables of these names.
+        // Kubernetes sets variables of these names for a service named `sluice`.
         let of_kubernetes =
             |name: &str| name.starts_with("SLUICE_PORT") || name.starts_with("SLUICE_SERVICE_");
         let known = |name: &str| {
@@ -240,7 +244,7 @@ impl Layers {
         names.filter(move |name| name.starts_with("SLUICE_") && !known(name) && !of_kubernetes(name))
     }
 
-    /// A variable that is set. An empty one is as good as none, as scripts cannot easily unset what is not wanted.
+    /// A variable that is set and not empty: scripts cannot easily unset one.
     fn variable(&self, name: &str) -> Option<&str> {
         let value = self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         value.filter(|value| !value.is_empty())
@@ -248,38 +252,38 @@ impl Layers {
 }
 
 impl Configuration {
-    /// What a file says, over the defaults.
+    /// Reads a file over the defaults.
     ///
     /// # Errors
-    /// With all that is wrong in it.
-    pub fn read(path: &Path) -> Result<Configuration, Problems> {
+    /// All errors at once.
+    pub fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
         let name = path.display().to_string();
-        let says = match text_of(path) {
+        let message = match text_of(path) {
             Ok(text) => return Configuration::parse(&name, &text),
-            Err(says) => says,
+            Err(message) => message,
         };
-        Err(Problems(vec![Problem::of(&name, says)]))
+        Err(ConfigErrors(vec![ConfigError::of(&name, message)]))
     }
 
-    /// What the text of a file of this name says, over the defaults.
+    /// Parses the text of a file over the defaults; `name` is for error messages.
     ///
     /// # Errors
-    /// With all that is wrong in it.
-    pub fn parse(name: &str, text: &str) -> Result<Configuration, Problems> {
+    /// All errors at once.
+    pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigErrors> {
         file::parse(name, text)
     }
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
     use std::io::Read as _;
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}; check the name");
+    let cannot = |error: std::io::Error| format!("cannot read the file: {error}; check the path");
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > FILE_LEN_MAX {
-        return Err(format!("is longer than {FILE_LEN_MAX} bytes; use fewer exceptions"));
+        return Err(format!("the file is longer than {FILE_LEN_MAX} bytes; use fewer exceptions"));
     }
     String::from_utf8(bytes).map_err(|error| {
-        format!("is not UTF-8 text: byte {}; save it as UTF-8", error.utf8_error().valid_up_to() + 1)
+        format!("the file is not UTF-8 at byte {}; save it as UTF-8", error.utf8_error().valid_up_to() + 1)
     })
 }

@@ -1,23 +1,46 @@
-//! The one way in: every protocol asks here, and nothing is decided elsewhere.
+//! The engine: every protocol asks it for decisions, and nothing else decides.
 //!
 //! ```text
-//! rule and key as text ──▶ Engine::call ──▶ Call ──▶ decide, or a verb of the call ──▶ Backend ──▶ Answer
-//!                          rule, bounds              policy of the key                            │
-//! protocol ◀── Decided: the answer under its rule ◀──────────────────────────────────────────────┘
+//!                    rule and key, as a request names them
+//!                                   │
+//! Engine::call, Engine::check       ▼   find the rule, check the bounds
+//!                                 Call      a rule, a key, a cost
+//!                                   │
+//! decide, or a method of Call       ▼   pick the key's policy: its limits, unlimited or blocked
+//!                                Backend    memory or Redis
+//!                                   │
+//! protocol  ◀──  Decided  ◀──  Answer       the answer under its rule, ready to be written
 //! ```
 //!
-//! `rule.rs` is a rule and its exceptions, `inline.rs` the limits that come with a request, `rule_cache.rs` the rules that a
-//! connection uses, `call.rs` a call and its verbs, `decide.rs` the path of every check, `check_all.rs` several calls all or
-//! nothing, `leases.rs` the verbs of `concurrency` limits, `decided.rs` the answer, `request_error.rs` why there is none.
-//! `storage.rs` is where keys live, in memory or in a shared store: it builds the backends.
+//! | file | what it holds |
+//! |---|---|
+//! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next |
+//! | `decide.rs` | the path of every check, alone or in a batch |
+//! | `check_all.rs` | several calls, charged all or nothing |
+//! | `decided.rs` | an answer under its rule; the reason for a denial |
+//! | `rule.rs` | a rule, its exceptions per key, its counters; all rules of a configuration |
+//! | `rule_cache.rs` | the rules that one connection uses |
+//! | `inline.rs`, `throttle.rs` | limits that come with a request, `CL.THROTTLE` among them |
+//! | `leases.rs`, `lease_pools.rs` | leases of `concurrency` limits, and their bounds |
+//! | `storage.rs` | where keys live; builds the backends |
+//! | `request_error.rs` | why a request has no decision |
+//!
+//! # Invariants
+//!
+//! - Protocols translate bytes. They never compare a cost with a limit, so the same call has the
+//!   same answer over RESP, HTTP and in the library.
+//! - A denial is an answer. [`RequestError`] means that there is no decision: the request is
+//!   invalid, or nothing can decide it now.
+//! - No counter, cache or table here grows with the number of keys or clients.
+//! - A reload replaces all rules or none. Calls in flight finish under the rules they found.
 
 mod call;
 mod check_all;
 mod decide;
 mod decided;
 mod inline;
+mod lease_pools;
 mod leases;
-mod memory_leases;
 mod request_error;
 mod rule;
 mod rule_cache;
@@ -27,8 +50,8 @@ mod throttle;
 pub use call::Call;
 pub use decide::decide;
 pub use decided::{Decided, Reason};
-pub use leases::{HeldView, Leased, LeasesView, UndeliveredLease};
-pub(crate) use leases::{grants_leases, of_another_kind};
+pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};
+pub(crate) use leases::{exception_mismatch, grants_leases};
 pub use request_error::RequestError;
 pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
 pub use rule_cache::RuleCache;
@@ -52,26 +75,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use storage::{AnyBackend, Fallback, Storage};
 use tokio::sync::Notify;
 
-/// What the engine is told when it is made. The bounds that callers can cross have names and defaults here.
+/// Settings of an engine, fixed while it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Whether callers may bring limits of their own, `CL.THROTTLE` included.
+    /// `true` if requests may carry inline limits. `CL.THROTTLE` counts as one.
     pub allow_inline: bool,
     /// The longest key, in bytes.
     pub key_len_max: usize,
     /// The largest cost of one call.
     pub cost_max: u64,
-    /// How many keys are held in memory at the most.
+    /// The most keys held in memory.
     pub max_keys: usize,
-    /// How many receipts of reservations may be open at once.
+    /// The most open receipts, in memory.
     pub max_receipts: usize,
-    /// How many leases of `concurrency` limits may be out at once, in memory.
+    /// The most leases held or waited for, in memory.
     pub max_leases: usize,
-    /// What happens to a new key when that many have not recovered.
+    /// What happens to a new key when `max_keys` keys are held and none is fully recovered.
     pub on_full: OnFull,
-    /// What to answer when a shared store cannot, unless a rule says otherwise.
+    /// What to answer while the shared store is unavailable. A rule may set its own.
     pub on_failure: OnStoreFailure,
-    /// The share of a limit, in percent, that [`OnStoreFailure::Local`] decides with, unless a rule says otherwise.
+    /// The percentage of a limit that this server applies under [`OnStoreFailure::Local`]. A rule
+    /// may set its own.
     pub local_share: u32,
 }
 
@@ -91,15 +115,15 @@ impl Default for Settings {
     }
 }
 
-/// Decides for all protocols.
+/// Decides calls for all protocols.
 pub struct Engine {
     settings: Settings,
     clock: Arc<dyn Clock>,
     storage: Arc<Storage>,
     rules: ArcSwap<RuleSet>,
-    /// How often rules were loaded.
+    /// The number of loads so far. Connections compare it with that of their rule cache.
     loads: AtomicU64,
-    /// Notified after each load, so that lease waiters follow the new rules.
+    /// Notified after each load, so that lease waiters re-evaluate.
     loaded: Notify,
     inline: Inline,
 }
@@ -107,7 +131,7 @@ pub struct Engine {
 /// A rule and a key, as a request names them.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The name of a rule, or a limit in the grammar (which has a space).
+    /// The name of a rule, or an inline limit. Only a limit contains a space.
     pub rule: &'a str,
     /// The key.
     pub key: &'a [u8],
@@ -120,29 +144,30 @@ impl Settings {
 }
 
 impl Engine {
-    /// An engine without rules, whose keys live in memory.
+    /// Creates an engine without rules that keeps its keys in memory.
     ///
     /// # Errors
-    /// When a setting is out of bounds, or there is not enough memory.
+    /// If a setting is out of bounds, or there is not enough memory.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
-        Engine::keeping(Keys::InMemory, settings, clock)
+        Engine::with_keys(Keys::InMemory, settings, clock)
     }
 
-    /// An engine without rules, whose keys live there.
+    /// Creates an engine without rules that keeps its keys in memory or in a shared store.
     ///
     /// # Errors
-    /// As [`Engine::new`].
-    pub fn keeping(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
+    /// Those of [`Engine::new`].
+    pub fn with_keys(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
         let storage = Arc::new(Storage::new(keys, &settings, &clock)?);
         let inline = Inline::new(Arc::clone(&storage), settings.fallback(), clock.now());
         let (rules, loads, loaded) = (ArcSwap::default(), AtomicU64::new(0), Notify::new());
         Ok(Engine { settings, clock, storage, rules, loads, loaded, inline })
     }
 
-    /// Loads the rules of a configuration, all or none. Keys keep what they have used.
+    /// Replaces the rules by those of a configuration, all or none. Keys keep what they have used.
     ///
     /// # Errors
-    /// When two have one name, limits do not go together, or there is no memory. Then the rules before stay.
+    /// If two rules have one name, a list of limits is invalid, or there is not enough memory. Then
+    /// the previous rules stay in effect.
     pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), RequestError> {
         let fallback = self.settings.fallback();
         let rules = RuleSet::new(&self.storage, specs, fallback, &self.rules.load(), self.now())?;
@@ -157,39 +182,40 @@ impl Engine {
         self.rules.load_full()
     }
 
-    /// The decisions of inline limits, `CL.THROTTLE` included.
+    /// Counts the decisions of inline limits, `CL.THROTTLE` included.
     pub fn inline_tally(&self) -> TallyView {
         self.inline.tally().view()
     }
 
-    /// What has become of leases under inline limits.
-    pub fn inline_leases(&self) -> LeasesView {
+    /// Counts the leases of inline limits.
+    pub fn inline_leases(&self) -> LeaseStats {
         self.inline.leases()
     }
 
-    /// What the store in memory holds and has evicted; `None` if keys live elsewhere.
+    /// The statistics of the memory store; `None` if keys live in a shared store.
     pub fn stats(&self) -> Option<StoreStats> {
         self.storage.stats()
     }
 
-    /// Returns `true` if keys live in a store that several servers share.
+    /// Returns `true` if keys live in a shared store.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.storage.memory().is_none()
     }
 
-    /// What the shared store has answered; `None` if keys live in memory.
+    /// The statistics of the shared store; `None` if keys live in memory.
     pub fn store(&self) -> Option<StoreView> {
         self.storage.store()
     }
 
-    /// Returns `true` if every rule can be answered now: by the store, or without it.
+    /// Returns `true` if every rule can decide now: the store is reachable, at least in part, or
+    /// each rule has a fallback.
     pub fn is_ready(&self) -> bool {
-        let answers_alone = |rule: &Arc<Rule>| rule.on_failure() != OnStoreFailure::Error;
-        self.storage.is_partly_up() || self.rules.load().iter().all(answers_alone)
+        let has_fallback = |rule: &Arc<Rule>| rule.on_failure() != OnStoreFailure::Error;
+        self.storage.is_partly_up() || self.rules.load().iter().all(has_fallback)
     }
 
-    /// The time on the engine's clock. It is read once per batch of calls.
+    /// The time on the engine's clock, read once per batch of calls.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
@@ -199,50 +225,49 @@ impl Engine {
         &self.settings
     }
 
-    /// The rule of this name, or the inline limit as a rule.
+    /// Finds the rule of this name, or turns an inline limit into a rule.
     ///
     /// # Errors
-    /// When there is no such rule, the limit is wrong, or inline limits are not allowed.
+    /// If there is no such rule, the limit is invalid, or inline limits are disabled.
     pub fn find(&self, rule: &str) -> Result<Arc<Rule>, RequestError> {
-        if let Some(rule) = self.rules.load().find(rule) {
+        let rules = self.rules.load();
+        if let Some(rule) = rules.find(rule) {
             return Ok(Arc::clone(rule));
         }
         // No rule has a space or a slash in its name: `5/s` was meant as a limit, and its error says so.
         if !rule.contains([' ', '/']) {
-            return Err(RequestError::new(format!(
-                "no rule is called {:?}; RL.RULES and GET /v1/rules list them, and a limit is written like \"sliding-log 5/60s\"",
-                shortened(rule)
-            )));
+            return Err(rules.unknown(rule));
         }
         self.allows_inline()?;
         self.inline.limits(rule)
     }
 
-    /// A cost within bounds.
+    /// Checks a cost against `cost_max`.
     ///
     /// # Errors
-    /// When it is above what one call may cost.
+    /// If it is larger.
     pub fn cost(&self, cost: u64) -> Result<u64, RequestError> {
         let most = self.settings.cost_max;
         if cost <= most {
             return Ok(cost);
         }
-        Err(RequestError::new(format!("the cost {cost} is too large; use at most {most}")))
+        Err(RequestError::new(format!("cost {cost} is too large; use at most {most}")))
     }
 
-    /// A call, to use one of its verbs.
+    /// Makes a call, for one of its verbs.
     ///
     /// # Errors
-    /// When there is no such rule, or a bound is crossed.
+    /// If the rule is not found (see [`Engine::find`]), or the key or the cost exceeds its bound.
     pub fn call<'a>(&self, target: Target<'a>, cost: u64) -> Result<Call<'a>, RequestError> {
         self.bounded(target.key, cost)?;
         Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
     }
 
-    /// A check, for [`decide`]. With a `max_wait` the call is charged now and told its delay, if that is not longer.
+    /// Makes a check, for [`decide`]. With a `max_wait`, the call is charged now and may happen
+    /// after a delay of at most that long.
     ///
     /// # Errors
-    /// As [`Engine::call`], and when the rule grants leases.
+    /// Those of [`Engine::call`], and if the rule grants leases.
     pub fn check<'a>(
         &self,
         cache: &mut RuleCache,
@@ -259,10 +284,11 @@ impl Engine {
         Ok(Call::new(rule, target.key, cost, max_wait.map_or(Verb::Check, Verb::CheckWithin)))
     }
 
-    /// redis-cell's command, for [`decide`]. Its limits have one scope: new parameters reinterpret a key's debt.
+    /// Makes a `CL.THROTTLE` call, for [`decide`]. All of its limits share one scope, so new
+    /// parameters reinterpret the debt of a key.
     ///
     /// # Errors
-    /// When a number is out of bounds, or inline limits are not allowed.
+    /// If a parameter is out of bounds, or inline limits are disabled.
     pub fn throttle<'a>(
         &self,
         cache: &mut RuleCache,
@@ -278,15 +304,16 @@ impl Engine {
             1.. => Verb::Check,
         };
         self.refresh(cache);
-        let rule = cache.throttle(throttle.numbers(), || self.inline.throttle(throttle))?;
+        let rule = cache.throttle(throttle.parameters(), || self.inline.throttle(throttle))?;
         Ok(Call::new(rule, key, cost, verb))
     }
 
-    /// Decides calls all or nothing. Returns the answer for all, and for each.
+    /// Decides several calls, all or nothing. Returns the overall answer, and one for each call.
     ///
     /// # Errors
-    /// With too many calls, with one under `count=all` or `concurrency`, or when a shared store gives no answer; on a
-    /// cluster when keys are in different hash slots.
+    /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all` or
+    /// `concurrency`, the shared store does not answer, or, on a cluster, the keys are in different
+    /// hash slots.
     pub async fn check_all<'c>(
         &self,
         calls: &'c [Call<'_>],
@@ -294,7 +321,7 @@ impl Engine {
     ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
         if calls.len() > CALLS_MAX {
             return Err(RequestError::new(format!(
-                "{} calls are too many; use at most {CALLS_MAX}",
+                "{} calls in one request are too many; send at most {CALLS_MAX}",
                 calls.len()
             )));
         }
@@ -304,18 +331,20 @@ impl Engine {
         Ok(decided)
     }
 
-    /// Returns what still counts of a reservation. `true` if that was anything.
+    /// Cancels a reservation: returns the part of its cost that still counts. Returns `false` if
+    /// there was nothing to return.
     ///
     /// # Errors
-    /// When the text is not a receipt, or a shared store gives no answer.
+    /// If the text is not a receipt, or the shared store does not answer.
     pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, RequestError> {
         self.close(receipt, None, now).await
     }
 
-    /// Changes the charge of a reservation to what was used. `false` if the receipt is used or unknown.
+    /// Settles a reservation: changes its charge to the cost that was actually used. Returns
+    /// `false` if the receipt is used or unknown.
     ///
     /// # Errors
-    /// As [`Engine::cancel`].
+    /// Those of [`Engine::cancel`].
     pub async fn settle(&self, receipt: &str, used: u64, now: Time) -> Result<bool, RequestError> {
         self.close(receipt, Some(used), now).await
     }
@@ -331,9 +360,10 @@ impl Engine {
                 Some(used) => store.settle_at(&receipt, used, now),
             });
         }
-        // The rule or inline limit that gave it, perhaps on another server. If it is gone, its charge no longer counts.
+        // The receipt names the rule or inline limit that issued it, perhaps on another server. If
+        // that rule no longer exists, neither does the charge.
         let stored = StoredReceipt::read(&receipt)?;
-        let rule = Scope::named_in(stored.scope()).and_then(|name| self.find(name).ok());
+        let rule = Scope::name_in(stored.scope()).and_then(|name| self.find(name).ok());
         let Some(rule) = rule else { return Ok(false) };
         let policy = sluicegate::internal::raw_key(stored.key()).map(|key| rule.policy_id(key));
         let Some(AnyBackend::Redis { limiter, time }) = policy.map(|policy| &rule.limits_of(policy).backend)
@@ -347,7 +377,7 @@ impl Engine {
         })
     }
 
-    /// Empties a connection's cache if rules have been loaded since it was filled.
+    /// Clears a connection's cache if rules have been loaded since it was filled.
     fn refresh(&self, cache: &mut RuleCache) {
         let load = self.loads.load(Ordering::Acquire);
         if cache.load != load {
@@ -360,7 +390,7 @@ impl Engine {
         if key.len() > most {
             let length = key.len();
             return Err(RequestError::new(format!(
-                "the key has {length} bytes; use at most {most}, or a hash of it"
+                "the key has {length} bytes; use at most {most}, or hash it"
             )));
         }
         self.cost(cost).map(|_| ())
@@ -370,15 +400,6 @@ impl Engine {
         if self.settings.allow_inline {
             return Ok(());
         }
-        Err(RequestError::new(
-            "limits may not be brought along here (allow_inline = false); use the name of a rule",
-        ))
+        Err(RequestError::new("inline limits are disabled (allow_inline = false); use the name of a rule"))
     }
-}
-
-/// A name that a caller sent, short enough for one line.
-fn shortened(name: &str) -> &str {
-    const SHOWN_MAX: usize = 64;
-    let end = name.char_indices().map(|(at, _)| at).take_while(|at| *at <= SHOWN_MAX).last();
-    if name.len() <= SHOWN_MAX { name } else { &name[..end.unwrap_or(0)] }
 }

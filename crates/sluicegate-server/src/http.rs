@@ -1,13 +1,12 @@
-//! HTTP and JSON, for whatever does not speak RESP. `docs/http.md` is the contract.
+//! HTTP with JSON, for clients that do not speak RESP. `docs/http.md` is the contract.
 //!
 //! ```text
 //! bytes ─▶ connection ─▶ handler ─▶ codec ─▶ Call ─────▶ engine
 //! bytes ◀─ connection ◀──────────── codec ◀─ Decided ◀────┘
 //! ```
 //!
-//! `connection` is hyper's HTTP/1 on one socket, until the client leaves or the server stops;
-//! `handler` knows which path leads where and who may ask; `codec` knows JSON and header fields,
-//! and no meaning.
+//! `connection` runs hyper's HTTP/1 on one socket; `handler` routes and authorizes requests;
+//! `codec` translates JSON and header fields, and knows no meaning.
 
 mod codec;
 mod connection;
@@ -37,8 +36,7 @@ impl ConnectionHandler for Http {
     }
 }
 
-/// What a request is answered with: what all connections share, and how far this one's request has
-/// come.
+/// What answering a request needs: the shared state, and the progress of this connection's request.
 struct Context {
     service: Service,
     progress: Progress,

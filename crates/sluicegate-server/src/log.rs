@@ -1,12 +1,13 @@
 //! The log: lines on standard error, as text for people or as JSON for programs.
 //!
-//! A level is for our own lines; libraries only get to say what is wrong, unless everything is asked for. Whatever a client
-//! can cause is said through [`Seldom`], at most once a second, so that no client can fill a disk; or at the level `debug`.
-//! What a client sent is written as a field with `?` (`key = ?key`), which escapes it.
+//! The level applies to Sluicegate's own lines; libraries log warnings and errors only, except at
+//! `trace`. Lines that a client can cause pass a [`LogThrottle`], at most one per second, or are
+//! logged at `debug`: no client can fill a disk. Text from a client is logged as a field with `?`
+//! (`key = ?key`), which escapes it.
 
-mod seldom;
+mod log_throttle;
 
-pub(crate) use seldom::Seldom;
+pub(crate) use log_throttle::LogThrottle;
 
 use crate::config::{Log, LogFormat, LogLevel};
 use std::io::{self, IsTerminal as _};
@@ -17,42 +18,42 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
-/// What the names of our crates begin with.
-const OURS: &str = "sluice";
+/// The common prefix of our crates' names.
+const OUR_CRATES: &str = "sluice";
 
-/// Turns the log up and down while it is written.
-pub(crate) struct Volume(reload::Handle<Targets, Registry>);
+/// Changes the log level while the server runs.
+pub(crate) struct LevelHandle(reload::Handle<Targets, Registry>);
 
-/// Begins to write it. Once in a process; what begins a second time is not heard.
-pub(crate) fn start(log: Log) -> Volume {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty());
-    let (volume, subscriber) = to(io::stderr, log, io::stderr().is_terminal() && !unwanted);
+/// Starts the log. Only the first call in a process has an effect.
+pub(crate) fn start(log: Log) -> LevelHandle {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty());
+    let (level_handle, subscriber) = to(io::stderr, log, io::stderr().is_terminal() && !no_color);
     let _ = subscriber.try_init();
-    volume
+    level_handle
 }
 
-impl Volume {
-    /// From which level on lines are written from now on.
+impl LevelHandle {
+    /// Sets the level.
     pub(crate) fn set(&self, level: LogLevel) {
         let _ = self.0.reload(filter(level));
     }
 }
 
-fn to<W>(writer: W, log: Log, colours: bool) -> (Volume, impl Subscriber + Send + Sync)
+fn to<W>(writer: W, log: Log, ansi: bool) -> (LevelHandle, impl Subscriber + Send + Sync)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let (level, volume) = reload::Layer::new(filter(log.level));
+    let (level, level_handle) = reload::Layer::new(filter(log.level));
     let lines = fmt::layer()
         .with_writer(writer)
         .with_target(false)
-        // Where nobody reads the log there is nobody to be told of it either, and telling would panic.
+        // If standard error is closed, reporting that would panic.
         .log_internal_errors(false);
     let lines = match log.format {
-        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Text => lines.with_ansi(ansi).boxed(),
         LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
     };
-    (Volume(volume), tracing_subscriber::registry().with(level).with(lines))
+    (LevelHandle(level_handle), tracing_subscriber::registry().with(level).with(lines))
 }
 
 fn filter(level: LogLevel) -> Targets {
@@ -65,7 +66,7 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let theirs = if ours == LevelFilter::TRACE { ours } else { ours.min(LevelFilter::WARN) };
-    Targets::new().with_default(theirs).with_target(OURS, ours)
+    Targets::new().with_default(theirs).with_target(OUR_CRATES, ours)
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// Lines that a test can read.
+    /// A log that a test can read.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -87,25 +88,25 @@ mod tests {
         }
     }
 
-    /// What is logged while something runs.
-    fn logged(format: LogFormat, level: LogLevel, run: impl FnOnce(&Volume)) -> String {
+    /// Returns what is logged while `run` runs.
+    fn logged(format: LogFormat, level: LogLevel, run: impl FnOnce(&LevelHandle)) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
-        let (volume, subscriber) = to(move || writer.clone(), Log { format, level }, false);
-        tracing::subscriber::with_default(subscriber, || run(&volume));
+        let (level_handle, subscriber) = to(move || writer.clone(), Log { format, level }, false);
+        tracing::subscriber::with_default(subscriber, || run(&level_handle));
         let bytes = lines.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn a_line_of_text_has_time_level_message_and_fields() {
+    fn a_text_line_has_time_level_message_and_fields() {
         let line = logged(LogFormat::Text, LogLevel::Info, |_| tracing::info!(port = 6380, "listening"));
         assert!(line.contains("Z  INFO listening port=6380\n"), "{line}");
         assert!(line.starts_with("20"), "it begins with the time: {line}");
     }
 
     #[test]
-    fn a_line_of_json_is_an_object_with_its_fields_at_the_top() {
+    fn a_json_line_is_one_flat_object() {
         let line = logged(LogFormat::Json, LogLevel::Info, |_| {
             tracing::warn!(port = 6380, key = ?"a\nb", "listening");
         });
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_cannot_begin_a_line_or_colour_it() {
+    fn client_text_cannot_forge_or_colour_a_line() {
         let line = logged(LogFormat::Text, LogLevel::Info, |_| {
             tracing::info!(key = ?"x\n2026-01-01 ERROR all is lost \u{1b}[31m", "odd key");
         });
@@ -126,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_for_our_lines_and_libraries_say_only_what_is_wrong() {
-        let speak = |_: &Volume| {
+    fn libraries_log_only_warnings_below_trace() {
+        let speak = |_: &LevelHandle| {
             tracing::debug!("ours");
             tracing::warn!(target: "hyper::proto", "wrong");
             tracing::debug!(target: "hyper::proto", "theirs");
@@ -139,21 +140,21 @@ mod tests {
             (LogLevel::Debug, true, true, false),
             (LogLevel::Trace, true, true, true),
         ] {
-            let said = logged(LogFormat::Text, level, speak);
-            let has = ["ours", "wrong", "theirs"].map(|word| said.contains(word));
-            assert_eq!(has, [ours, wrong, theirs], "{level:?}: {said}");
+            let lines = logged(LogFormat::Text, level, speak);
+            let has = ["ours", "wrong", "theirs"].map(|word| lines.contains(word));
+            assert_eq!(has, [ours, wrong, theirs], "{level:?}: {lines}");
         }
     }
 
     #[test]
-    fn the_level_changes_while_it_runs() {
-        let said = logged(LogFormat::Text, LogLevel::Warn, |volume| {
+    fn the_level_can_change_while_the_server_runs() {
+        let lines = logged(LogFormat::Text, LogLevel::Warn, |level_handle| {
             tracing::info!("one");
-            volume.set(LogLevel::Info);
+            level_handle.set(LogLevel::Info);
             tracing::info!("two");
-            volume.set(LogLevel::Error);
+            level_handle.set(LogLevel::Error);
             tracing::info!("three");
         });
-        assert!(said.contains("two") && !said.contains("one") && !said.contains("three"), "{said}");
+        assert!(lines.contains("two") && !lines.contains("one") && !lines.contains("three"), "{lines}");
     }
 }

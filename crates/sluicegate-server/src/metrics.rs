@@ -1,8 +1,9 @@
-//! What the server has done, for whoever watches it. No series grows with keys or clients.
+//! Metrics of the server. No series grows with the number of keys or clients.
 //!
-//! Whoever serves a client counts here with relaxed atomic additions: the counts order nothing and are read apart from
-//! each other. `latency.rs` is a histogram to be added to by many, `process.rs` asks the system about this process, and
-//! `exposition.rs` names all of it and `page.rs` writes it in the text format of `OpenMetrics`, which Prometheus reads.
+//! Counters are relaxed atomics: they order nothing, and are read independently of each other.
+//! `latency.rs` is a lock-free histogram, `process.rs` reads what the system knows of this process,
+//! `exposition.rs` names all metrics, and `page.rs` writes them in the `OpenMetrics` text format,
+//! which Prometheus reads.
 
 mod exposition;
 mod latency;
@@ -18,10 +19,10 @@ use process::Process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What [`Metrics::render`] writes, as HTTP names it.
+/// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Counts that the server keeps while it runs.
+/// The counters of a server.
 #[derive(Debug)]
 pub struct Metrics {
     clients: ByProtocol<Counts>,
@@ -29,31 +30,31 @@ pub struct Metrics {
     started: SystemTime,
 }
 
-/// Counts of one protocol. They begin a cache line of their own, so that the threads of one protocol do not slow those of
-/// another.
+/// The counters of one protocol, on cache lines of their own: threads of one protocol do not slow
+/// those of another.
 #[derive(Default, Debug)]
 #[repr(align(128))]
 struct Counts {
     latency: Latency,
     accepted: AtomicU64,
     closed: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
     errors: AtomicU64,
-    mistakes: AtomicU64,
+    client_errors: AtomicU64,
 }
 
-/// How reading the configuration went. What the server started with is a success.
+/// The loads of the configuration. The initial one counts as a success.
 #[derive(Debug)]
 struct ConfigLoads {
     succeeded: AtomicU64,
     failed: AtomicU64,
     last_succeeded: AtomicBool,
-    /// When it last went well, in microseconds since the Unix epoch.
+    /// The time of the last success, in microseconds since the Unix epoch.
     last_success_us: AtomicU64,
 }
 
 impl Default for Metrics {
-    /// The counts of a server that starts now.
+    /// The counters of a server that starts now.
     fn default() -> Metrics {
         let started = SystemTime::now();
         let config = ConfigLoads {
@@ -67,38 +68,38 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A client has connected and was let in.
+    /// Counts an accepted connection.
     pub fn connected(&self, protocol: Protocol) {
         add_one(&self.clients[protocol].accepted);
     }
 
-    /// A client that had connected is gone.
+    /// Counts a closed connection.
     pub fn disconnected(&self, protocol: Protocol) {
         add_one(&self.clients[protocol].closed);
     }
 
-    /// A client was turned away because there are too many.
-    pub fn refused(&self, protocol: Protocol) {
-        add_one(&self.clients[protocol].refused);
+    /// Counts a connection rejected because of `connections_max`.
+    pub fn rejected(&self, protocol: Protocol) {
+        add_one(&self.clients[protocol].rejected);
     }
 
-    /// A client sent what is not the protocol, or crossed one of its bounds.
+    /// Counts a connection that broke the protocol or exceeded a limit on clients.
     pub fn protocol_error(&self, protocol: Protocol) {
         add_one(&self.clients[protocol].errors);
     }
 
-    /// So many questions were answered, each in so long: from being read to having the answer's bytes. Every question
-    /// counts that was read, whatever it was and whatever the answer.
-    pub fn answered(&self, protocol: Protocol, questions: u64, took: Duration) {
-        self.clients[protocol].latency.add(questions, took);
+    /// Counts requests of a batch, each of which took this long from being read to having its reply
+    /// ready.
+    pub fn answered(&self, protocol: Protocol, requests: u64, took: Duration) {
+        self.clients[protocol].latency.add(requests, took);
     }
 
-    /// So many questions were answered by an error. They count as answered too.
-    pub fn mistaken(&self, protocol: Protocol, questions: u64) {
-        self.clients[protocol].mistakes.fetch_add(questions, Ordering::Relaxed);
+    /// Counts requests answered with an error. [`Metrics::answered`] counts them too.
+    pub fn client_errors(&self, protocol: Protocol, requests: u64) {
+        self.clients[protocol].client_errors.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// The configuration was read anew: it was taken up, or refused and the rules before go on.
+    /// Counts a reload of the configuration, which succeeded or failed.
     pub fn reloaded(&self, ok: bool) {
         let ConfigLoads { succeeded, failed, last_succeeded, last_success_us } = &self.config;
         last_succeeded.store(ok, Ordering::Relaxed);
@@ -110,7 +111,7 @@ impl Metrics {
         }
     }
 
-    /// All counts of now as text, to be sent as [`CONTENT_TYPE`].
+    /// The current metrics as text of type [`CONTENT_TYPE`].
     pub fn render(&self, engine: &Engine) -> String {
         Snapshot::take(self, engine, Process::now()).text()
     }

@@ -1,9 +1,9 @@
 //! The protocols that clients speak.
 //!
-//! A protocol is a folder such as `resp/` or `http/`, which exports one type that implements
-//! `ConnectionHandler`, and a line in the table at the end of this file. Listening,
-//! configuration, flags, metrics and the log ask [`Protocol`] what they need to know, and name no
-//! protocol themselves.
+//! A protocol is a folder such as `resp/` or `http/` that exports one type implementing
+//! `ConnectionHandler`, and a line in the table at the end of this file. Listeners, configuration,
+//! flags, metrics and the log get what they need from [`Protocol`], and name no protocol
+//! themselves.
 
 use crate::net::{Listener, Stream};
 use crate::service::Service;
@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use tokio::task::JoinSet;
 
-/// What the server knows about a protocol.
+/// Describes a protocol.
 pub struct Description {
     /// Its name in messages.
     pub name: &'static str,
-    /// Its name in metrics, and the setting in `[server]` that says where to listen for it.
+    /// Its name in metrics, and its setting in `[server]`: the address to listen on.
     pub id: &'static str,
     /// The variable that overrides the setting.
     pub variable: &'static str,
@@ -24,11 +24,11 @@ pub struct Description {
     pub flag: &'static str,
     /// Where to listen by default. `None`: nowhere.
     pub default_address: Option<&'static str>,
-    /// What it is called in a TLS handshake (ALPN). Empty: no name, and clients that ask for any
-    /// are served.
+    /// Its ALPN names in a TLS handshake. Empty: ALPN is not negotiated, and every client is
+    /// accepted.
     pub alpn: &'static [&'static [u8]],
-    /// What a client is sent that is turned away because `connections_max` clients are connected.
-    /// Without TLS only, as a handshake would hold a connection.
+    /// The bytes sent to a client that is rejected because of `connections_max`. Not sent over TLS,
+    /// where a handshake would occupy a connection.
     pub too_many_clients: &'static [u8],
 }
 
@@ -88,14 +88,14 @@ macro_rules! protocols {
             /// All protocols, in the order in which they are listed everywhere.
             pub const ALL: [Protocol; [$(stringify!($protocol)),*].len()] = [$(Protocol::$protocol),*];
 
-            /// What is known about it.
+            /// The description of the protocol.
             pub const fn description(self) -> &'static Description {
                 match self {
                     $(Protocol::$protocol => &<$handler as ConnectionHandler>::DESCRIPTION,)*
                 }
             }
 
-            /// Accepts clients in a task, which ends when the server has stopped and all of them
+            /// Accepts clients in a task, which ends when the server has stopped and all clients
             /// are gone.
             pub(crate) fn accept(self, listener: Listener, service: Service, tasks: &mut JoinSet<()>) {
                 match self {

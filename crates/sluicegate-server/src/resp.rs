@@ -5,9 +5,9 @@
 //! bytes ◀─ codec ◀─ replies, in the same order ◀────┘
 //! ```
 //!
-//! `codec` knows bytes and no meaning; `commands.rs` is the table of what there is; `handler`
-//! answers; `session.rs` is what is remembered of a client, `undelivered.rs` the leases that it
-//! does not know of yet; `connection` reads, writes, and keeps deadlines.
+//! `codec` translates bytes and knows no meaning; `commands.rs` is the table of commands; `handler`
+//! answers them; `session.rs` is the state of a client, `undelivered.rs` its undelivered leases;
+//! `connection` reads, writes and enforces timeouts.
 
 pub mod codec;
 

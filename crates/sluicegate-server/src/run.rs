@@ -2,11 +2,12 @@
 
 use crate::auth::Password;
 use crate::config::{self, Configuration, Layers, SETTINGS};
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Keys, StoreTime};
-use crate::log::{self, Volume};
+use crate::exposure::{self, Protection};
+use crate::log::{self, LevelHandle};
 use crate::net::tls::{CertFiles, Certs, Tls};
 use crate::protocol::Protocol;
-use crate::safety::{self, Protection};
 use crate::server::{self, Server};
 use crate::signals::{Signal, Signals};
 use sluicegate::clock::SystemClock;
@@ -18,31 +19,32 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info, warn};
 
-/// How long open connections may take to end after the signal to stop.
+/// How long open connections may take to finish after the signal to stop.
 const GRACE: Duration = Duration::from_secs(30);
-/// Files that a server opens beside its connections.
+/// Files that a server opens besides its connections.
 const FILES_RESERVED: u64 = 64;
 
-/// Runs a server until it is told to stop. `insecure`: others may reach it without password and TLS.
+/// Runs a server until a signal stops it. `insecure` allows an address other than loopback without
+/// a password and TLS.
 ///
 /// # Errors
-/// When it cannot start: one line for each reason.
+/// If it cannot start: one line per reason.
 pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
-    let configuration = layers.read().map_err(|problems| problems.to_string())?;
-    let volume = log::start(configuration.log);
+    let configuration = layers.read().map_err(|errors| errors.to_string())?;
+    let level_handle = log::start(configuration.log);
     for name in layers.unknown_variables() {
-        warn!("{name} is set, and is none of our variables; see `sluice serve --help`");
+        warn!("ignoring unknown environment variable {name}; `sluice serve --help` lists the known ones");
     }
-    let parts = Parts::gather(&configuration, layers, insecure)?;
-    look_at_file_limit(configuration.limits.connections_max, parts.listen.len());
+    let resources = Resources::load(&configuration, layers, insecure)?;
     let runtime = runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
-    let done = runtime.block_on(serve(configuration, parts, layers, &volume));
-    // What is still open has had its time.
+    let done = runtime.block_on(serve(configuration, resources, layers, &level_handle));
+    // Connections that are still open have had their grace period.
     runtime.shutdown_background();
     done
 }
 
-/// A thread for each processor unless said. A single one has no others to hand work to, and need not look whether it should.
+/// Builds the runtime: one thread per core by default. A single thread has no others to share work
+/// with, so it needs no work-stealing scheduler.
 fn runtime(threads: Option<usize>) -> io::Result<Runtime> {
     let mut runtime = match threads {
         Some(1) => Builder::new_current_thread(),
@@ -54,49 +56,53 @@ fn runtime(threads: Option<usize>) -> io::Result<Runtime> {
     runtime.enable_all().build()
 }
 
-/// What the configuration names, found and read.
-struct Parts {
+/// The addresses, password and certificates that the configuration names, resolved and read.
+struct Resources {
     listen: Vec<(Protocol, SocketAddr)>,
     password: Option<Password>,
     tls: Option<Arc<Tls>>,
+    limits: ConnectionLimits,
 }
 
-impl Parts {
-    fn gather(configuration: &Configuration, layers: &Layers, insecure: bool) -> Result<Parts, String> {
+impl Resources {
+    fn load(configuration: &Configuration, layers: &Layers, insecure: bool) -> Result<Resources, String> {
         let wanted = configuration.listen.iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?)));
         let listen = wanted
             .map(|(protocol, address)| Ok((protocol, resolve(address)?)))
             .collect::<Result<Vec<_>, String>>()?;
         if listen.is_empty() {
             let ids = Protocol::ALL.map(|protocol| protocol.description().id).join(", ");
-            return Err(format!("every protocol is off, and no client could connect; turn one on: {ids}"));
+            return Err(format!("every protocol is off, so no client could connect; turn one on: {ids}"));
         }
         let password = password(configuration, layers)?;
         let certs = certs(configuration)?;
         let protection = Protection { password: password.is_some(), tls: certs.is_some(), insecure };
         for (protocol, address) in &listen {
-            safety::may_listen(*protocol, *address, protection)?;
+            exposure::check(*protocol, *address, protection)?;
         }
-        Ok(Parts { listen, password, tls: certs.map(|certs| Arc::new(Tls::new(certs))) })
+        let connections_max = fit_open_files(configuration.limits.connections_max, listen.len());
+        let limits = ConnectionLimits { connections_max, ..configuration.limits };
+        Ok(Resources { listen, password, tls: certs.map(|certs| Arc::new(Tls::new(certs))), limits })
     }
 }
 
 fn resolve(address: &str) -> Result<SocketAddr, String> {
-    let found =
-        address.to_socket_addrs().map_err(|error| format!("cannot find the address {address}: {error}"))?;
-    found
-        .into_iter()
-        .next()
-        .ok_or_else(|| format!("the name in {address} has no address; write a number such as 127.0.0.1"))
+    let found = address.to_socket_addrs().map_err(|error| format!("cannot resolve {address}: {error}"))?;
+    found.into_iter().next().ok_or_else(|| {
+        format!("cannot resolve {address}: the name has no address; use an IP address such as 127.0.0.1")
+    })
 }
 
-/// The environment's password, or else the file's. Of one in the environment and one in a flag we do not choose.
+/// The password from the environment or, if there is none, from the file. One in the environment
+/// and one in a flag is an error, as neither is the obvious choice.
 fn password(configuration: &Configuration, layers: &Layers) -> Result<Option<Password>, String> {
-    if let Some(said) = layers.password() {
+    if let Some(password) = layers.password() {
         if layers.flags.iter().any(|(name, _)| *name == "--password-file") {
             return Err("SLUICE_PASSWORD: --password-file is set too; use one of them".into());
         }
-        return Password::new(said.as_bytes()).map(Some).map_err(|unfit| format!("SLUICE_PASSWORD: {unfit}"));
+        return Password::new(password.as_bytes())
+            .map(Some)
+            .map_err(|unfit| format!("SLUICE_PASSWORD: {unfit}"));
     }
     let Some(path) = &configuration.password_file else { return Ok(None) };
     let (password, warning) = config::read_password(path)?;
@@ -113,62 +119,82 @@ fn certs(configuration: &Configuration) -> Result<Option<Certs>, String> {
     }
 }
 
-/// A connection is a file to the system, which limits how many a process may open.
-fn look_at_file_limit(connections_max: usize, listeners: usize) {
-    let wanted = (connections_max * listeners) as u64 + FILES_RESERVED;
-    match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(allowed) if allowed < wanted => warn!(
-            "connections_max is {connections_max}, for each protocol, which takes {wanted} open files, and the system \
-             allows {allowed}: beyond that new clients wait until others leave. Raise the hard limit (LimitNOFILE of \
-             the unit), or lower connections_max"
-        ),
-        Ok(_) => {}
-        Err(error) => warn!("cannot find out how many files may be opened: {error}"),
+/// Raises the soft limit on open files as far as the system allows. Returns the connections per
+/// listener that fit: at most `connections_max`, less if the hard limit is too low. Beyond the
+/// limit every accept would fail, for all listeners; with a lower `connections_max` clients get an
+/// error.
+fn fit_open_files(connections_max: usize, listeners: usize) -> usize {
+    let allowed = match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(allowed) => allowed,
+        Err(error) => {
+            warn!("cannot read the limit on open files: {error}; connections_max stays {connections_max}");
+            return connections_max;
+        }
+    };
+    let fits = connections_within(allowed, listeners);
+    if fits >= connections_max {
+        return connections_max;
     }
+    info!(
+        "connections_max lowered from {connections_max} to {fits} per protocol: the system allows {allowed} open \
+         files; raise the hard limit (ulimit -Hn, or LimitNOFILE in the unit) for more"
+    );
+    fits
+}
+
+/// The connections per listener that this many open files allow; at least one.
+fn connections_within(files: u64, listeners: usize) -> usize {
+    let for_connections = usize::try_from(files.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX);
+    (for_connections / listeners.max(1)).max(1)
 }
 
 async fn serve(
     configuration: Configuration,
-    parts: Parts,
+    resources: Resources,
     layers: &Layers,
-    volume: &Volume,
+    level_handle: &LevelHandle,
 ) -> Result<(), String> {
-    // Before anything listens: whoever has seen the address may send a signal.
+    // Before the server listens: as soon as its address is logged, a signal may arrive.
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let config = server::Config {
-        listen: parts.listen,
-        password: parts.password,
-        tls: parts.tls.clone(),
+        listen: resources.listen,
+        password: resources.password,
+        tls: resources.tls.clone(),
         hosts: configuration.hosts.clone(),
-        limits: configuration.limits,
+        limits: resources.limits,
         settings: configuration.engine,
         keys: keys(&configuration).await?,
         rules: configuration.rules.clone(),
     };
     let server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
-    let with_tls = if parts.tls.is_some() { ", with TLS" } else { "" };
+    let with_tls = if resources.tls.is_some() { ", with TLS" } else { "" };
     for (protocol, address) in server.addresses() {
         info!("listening for {protocol} on {address}{with_tls}");
     }
-    info!("{}", rules_in_words(&configuration));
-    let reload =
-        Reload { server: &server, started: &configuration, tls: parts.tls.as_deref(), layers, volume };
+    info!("{} loaded", rule_count(&configuration));
+    let reload = Reload {
+        server: &server,
+        started: &configuration,
+        tls: resources.tls.as_deref(),
+        layers,
+        level_handle,
+    };
     while signals.next().await == Signal::Reload {
-        reload.again();
+        reload.run();
     }
     info!(
-        "stopping: answering what has arrived, for at most {} s; a second signal ends it at once",
+        "stopping: answering pending requests for at most {} s; a second signal stops at once",
         GRACE.as_secs()
     );
     tokio::select! {
         () = server.stop() => info!("stopped"),
-        () = tokio::time::sleep(GRACE) => warn!("stopped, though clients were still connected"),
-        () = signals.stop() => warn!("stopped at once by a second signal"),
+        () = tokio::time::sleep(GRACE) => warn!("stopped with clients still connected"),
+        () = signals.stop() => warn!("stopped by a second signal"),
     }
     Ok(())
 }
 
-/// Where keys are to live. A shared store that is away is no reason not to start: it may be back before we are.
+/// Where keys live. The server starts even if the shared store is unavailable: it connects later.
 async fn keys(configuration: &Configuration) -> Result<Keys, String> {
     let config::Store { url, tls_ca, deadline, key_prefix, remember_denials } = &configuration.store;
     let Some(url) = url else { return Ok(Keys::InMemory) };
@@ -178,62 +204,63 @@ async fn keys(configuration: &Configuration) -> Result<Keys, String> {
         .remember_denials(*remember_denials);
     if let Some(path) = tls_ca {
         let pem = std::fs::read(path);
-        store = store.tls_ca(pem.map_err(|error| format!("{}: cannot be read: {error}", path.display()))?);
+        store = store.tls_ca(
+            pem.map_err(|error| format!("{}: cannot read the certificates: {error}", path.display()))?,
+        );
     }
     let keys = Keys::connect(store.connect_later(), StoreTime::Store).await;
     let keys = keys.map_err(|error| format!("[store] url: {error}"))?;
-    info!("keys live in the store at {url}");
+    info!("using the shared store at {url}");
     Ok(keys)
 }
 
-fn rules_in_words(configuration: &Configuration) -> String {
+fn rule_count(configuration: &Configuration) -> String {
     match configuration.rules.len() {
-        0 => "no rules: callers bring their own limits".to_owned(),
         1 => "1 rule".to_owned(),
         rules => format!("{rules} rules"),
     }
 }
 
-/// What takes up a changed configuration.
+/// Reloads the configuration.
 struct Reload<'a> {
     server: &'a Server,
     started: &'a Configuration,
     tls: Option<&'a Tls>,
     layers: &'a Layers,
-    volume: &'a Volume,
+    level_handle: &'a LevelHandle,
 }
 
 impl Reload<'_> {
-    /// Takes up all that can be, or nothing.
-    fn again(&self) {
-        let taken_up = self.taken_up();
-        self.server.service().metrics.reloaded(taken_up.is_ok());
-        match taken_up {
+    /// Applies the new configuration as a whole, or keeps the previous one.
+    fn run(&self) {
+        let loaded = self.load();
+        self.server.service().metrics.reloaded(loaded.is_ok());
+        match loaded {
             Ok(configuration) => {
-                info!("configuration taken up: {}", rules_in_words(&configuration));
-                let waiting = self.needs_restart(&configuration);
-                if !waiting.is_empty() {
-                    warn!("changed, but needs a restart: {}", waiting.join(", "));
+                info!("configuration reloaded: {}", rule_count(&configuration));
+                let pending = self.needs_restart(&configuration);
+                if !pending.is_empty() {
+                    warn!("these changed settings need a restart: {}", pending.join(", "));
                 }
             }
             Err(reasons) => {
                 for reason in reasons.lines() {
-                    error!("configuration refused, the old one goes on: {reason}");
+                    error!("configuration rejected, keeping the previous one: {reason}");
                 }
             }
         }
     }
 
-    fn taken_up(&self) -> Result<Configuration, String> {
-        let configuration = self.layers.read().map_err(|problems| problems.to_string())?;
+    fn load(&self) -> Result<Configuration, String> {
+        let configuration = self.layers.read().map_err(|errors| errors.to_string())?;
         let certs = if self.tls.is_some() { certs(&configuration)? } else { None };
         let engine = &self.server.service().engine;
-        engine.load(configuration.rules.clone()).map_err(|mistake| mistake.to_string())?;
-        // Nothing can fail any more.
+        engine.load(configuration.rules.clone()).map_err(|error| error.to_string())?;
+        // From here on nothing can fail.
         if let (Some(tls), Some(certs)) = (self.tls, certs) {
-            tls.renew(certs);
+            tls.replace(certs);
         }
-        self.volume.set(configuration.log.level);
+        self.level_handle.set(configuration.log.level);
         Ok(configuration)
     }
 
@@ -246,5 +273,23 @@ impl Reload<'_> {
             .filter(|setting| setting.differs(self.started, now))
             .map(|setting| setting.name)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_the_open_files_of_all_listeners() {
+        for (files, listeners, connections) in
+            [(20_000, 2, 9_968), (1_024, 1, 960), (10, 2, 1), (1_024, 0, 960)]
+        {
+            assert_eq!(
+                connections_within(files, listeners),
+                connections,
+                "{files} files, {listeners} listeners"
+            );
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A running server: its sockets, its connections, and how it stops.
+//! A running server: its listeners, its connections and its shutdown.
 
 use crate::auth::Password;
-use crate::client_limits::ClientLimits;
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, Keys, RequestError, RuleSpec, Settings};
 use crate::metrics::Metrics;
 use crate::net::Listener;
@@ -15,24 +15,24 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What a server is made of. Without anything said, it listens nowhere.
+/// What a server is built from. By default it listens nowhere.
 #[derive(Clone, Default, Debug)]
 pub struct Config {
-    /// Where to listen, and for which protocol; port 0 for any free one.
+    /// Where to listen for which protocol; port 0 for any free port.
     pub listen: Vec<(Protocol, SocketAddr)>,
-    /// What clients have to say first.
+    /// The password that clients must send.
     pub password: Option<Password>,
-    /// Names under which HTTP may ask for us, besides loopback and addresses.
+    /// The host names that HTTP is served under, besides `localhost` and IP addresses.
     pub hosts: Vec<String>,
-    /// Bounds on clients.
-    pub limits: ClientLimits,
-    /// What the engine is told.
+    /// Limits on connections.
+    pub limits: ConnectionLimits,
+    /// Settings of the engine.
     pub settings: Settings,
     /// Where keys live.
     pub keys: Keys,
     /// The rules.
     pub rules: Vec<RuleSpec>,
-    /// What all of them are encrypted with.
+    /// TLS, for all protocols.
     pub tls: Option<Arc<Tls>>,
 }
 
@@ -45,15 +45,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the sockets and begins to serve.
+    /// Binds all addresses and starts to serve.
     ///
     /// # Errors
-    /// When an address cannot be bound, or the rules are wrong.
-    #[allow(clippy::unused_async, reason = "it has to be called where tasks can be started")]
+    /// If an address cannot be bound, or a rule is invalid.
+    #[allow(clippy::unused_async, reason = "must be called within a runtime")]
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> io::Result<Server> {
-        let wrong = |mistake: RequestError| io::Error::new(io::ErrorKind::InvalidInput, mistake);
-        let engine = Engine::keeping(config.keys, config.settings, clock).map_err(wrong)?;
-        engine.load(config.rules).map_err(wrong)?;
+        let invalid = |error: RequestError| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let engine = Engine::with_keys(config.keys, config.settings, clock).map_err(invalid)?;
+        engine.load(config.rules).map_err(invalid)?;
         let (stop, stopping) = watch::channel(false);
         let service = Service {
             engine: Arc::new(engine),
@@ -64,7 +64,7 @@ impl Server {
             stopping,
         };
         let bind = |(protocol, address)| Listener::bind(protocol, address, config.tls.clone());
-        // All are bound before any serves, so that a server that cannot start has answered nobody.
+        // Bind all before serving any, so that a server that fails to start has answered no client.
         let bound = config.listen.into_iter().map(bind).collect::<io::Result<Vec<_>>>()?;
         let addresses = bound.iter().map(|listener| (listener.protocol, listener.address)).collect();
         let mut listeners = JoinSet::new();
@@ -74,22 +74,22 @@ impl Server {
         Ok(Server { service, addresses, stop, listeners })
     }
 
-    /// Where it listens.
+    /// The bound addresses.
     pub fn addresses(&self) -> &[(Protocol, SocketAddr)] {
         &self.addresses
     }
 
-    /// Where it listens for a protocol.
+    /// The bound address of a protocol.
     pub fn address(&self, protocol: Protocol) -> Option<SocketAddr> {
         self.addresses.iter().find(|(known, _)| *known == protocol).map(|(_, address)| *address)
     }
 
-    /// What connections share.
+    /// The state that connections share.
     pub fn service(&self) -> &Service {
         &self.service
     }
 
-    /// Stops accepting, answers what has arrived, closes.
+    /// Stops accepting connections, answers what has arrived, and closes.
     pub async fn stop(mut self) {
         let _ = self.stop.send(true);
         while self.listeners.join_next().await.is_some() {}

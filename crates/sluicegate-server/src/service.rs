@@ -1,41 +1,41 @@
-//! What every connection shares, whatever protocol it speaks.
+//! The state that all connections share.
 
 #[cfg(test)]
 pub(crate) mod testing;
 
 use crate::auth::Password;
-use crate::client_limits::ClientLimits;
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The engine, and what clients have to keep to.
+/// The state that all connections share.
 #[derive(Clone)]
 pub struct Service {
-    /// Decides.
+    /// Decides calls.
     pub engine: Arc<Engine>,
-    /// Bounds on clients.
-    pub limits: ClientLimits,
-    /// What clients have to say first, if anything.
+    /// Limits on connections.
+    pub limits: ConnectionLimits,
+    /// The password that clients must send, if any.
     pub password: Option<Password>,
-    /// Names under which HTTP may ask for us, besides loopback and addresses.
+    /// The host names that HTTP is served under, besides `localhost` and IP addresses.
     pub hosts: Arc<[String]>,
-    /// Counts.
+    /// Counters of the server.
     pub metrics: Arc<Metrics>,
-    /// Turns true when the server is to stop: answer what has arrived, then close.
+    /// Becomes `true` when the server stops: answer what has arrived, then close.
     pub stopping: watch::Receiver<bool>,
 }
 
 impl Service {
-    /// Comes back when the server is to stop.
+    /// Waits until the server stops.
     pub async fn stopped(&self) {
         let mut stopping = self.stopping.clone();
-        // If nobody is left who could say so, that is the end too.
+        // If the sender is dropped, the server is gone too.
         let _ = stopping.wait_for(|stopping| *stopping).await;
     }
 
-    /// Whether it is to stop. As long as it is not, this is one look at a number.
+    /// Returns `true` if the server is stopping. Until then this is a single atomic load.
     pub fn is_stopping(&self) -> bool {
         self.stopping.has_changed().unwrap_or(true) && *self.stopping.borrow()
     }

@@ -1,13 +1,13 @@
-//! What the system tells a running server.
+//! Signals from the system.
 
 use std::io;
 
-/// What is asked of the server.
+/// A request to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signal {
     /// SIGTERM or SIGINT: stop.
     Stop,
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// Begins to listen for them; from now on they do not end the process.
+    /// Starts to listen for signals. From now on they do not end the process.
     pub(crate) fn new() -> io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Signals {
@@ -30,7 +30,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,
@@ -39,13 +39,13 @@ impl Signals {
         }
     }
 
-    /// The next that says to stop.
+    /// Waits for the next signal to stop.
     pub(crate) async fn stop(&mut self) {
         while self.next().await != Signal::Stop {}
     }
 }
 
-/// Where there is no SIGHUP, only Ctrl-C is heard.
+/// Without SIGHUP there is only Ctrl-C.
 #[cfg(not(unix))]
 pub(crate) struct Signals;
 

@@ -1,21 +1,21 @@
-//! What is written alike on every wire: milliseconds, and what is said of a mistake.
+//! What all protocols encode alike: milliseconds and error texts.
 
 use sluicegate::{Span, Time};
 
-/// The longest error that a client is sent, in bytes: it holds some of what the client sent.
+/// The longest error text, in bytes. Errors repeat some of the client's input.
 const ERROR_LEN_MAX: usize = 512;
 
-/// A wait that a client gives in milliseconds. If it is more than fits, it is longer than any wait there is.
+/// A wait in milliseconds. Saturates: that is longer than any wait there is.
 pub(crate) fn span_of_millis(ms: u64) -> Span {
     Span::from_micros(ms.saturating_mul(1_000))
 }
 
-/// A moment in Unix time, in milliseconds. Rounded up: who came a moment too early would be denied.
+/// Unix time in milliseconds, rounded up: a caller that comes a moment too early would be denied.
 pub(crate) fn unix_millis_up(time: Time) -> u64 {
     time.as_micros().div_ceil(1_000)
 }
 
-/// An error as a client is sent it: one line, and not a long one, whatever of the client's own words is in it.
+/// An error text as one line of bounded length, with control characters escaped.
 pub(crate) fn error_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(ERROR_LEN_MAX));
     for letter in text.chars() {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_short_line_whatever_it_says() {
+    fn an_error_is_always_one_short_line() {
         assert_eq!(
             error_line("no rule \"a\r\nb\"\0 \u{9b}\u{fc}"),
             "no rule \"a\\r\\nb\"\\u{0} \\u{9b}\u{fc}"
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_never_overflow_and_are_never_too_early() {
+    fn milliseconds_saturate_and_round_up() {
         assert_eq!(span_of_millis(5), Span::from_micros(5_000));
         assert_eq!(span_of_millis(u64::MAX), Span::from_micros(u64::MAX));
         let at = |us| unix_millis_up(Time::from_micros(us).unwrap());

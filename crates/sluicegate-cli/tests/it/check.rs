@@ -53,7 +53,7 @@ fn a_limit_that_gives_leases_is_not_checked_but_can_be_looked_at() {
     let address = server.resp();
     assert_eq!(
         check(&address, &["concurrency 3 ttl=30s", "acme"]),
-        (Some(2), "sluice: a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire\n".into())
+        (Some(2), "sluice: a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire\n".into())
     );
     assert_eq!(
         check(&address, &["concurrency 3 ttl=30s", "acme", "--peek"]),

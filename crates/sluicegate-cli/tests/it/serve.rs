@@ -22,8 +22,14 @@ fn rule(limit: &str) -> String {
 #[test]
 fn it_does_not_start_where_others_could_reach_it() {
     for (arguments, missing) in [
-        (&["--resp", "0.0.0.0:0", "--http", "off"][..], "RESP on 0.0.0.0:0 could be reached by others"),
-        (&["--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"], "HTTP on 0.0.0.0:0 could be reached by others"),
+        (
+            &["--resp", "0.0.0.0:0", "--http", "off"][..],
+            "RESP on 0.0.0.0:0 would be reachable from other machines",
+        ),
+        (
+            &["--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"],
+            "HTTP on 0.0.0.0:0 would be reachable from other machines",
+        ),
         (
             &["--resp", "off", "--http", "off"],
             "every protocol is off, and no client could connect; turn one on: resp",
@@ -67,7 +73,7 @@ fn keys_keep_what_they_have_used_when_the_file_is_read_again() {
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &format!("{}{}", rule("sliding-log 5/1h"), "[log]\nlevel = \"debug\"\n"));
     server.signal("-HUP");
-    server.wait_for("configuration taken up: 1 rule");
+    server.wait_for("configuration reloaded: 1 rule");
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remaining"));
 }
 
@@ -80,7 +86,7 @@ fn keys_keep_what_they_have_used_when_the_numbers_of_a_rule_change() {
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &rule("sliding-log 10/1h"));
     server.signal("-HUP");
-    server.wait_for("configuration taken up: 1 rule");
+    server.wait_for("configuration reloaded: 1 rule");
     let said = check(&address, "reply", "Harry");
     assert!(said.starts_with("allowed: 8 of 10 remain"), "{said}");
 }
@@ -93,7 +99,7 @@ fn a_bad_file_is_refused_and_the_old_goes_on() {
     let address = server.resp();
     folder.write("sluice.toml", &rule("sliding-lok 9/1h"));
     server.signal("-HUP");
-    let line = server.wait_for("configuration refused, the old one goes on: ");
+    let line = server.wait_for("configuration rejected, keeping the previous one: ");
     assert!(line.contains(&format!("{file}:3:9: rule reply: sliding-lok 9/1h: ")), "{line}");
     assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     // What needs a restart is named; the rest is taken up all the same.
@@ -122,10 +128,10 @@ fn certificates_are_read_again_too() {
     // A key that does not fit is refused, whatever else the file says.
     folder.write("key.pem", &old_key);
     server.signal("-HUP");
-    server.wait_for("configuration refused, the old one goes on: ");
+    server.wait_for("configuration rejected, keeping the previous one: ");
     folder.write("key.pem", &new_key);
     server.signal("-HUP");
-    server.wait_for("configuration taken up");
+    server.wait_for("configuration reloaded");
     assert_eq!(asked(), Some(0));
 }
 

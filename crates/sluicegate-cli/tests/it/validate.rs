@@ -77,7 +77,7 @@ fn what_would_not_start_alone_is_noted() {
     let text = stdout(&output);
     assert!(
         text.starts_with(
-            "Note           RESP on 0.0.0.0:6380 could be reached by others, and there is no TLS:"
+            "Note           RESP on 0.0.0.0:6380 would be reachable from other machines without TLS:"
         ),
         "{text}"
     );

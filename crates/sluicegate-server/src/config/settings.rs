@@ -1,4 +1,5 @@
-//! All settings but the rules: the one list that the file, variables, flags, the example and the documentation are held to.
+//! All settings except the rules: the one list behind the file, variables, flags, the example and
+//! the documentation.
 
 use super::value::Given;
 use super::{Configuration, LogFormat, LogLevel, StoreUrl};
@@ -18,20 +19,20 @@ use std::time::Duration;
 pub struct Setting {
     /// Its table in the file.
     pub section: &'static str,
-    /// Its name there.
+    /// Its name in that table.
     pub name: &'static str,
     /// The variable that overrides it.
     pub variable: &'static str,
     /// The flag that overrides both, if there is one.
     pub flag: Option<&'static str>,
-    /// Whether a change is taken up while the server runs.
+    /// `true` if a reload applies a change; otherwise it needs a restart.
     pub live: bool,
     kind: Kind,
 }
 
 type Field<T> = fn(&mut Configuration) -> &mut T;
 
-/// What a setting takes, and where it is kept.
+/// The type of a setting, and its field.
 #[derive(Clone)]
 enum Kind {
     Size(Field<usize>, RangeInclusive<u64>),
@@ -39,9 +40,9 @@ enum Kind {
     Percent(Field<u32>, RangeInclusive<u64>),
     /// A number, or the word `auto`.
     SizeOrAuto(Field<Option<usize>>, RangeInclusive<u64>),
-    Wait(Field<Duration>),
-    WaitOrOff(Field<Option<Duration>>),
-    YesNo(Field<bool>),
+    Duration(Field<Duration>),
+    DurationOrOff(Field<Option<Duration>>),
+    Bool(Field<bool>),
     Address(Protocol),
     File(Field<Option<PathBuf>>),
     Hosts(Field<Vec<String>>),
@@ -68,12 +69,12 @@ impl Setting {
 
 const MIB: u64 = 1024 * 1024;
 
-/// What can be done when a shared store is away.
+/// What to answer while the shared store is unavailable.
 pub(super) const ON_FAILURE: &[&str] = &["allow", "deny", "local", "error"];
-/// The share of a limit that one server may decide with by itself, in percent.
+/// The percentage of a limit that one server applies under `local`.
 pub(super) const LOCAL_SHARE: RangeInclusive<u64> = 1..=100;
 
-/// What one of the words of [`ON_FAILURE`] says.
+/// The meaning of a word of [`ON_FAILURE`].
 pub(super) fn on_failure(word: &str) -> OnStoreFailure {
     match word {
         "allow" => OnStoreFailure::Allow,
@@ -83,17 +84,17 @@ pub(super) fn on_failure(word: &str) -> OnStoreFailure {
     }
 }
 
-/// All of them, in the order of the file.
+/// All settings, in the order of the file.
 pub static SETTINGS: LazyLock<Vec<Setting>> =
     LazyLock::new(|| Protocol::ALL.into_iter().map(address_of).chain(OTHERS.iter().cloned()).collect());
 
-/// Where to listen for a protocol.
+/// The setting of a protocol's address.
 const fn address_of(protocol: Protocol) -> Setting {
     let Description { id, variable, flag, .. } = *protocol.description();
     setting("server", id, variable, Kind::Address(protocol)).with_flag(flag)
 }
 
-/// Those that are not of one protocol.
+/// The settings that belong to no protocol.
 static OTHERS: &[Setting] = &[
     setting("server", "password_file", "SLUICE_PASSWORD_FILE", Kind::File(|c| &mut c.password_file))
         .with_flag("--password-file"),
@@ -104,7 +105,7 @@ static OTHERS: &[Setting] = &[
         .with_flag("--tls-key")
         .live(),
     setting("server", "hosts", "SLUICE_HOSTS", Kind::Hosts(|c| &mut c.hosts)),
-    setting("server", "allow_inline", "SLUICE_ALLOW_INLINE", Kind::YesNo(|c| &mut c.engine.allow_inline)),
+    setting("server", "allow_inline", "SLUICE_ALLOW_INLINE", Kind::Bool(|c| &mut c.engine.allow_inline)),
     setting("server", "threads", "SLUICE_THREADS", Kind::SizeOrAuto(|c| &mut c.threads, 1..=1024))
         .with_flag("--threads"),
     setting(
@@ -113,24 +114,29 @@ static OTHERS: &[Setting] = &[
         "SLUICE_CONNECTIONS_MAX",
         Kind::Size(|c| &mut c.limits.connections_max, 1..=1_000_000),
     ),
-    setting("server", "idle_timeout", "SLUICE_IDLE_TIMEOUT", Kind::WaitOrOff(|c| &mut c.limits.idle_timeout)),
+    setting(
+        "server",
+        "idle_timeout",
+        "SLUICE_IDLE_TIMEOUT",
+        Kind::DurationOrOff(|c| &mut c.limits.idle_timeout),
+    ),
     setting(
         "server",
         "request_timeout",
         "SLUICE_REQUEST_TIMEOUT",
-        Kind::Wait(|c| &mut c.limits.request_timeout),
+        Kind::Duration(|c| &mut c.limits.request_timeout),
     ),
     setting(
         "server",
         "handshake_timeout",
         "SLUICE_HANDSHAKE_TIMEOUT",
-        Kind::Wait(|c| &mut c.limits.handshake_timeout),
+        Kind::Duration(|c| &mut c.limits.handshake_timeout),
     ),
     setting(
         "server",
         "arguments_max",
         "SLUICE_ARGUMENTS_MAX",
-        // The longest command of a fixed length has seven words.
+        // The longest command of fixed length has seven arguments.
         Kind::Size(|c| &mut c.limits.arguments_max, 8..=MIB),
     ),
     setting(
@@ -155,13 +161,13 @@ static OTHERS: &[Setting] = &[
         "server",
         "unread_timeout",
         "SLUICE_UNREAD_TIMEOUT",
-        Kind::Wait(|c| &mut c.limits.unread_timeout),
+        Kind::Duration(|c| &mut c.limits.unread_timeout),
     ),
     setting(
         "server",
         "lease_wait_max",
         "SLUICE_LEASE_WAIT_MAX",
-        Kind::WaitOrOff(|c| &mut c.limits.lease_wait_max),
+        Kind::DurationOrOff(|c| &mut c.limits.lease_wait_max),
     ),
     setting(
         "server",
@@ -190,7 +196,7 @@ static OTHERS: &[Setting] = &[
     ),
     setting("store", "url", "SLUICE_STORE", Kind::StoreUrl(|c| &mut c.store.url)).with_flag("--store"),
     setting("store", "tls_ca", "SLUICE_STORE_TLS_CA", Kind::File(|c| &mut c.store.tls_ca)),
-    setting("store", "deadline", "SLUICE_STORE_DEADLINE", Kind::Wait(|c| &mut c.store.deadline)),
+    setting("store", "deadline", "SLUICE_STORE_DEADLINE", Kind::Duration(|c| &mut c.store.deadline)),
     setting("store", "key_prefix", "SLUICE_STORE_KEY_PREFIX", Kind::KeyPrefix(|c| &mut c.store.key_prefix)),
     setting(
         "store",
@@ -212,7 +218,7 @@ static OTHERS: &[Setting] = &[
         "store",
         "remember_denials",
         "SLUICE_STORE_REMEMBER_DENIALS",
-        Kind::YesNo(|c| &mut c.store.remember_denials),
+        Kind::Bool(|c| &mut c.store.remember_denials),
     ),
     setting(
         "memory",
@@ -270,8 +276,8 @@ impl LogLevel {
         [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
 
     fn of(word: &str) -> LogLevel {
-        let place = LogLevel::WORDS.iter().position(|known| *known == word);
-        place.map_or(LogLevel::Info, |place| LogLevel::ALL[place])
+        let index = LogLevel::WORDS.iter().position(|known| *known == word);
+        index.map_or(LogLevel::Info, |index| LogLevel::ALL[index])
     }
 
     fn word(self) -> &'static str {
@@ -280,13 +286,13 @@ impl LogLevel {
 }
 
 impl Setting {
-    /// Takes up a value.
+    /// Sets the value.
     pub(super) fn set(
         &self,
         configuration: &mut Configuration,
         given: &Given<'_>,
     ) -> Result<(), SyntaxError> {
-        // A size of this machine holds what the bounds allow.
+        // The bounds of every size fit into a `usize`.
         let size = |within| given.number(within).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         match &self.kind {
             Kind::Size(field, within) => *field(configuration) = size(within)?,
@@ -298,9 +304,9 @@ impl Setting {
                 let auto = given.text().is_ok_and(|text| text == "auto");
                 *field(configuration) = if auto { None } else { Some(size(within)?) };
             }
-            Kind::Wait(field) => *field(configuration) = given.wait()?,
-            Kind::WaitOrOff(field) => *field(configuration) = given.wait_or_off()?,
-            Kind::YesNo(field) => *field(configuration) = given.yes_no()?,
+            Kind::Duration(field) => *field(configuration) = given.duration()?,
+            Kind::DurationOrOff(field) => *field(configuration) = given.duration_or_off()?,
+            Kind::Bool(field) => *field(configuration) = given.bool()?,
             Kind::Address(protocol) => configuration.listen[*protocol] = address(given.text()?)?,
             Kind::File(field) => *field(configuration) = Some(file(given.text()?)?),
             Kind::Hosts(field) => {
@@ -313,7 +319,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Whether two configurations say different things of it, even where both look the same when shown.
+    /// Returns `true` if two configurations differ in this setting, even if [`Setting::shown`]
+    /// hides the difference.
     pub fn differs(&self, one: &Configuration, other: &Configuration) -> bool {
         match &self.kind {
             Kind::StoreUrl(field) => *field(&mut one.clone()) != *field(&mut other.clone()),
@@ -321,7 +328,8 @@ impl Setting {
         }
     }
 
-    /// Its value as it is written in a file, a store's address without the password; empty if there is none.
+    /// The value as a file writes it; empty if there is none. The URL of a store is shown without
+    /// its password.
     pub fn shown(&self, configuration: &Configuration) -> String {
         let mut configuration = configuration.clone();
         let configuration = &mut configuration;
@@ -332,9 +340,9 @@ impl Setting {
             Kind::SizeOrAuto(field, _) => {
                 field(configuration).map_or_else(|| "\"auto\"".into(), |size| size.to_string())
             }
-            Kind::Wait(field) => wait(*field(configuration)),
-            Kind::WaitOrOff(field) => field(configuration).map_or_else(|| "\"off\"".into(), wait),
-            Kind::YesNo(field) => field(configuration).to_string(),
+            Kind::Duration(field) => duration(*field(configuration)),
+            Kind::DurationOrOff(field) => field(configuration).map_or_else(|| "\"off\"".into(), duration),
+            Kind::Bool(field) => field(configuration).to_string(),
             Kind::Address(protocol) => {
                 format!("{:?}", configuration.listen[*protocol].as_deref().unwrap_or("off"))
             }
@@ -351,12 +359,12 @@ impl Setting {
     }
 }
 
-/// A length of time in the largest unit that is exact.
-fn wait(wait: Duration) -> String {
-    match (wait.as_micros(), wait.as_millis()) {
+/// A duration in the largest unit that is exact.
+fn duration(duration: Duration) -> String {
+    match (duration.as_micros(), duration.as_millis()) {
         (micros, _) if micros % 1_000 != 0 => format!("\"{micros}us\""),
         (_, millis) if millis % 1_000 != 0 => format!("\"{millis}ms\""),
-        _ => format!("\"{}s\"", wait.as_secs()),
+        _ => format!("\"{}s\"", duration.as_secs()),
     }
 }
 
@@ -367,7 +375,7 @@ fn address(text: &str) -> Result<Option<String>, SyntaxError> {
     }
     let wrong = |problem: &str| {
         let problem = format!("{} {problem}", quoted(text));
-        SyntaxError::new(problem, "use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off")
+        SyntaxError::new(problem, "use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off")
     };
     let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("has no port"))?;
     if host.is_empty() || host.chars().any(|letter| letter.is_whitespace() || letter == '/') {
@@ -385,20 +393,20 @@ fn address(text: &str) -> Result<Option<String>, SyntaxError> {
 
 fn file(text: &str) -> Result<PathBuf, SyntaxError> {
     match text {
-        "" => Err(SyntaxError::new("the name of the file is empty", "name one, or leave the setting out")),
+        "" => Err(SyntaxError::new("the path is empty", "set one, or remove the setting")),
         name => Ok(name.into()),
     }
 }
 
-/// A name for the `Host` header, in the one spelling that is compared: without the port, which may be any. (Addresses are
-/// served without being named.)
+/// Reads a host name in the form that is compared with the `Host` header: lower case, without a
+/// port. IP addresses are always served and need not be named.
 fn host(text: &str) -> Result<String, SyntaxError> {
     let good = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     if text.is_empty() || !text.chars().all(good) {
-        let problem = format!("{} is not a host's name", quoted(text));
+        let problem = format!("{} is not a host name", quoted(text));
         return Err(SyntaxError::new(
             problem,
-            "write only the name, without a port, such as limits.example.com",
+            "write the name alone, without a port, such as limits.example.com",
         ));
     }
     Ok(text.to_ascii_lowercase())
@@ -406,11 +414,11 @@ fn host(text: &str) -> Result<String, SyntaxError> {
 
 fn key_prefix(text: &str) -> Result<String, SyntaxError> {
     const LEN_MAX: usize = 64;
-    // Braces would decide where a cluster keeps the keys.
+    // No braces: they would change the hash slot of every key in a cluster.
     let good = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);
     if text.is_empty() || text.len() > LEN_MAX || !text.chars().all(good) {
-        let advice = format!("use 1 to {LEN_MAX} of the letters A-Z a-z 0-9 _ . : -");
-        return Err(SyntaxError::new(format!("{} is not a prefix for keys", quoted(text)), advice));
+        let advice = format!("use 1 to {LEN_MAX} of the characters A-Z a-z 0-9 _ . : -");
+        return Err(SyntaxError::new(format!("key prefix {} is invalid", quoted(text)), advice));
     }
     Ok(text.to_owned())
 }

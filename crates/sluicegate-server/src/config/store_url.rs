@@ -1,42 +1,43 @@
-//! The address of a shared store, which may hold a password: it is shown without.
+//! The URL of a shared store. It may hold a password, and is shown without it.
 
 use sluicegate::internal::grammar::{SyntaxError, quoted};
 use sluicegate_redis::without_password;
 use std::fmt;
 
-/// How the addresses of shared stores begin: `redis://`, `rediss://`, `redis+cluster://` and others. The store knows which.
-const BEGINNINGS: [&str; 3] = ["redis", "valkey", "unix"];
+/// The prefixes of schemes: `redis://`, `rediss://`, `redis+cluster://` and others. The store
+/// checks the rest.
+const SCHEME_PREFIXES: [&str; 3] = ["redis", "valkey", "unix"];
 
-/// An address such as `redis://user:password@host:6379/0`.
+/// A URL such as `redis://user:password@host:6379/0`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl(String);
 
 impl StoreUrl {
-    /// The address; `None` for `memory`. Whether it leads anywhere is seen when it is gone to.
+    /// Reads a URL; `None` for `memory`.
     pub(super) fn read(text: &str) -> Result<Option<StoreUrl>, SyntaxError> {
         if text == "memory" {
             return Ok(None);
         }
-        let is_known = |scheme: &str| BEGINNINGS.iter().any(|beginning| scheme.starts_with(beginning));
-        if text.split_once("://").is_some_and(|(scheme, place)| is_known(scheme) && !place.is_empty()) {
+        let is_known = |scheme: &str| SCHEME_PREFIXES.iter().any(|prefix| scheme.starts_with(prefix));
+        if text.split_once("://").is_some_and(|(scheme, rest)| is_known(scheme) && !rest.is_empty()) {
             return Ok(Some(StoreUrl(text.to_owned())));
         }
-        // Whatever it is, what stands before an @ may be a password.
+        // Even in an invalid URL, the part before an @ may be a password.
         let problem = match text.rsplit_once('@') {
             Some((_, after)) => format!("unknown store ...@{}", quoted(after)),
             None => format!("unknown store {}", quoted(text)),
         };
-        Err(SyntaxError::new(problem, "use memory, or an address such as redis://127.0.0.1:6379"))
+        Err(SyntaxError::new(problem, "use memory, or a URL such as redis://127.0.0.1:6379"))
     }
 
-    /// All of it, the password included.
+    /// The whole URL, including the password.
     pub fn with_password(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Display for StoreUrl {
-    /// Without user, password and options.
+    /// Shows the URL without user, password and options.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&without_password(&self.0))
     }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_without_its_password() {
+    fn a_url_is_shown_without_its_password() {
         for (url, shown) in [
             ("redis://10.0.0.1:6379/2", "redis://10.0.0.1:6379/2"),
             ("rediss://me:s3:cr@et@cache.example:6380", "rediss://***@cache.example:6380"),
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told_without_what_may_be_a_password() {
+    fn an_invalid_url_is_reported_without_a_password() {
         assert_eq!(StoreUrl::read("memory").unwrap(), None);
         let wrong = |text| StoreUrl::read(text).unwrap_err().to_string();
         assert!(wrong("http://u:secret@host").starts_with("unknown store ...@\"host\"; use memory, or"));

@@ -1,23 +1,23 @@
-//! One value, from the file or as the text of a variable or flag, read as what a setting takes.
+//! One value, from the file or from the text of a variable or flag.
 
 use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// A value as it was given.
+/// A value as the operator wrote it.
 pub(super) enum Given<'a> {
-    /// By a file, with its type.
+    /// From the file, with a type.
     File(&'a DeValue<'a>),
-    /// By a variable or a flag: it is of whatever type is asked for.
+    /// From a variable or a flag; parsed as the type of its setting.
     Text(&'a str),
 }
 
-/// A length of time above this is meant as never.
-const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// The longest duration.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl<'a> Given<'a> {
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub(super) fn number(&self, within: &RangeInclusive<u64>) -> Result<u64, SyntaxError> {
         let (least, most) = (within.start(), within.end());
         let advice = format!("use a whole number from {least} to {most}");
@@ -37,7 +37,7 @@ impl<'a> Given<'a> {
         in_bounds.ok_or_else(|| SyntaxError::new(format!("{} is out of bounds", self.shown()), advice))
     }
 
-    /// Text.
+    /// Reads text.
     pub(super) fn text(&self) -> Result<&'a str, SyntaxError> {
         match self {
             Given::Text(text) => Ok(text),
@@ -48,8 +48,8 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// True or false.
-    pub(super) fn yes_no(&self) -> Result<bool, SyntaxError> {
+    /// Reads `true` or `false`.
+    pub(super) fn bool(&self) -> Result<bool, SyntaxError> {
         match self {
             Given::Text("true") => Ok(true),
             Given::Text("false") => Ok(false),
@@ -61,16 +61,16 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A length of time above zero.
-    pub(super) fn wait(&self) -> Result<Duration, SyntaxError> {
-        self.wait_or_off()?.ok_or_else(|| {
-            let problem = format!("{} would let nobody in", self.shown());
-            SyntaxError::new(problem, "use a time above zero, such as \"10s\"")
+    /// Reads a duration above zero.
+    pub(super) fn duration(&self) -> Result<Duration, SyntaxError> {
+        self.duration_or_off()?.ok_or_else(|| {
+            let problem = format!("{} is not a duration above zero", self.shown());
+            SyntaxError::new(problem, "use one such as \"10s\"")
         })
     }
 
-    /// A length of time; `None` for none, written as `off` or `0s`.
-    pub(super) fn wait_or_off(&self) -> Result<Option<Duration>, SyntaxError> {
+    /// Reads a duration; `None` for `off` and `0s`.
+    pub(super) fn duration_or_off(&self) -> Result<Option<Duration>, SyntaxError> {
         let text = match self {
             Given::File(DeValue::Integer(number)) => {
                 let problem = format!("{} has no unit", number.as_str());
@@ -81,15 +81,15 @@ impl<'a> Given<'a> {
         if text == "off" {
             return Ok(None);
         }
-        let wait = Duration::from_micros(grammar::span(text)?.as_micros());
-        if wait > WAIT_MAX {
-            let problem = format!("{} is above the maximum, 365d", quoted(text));
+        let duration = Duration::from_micros(grammar::span(text)?.as_micros());
+        if duration > DURATION_MAX {
+            let problem = format!("{} is too long", quoted(text));
             return Err(SyntaxError::new(problem, "use at most 365d"));
         }
-        Ok((!wait.is_zero()).then_some(wait))
+        Ok((!duration.is_zero()).then_some(duration))
     }
 
-    /// A list of texts; commas divide them where there is no list.
+    /// Reads a list of texts. A variable or flag separates them by commas.
     pub(super) fn texts(&self) -> Result<Vec<&'a str>, SyntaxError> {
         match self {
             Given::Text(text) => Ok(text.split(',').map(str::trim).collect()),
@@ -111,7 +111,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A value as it stands in the file, or its type if it is a long one.
+/// A value as the file writes it, or the type of a list or table.
 pub(super) fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),

@@ -1,4 +1,9 @@
-//! A call: a rule, a key and a cost, found and checked against the bounds. Its verbs ask the backend of the key's limits.
+//! A call: one rule, one key and one cost, looked up and within bounds.
+//!
+//! Each verb follows the same three steps. The key's policy answers at once if the key is unlimited
+//! or blocked. Otherwise the backend of the key's limits decides. The answer then becomes a
+//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial, and
+//! counts it.
 
 use super::RequestError;
 use super::decided::Decided;
@@ -12,18 +17,19 @@ use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
 
-/// One rule, key and cost. Made by the engine; of a batch of calls all are made first, so that their waits for memory overlap.
+/// One rule, key and cost. Made by [`Engine::call`](super::Engine::call) and
+/// [`Engine::check`](super::Engine::check).
 pub struct Call<'a> {
     pub(super) rule: Arc<CachedRule>,
     policy: PolicyId,
     pub(super) key: &'a [u8],
     pub(super) cost: u64,
     verb: Verb,
-    /// The hash of the key, if a limiter in memory is to check it.
+    /// The hash of the key, computed ahead for a check in memory.
     hashed: Option<HashedKey>,
 }
 
-/// How [`decide`](super::decide) decides a call.
+/// What [`decide`](super::decide) does with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     Check,
@@ -32,9 +38,9 @@ pub(super) enum Verb {
     Refund,
 }
 
-/// The answer to a key without limits.
+/// The decision for an unlimited key.
 pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
-/// The answer to a key that is blocked.
+/// The decision for a blocked key.
 pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
 
 impl<'a> Call<'a> {
@@ -50,12 +56,12 @@ impl<'a> Call<'a> {
         Call { rule, policy, key, cost, verb, hashed }
     }
 
-    /// The rule that decides.
+    /// The rule that decides the call.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The limits that decide for the key; none if it is unlimited or blocked.
+    /// The limits that apply to the key; empty if it is unlimited or blocked.
     pub fn limit_list(&self) -> &[Limit] {
         match self.policy() {
             Policy::Limits(limits) => limits.list(),
@@ -63,14 +69,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What applies to the key.
+    /// The policy that applies to the key.
     #[inline]
     pub(super) fn policy(&self) -> Policy<'_> {
         self.rule.policy(self.policy)
     }
 
-    /// Brings what is known of the key into the processor's cache. In a batch all calls are made, then all are touched,
-    /// with nothing in between, then all are decided: so their waits for memory overlap.
+    /// Prefetches the key's state into the processor's cache. Of a batch, make all calls, then
+    /// touch all of them, then decide: the cache misses then overlap instead of adding up.
     #[inline]
     pub fn touch(&self) {
         if let (Some(hashed), Policy::Limits(limits)) = (self.hashed, self.policy())
@@ -80,9 +86,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Decides the call if that takes no round trip to a shared store.
+    /// Decides the call if that needs no round trip: its limits are in memory, or it has none.
     #[inline]
-    pub(super) fn decide_now(&self, now: Time) -> Option<Result<Decided<'_>, RequestError>> {
+    pub(super) fn decide_in_memory(&self, now: Time) -> Option<Result<Decided<'_>, RequestError>> {
         let limits = match self.policy() {
             Policy::Limits(limits) => limits,
             Policy::Unlimited => return Some(Ok(self.decided_in_batch(UNLIMITED.into(), now))),
@@ -106,7 +112,7 @@ impl<'a> Call<'a> {
         Some(Ok(self.decided_in_batch(decision.into(), now)))
     }
 
-    /// Decides a call by a round trip of its own.
+    /// Decides the call in a round trip of its own.
     pub(super) async fn decide_alone(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         if let Some(answer) = self.without_limits() {
             return Ok(self.decided_in_batch(answer, now));
@@ -123,7 +129,8 @@ impl<'a> Call<'a> {
         Ok(self.decided_in_batch(answer?, now))
     }
 
-    /// Whether it is a check in a shared store, which can share a round trip with others.
+    /// The limiter and clock of a check in a shared store, which can share a round trip with
+    /// others; `None` for any other call.
     pub(super) fn check_in_store(
         &self,
     ) -> Option<(&sluicegate_redis::RedisLimiter, super::storage::StoreTime)> {
@@ -136,13 +143,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// An answer under the policy of the key.
+    /// Puts an answer under the call's rule.
     #[inline]
     pub(super) fn decided(&self, answer: Answer, now: Time) -> Decided<'_> {
         Decided::new(answer, self.policy(), now, self.rule.spec().shadow)
     }
 
-    /// The same for a call of a batch, and counts it if it could have been charged.
+    /// Puts the answer to a call of a batch under its rule. Counts it in the connection's cache if
+    /// the verb charges.
     #[inline]
     pub(super) fn decided_in_batch(&self, answer: Answer, now: Time) -> Decided<'_> {
         if let Verb::Check | Verb::CheckWithin(_) = self.verb {
@@ -151,13 +159,13 @@ impl<'a> Call<'a> {
         self.decided(answer, now)
     }
 
-    /// The same for a call by itself, and counts it.
+    /// Puts the answer to a single call under its rule, and counts it.
     pub(super) fn counted(&self, answer: Answer, now: Time) -> Decided<'_> {
         self.rule.count(!answer.allowed());
         self.decided(answer, now)
     }
 
-    /// An answer to a key without limits.
+    /// The answer if the key is unlimited or blocked.
     fn without_limits(&self) -> Option<Answer> {
         match self.policy() {
             Policy::Unlimited => Some(UNLIMITED.into()),
@@ -169,7 +177,7 @@ impl<'a> Call<'a> {
     /// Decides the call without charging it.
     ///
     /// # Errors
-    /// When a shared store gives no answer.
+    /// If the shared store does not answer.
     pub async fn peek(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         let answer = match self.without_limits() {
             Some(answer) => answer,
@@ -178,10 +186,10 @@ impl<'a> Call<'a> {
         Ok(self.decided(answer, now))
     }
 
-    /// Returns cost to the key. The answer is the decision for cost 0.
+    /// Returns cost to the key. The result is the decision for cost 0.
     ///
     /// # Errors
-    /// When the limit does not support it, or a shared store gives no answer.
+    /// If the limit does not support refunds, or the shared store does not answer.
     pub async fn refund(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         self.rule.decides_checks()?;
         let answer = if let Some(answer) = self.without_limits() {
@@ -193,10 +201,10 @@ impl<'a> Call<'a> {
         Ok(self.decided(answer, now))
     }
 
-    /// Charges the cost, or as much of it as remains, and returns how much that was.
+    /// Charges the cost or, if less remains, what remains. Returns how much was charged.
     ///
     /// # Errors
-    /// As [`Call::refund`].
+    /// If the limit does not support taking, or the shared store does not answer.
     pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u64), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
@@ -205,16 +213,18 @@ impl<'a> Call<'a> {
             let (backend, at) = self.limits().checks(now)?;
             backend.take(&self.key, self.cost, at).await?
         };
-        // A shadow rule charges what there is, and lets the caller have all of the cost.
+        // A shadow rule charges what remains, but never holds a caller back.
         let taken = if self.rule.spec().shadow { self.cost } else { taken };
         Ok((self.counted(answer, now), taken))
     }
 
-    /// Charges the call now, to happen after the answer's delay. The text is a receipt. There is none if nothing was
-    /// charged: denied, even if by a shadow rule, or without limits.
+    /// Charges the call now; the caller acts after the decision's delay. Returns a receipt, unless
+    /// nothing was charged: the limits denied the call (a shadow rule may allow it all the same),
+    /// or the key is unlimited or blocked.
     ///
     /// # Errors
-    /// As [`Call::refund`], and when too many receipts are open.
+    /// If the limit does not support reservations, `max_receipts` are open, or the shared store
+    /// does not answer.
     pub async fn reserve(
         &self,
         max_wait: Span,
@@ -232,10 +242,10 @@ impl<'a> Call<'a> {
         Ok((self.counted(answer, now), receipt))
     }
 
-    /// When the key's next window starts, or its next unit is available.
+    /// Returns when the key's next window starts, or when its next unit is available.
     ///
     /// # Errors
-    /// As [`Call::peek`].
+    /// If the rule grants leases, or the shared store does not answer.
     pub async fn next_window(&self, now: Time) -> Result<Time, RequestError> {
         self.rule.decides_checks()?;
         if self.without_limits().is_some() {
@@ -245,10 +255,11 @@ impl<'a> Call<'a> {
         Ok(backend.next_window(&self.key, at).await?)
     }
 
-    /// Deletes the key's state, also that of a key that has no limits now.
+    /// Deletes the key's state, including what an unlimited or blocked key had used before it
+    /// became an exception.
     ///
     /// # Errors
-    /// As [`Call::peek`].
+    /// If the shared store does not answer.
     pub async fn reset(&self) -> Result<(), RequestError> {
         match &self.limits().backend {
             AnyBackend::Leases(leases) => Ok(leases.backend.reset(&self.key).await?),
@@ -256,7 +267,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The limits of the key. One that has none now has those of its rule: what it has used belongs to the rule.
+    /// The limits that hold the key's state. An unlimited or blocked key has those of its rule, as
+    /// state belongs to the rule.
     pub(super) fn limits(&self) -> &super::rule::Limits {
         self.rule.limits_of(self.policy)
     }

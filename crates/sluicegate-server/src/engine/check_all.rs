@@ -1,11 +1,12 @@
-//! Several calls as one: all are charged, or none.
+//! Several calls, charged all or nothing.
 //!
-//! A key without limits takes no part, and a blocked one denies all. A shadow rule never denies: if it would, its call is
-//! left out and the others are decided again.
-//!
-//! While a shared store is unavailable, the rules may differ in their fallback: one that fails closed denies all, and all
-//! are allowed only if all fail open. Shadow rules and keys without limits have no say in that. Deciding locally is for one
-//! key at a time: a charge here could not be returned for a denial there.
+//! - An unlimited key does not participate; a blocked key denies the request.
+//! - A shadow rule never denies: if it would, its call is left out and the others are decided
+//!   again.
+//! - While the shared store is unavailable, one rule that fails closed denies the request. It is
+//!   allowed only if all rules fail open; otherwise the request fails. Shadow rules and unlimited
+//!   keys do not matter for this. `local` does not apply: a local charge could not be rolled back
+//!   when another key is denied.
 
 use super::RequestError;
 use super::call::{BLOCKED, Call, UNLIMITED};
@@ -17,50 +18,52 @@ use sluicegate::backend::Answer;
 use sluicegate::{Decision, Time, check_all_each_at};
 use sluicegate_redis::OnStoreFailure;
 
-/// Decides calls all or nothing. Returns the answer for all, and for each: how its key stands after the charge, or if all
-/// are denied whether the call would be allowed by itself. The rules that denied count it; all do if it was allowed, or
-/// denied by none of them.
+/// Decides calls all or nothing. Returns the overall answer and one per call: its state after the
+/// charge or, if the request was denied, whether the call alone would have been allowed.
+///
+/// An allowed request is counted by every rule; a denied one by the rules that denied it or, if
+/// none of them did (no room, no store), by every rule.
 pub(super) async fn check_all<'c>(
     calls: &'c [Call<'_>],
     now: Time,
 ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
-    let mut taking_part: Vec<usize> = Vec::with_capacity(calls.len());
+    let mut participants: Vec<usize> = Vec::with_capacity(calls.len());
     let mut blocked = false;
-    for (place, call) in calls.iter().enumerate() {
+    for (index, call) in calls.iter().enumerate() {
         each.push(match call.policy() {
             Policy::Blocked => BLOCKED.into(),
             Policy::Unlimited | Policy::Limits(_) => UNLIMITED.into(),
         });
         match call.policy() {
-            Policy::Limits(_) => taking_part.push(place),
+            Policy::Limits(_) => participants.push(index),
             Policy::Blocked => blocked |= !is_shadow(call),
             Policy::Unlimited => {}
         }
     }
     let all = if blocked {
-        for place in taking_part {
-            let Call { key, cost, .. } = calls[place];
-            each[place] = calls[place].limits().peek(key, cost, now).await?;
+        for index in participants {
+            let Call { key, cost, .. } = calls[index];
+            each[index] = calls[index].limits().peek(key, cost, now).await?;
         }
         Decided::new(BLOCKED.into(), Policy::Blocked, now, false)
     } else {
         loop {
-            let (answer, decisions) = charge(calls, &taking_part, now).await?;
-            for (place, decision) in taking_part.iter().zip(decisions) {
-                each[*place] = Answer::new(decision, answer.source());
+            let (answer, decisions) = charge(calls, &participants, now).await?;
+            for (index, decision) in participants.iter().zip(decisions) {
+                each[*index] = Answer::new(decision, answer.source());
             }
-            let before = taking_part.len();
-            // After an answer without the store it may not be asked again: the calls may have been charged.
+            let before = participants.len();
+            // After a fallback the store must not be asked again: the calls may have been charged.
             if !answer.allowed() && !answer.source().is_fallback() {
-                taking_part.retain(|place| !is_shadow(&calls[*place]) || each[*place].allowed());
+                participants.retain(|index| !is_shadow(&calls[*index]) || each[*index].allowed());
             }
-            if taking_part.len() == before {
-                break overall(calls, &taking_part, &each, answer, now);
+            if participants.len() == before {
+                break overall(calls, &participants, &each, answer, now);
             }
         }
     };
-    // Denied, but by no rule: there is no room for a new key, or no store.
+    // Denied, but by none of the rules: there is no room for a new key, or no store.
     let by_no_rule = all.denied() && each.iter().all(Answer::allowed);
     for (call, answer) in calls.iter().zip(&each) {
         if by_no_rule {
@@ -77,14 +80,14 @@ fn is_shadow(call: &Call<'_>) -> bool {
     call.rule.spec().shadow
 }
 
-/// Charges the calls that take part if all of them are allowed. All of them are in one store.
+/// Charges the participating calls if all of them are allowed. They are all in one store.
 async fn charge(
     calls: &[Call<'_>],
-    taking_part: &[usize],
+    participants: &[usize],
     now: Time,
 ) -> Result<(Answer, Vec<Decision>), RequestError> {
     let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
-    for call in taking_part.iter().map(|place| &calls[*place]) {
+    for call in participants.iter().map(|index| &calls[*index]) {
         match &call.limits().backend {
             AnyBackend::Memory(limiter) => in_memory.push(limiter.call(call.key, call.cost)),
             AnyBackend::Redis { limiter, time } => {
@@ -103,30 +106,30 @@ async fn charge(
         Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
     };
     match charged.map_err(RequestError::from) {
-        Err(mistake) if mistake.is_of_store() => {
-            // Shadow rules have no say.
-            let deciding = taking_part.iter().map(|place| &calls[*place]).filter(|call| !is_shadow(call));
+        Err(error) if error.is_store_failure() => {
+            // The fallback of a shadow rule does not count.
+            let deciding = participants.iter().map(|index| &calls[*index]).filter(|call| !is_shadow(call));
             let answer = OnStoreFailure::answer_all(deciding.map(|call| call.rule.on_failure()));
-            let answer = answer.ok_or(mistake)?;
-            Ok((answer, vec![answer.decision(); taking_part.len()]))
+            let answer = answer.ok_or(error)?;
+            Ok((answer, vec![answer.decision(); participants.len()]))
         }
         charged => charged,
     }
 }
 
-/// The answer for all. Allowed, it is what the limits said together; denied, it is that of the call that is denied for
-/// longest, the first of equals.
+/// The overall answer: if allowed, that of all limits together; if denied, that of the call with
+/// the longest retry time, the first on a tie.
 fn overall<'c>(
     calls: &'c [Call<'_>],
-    taking_part: &[usize],
+    participants: &[usize],
     each: &[Answer],
     answer: Answer,
     now: Time,
 ) -> Decided<'c> {
-    if taking_part.is_empty() {
+    if participants.is_empty() {
         return Decided::new(UNLIMITED.into(), Policy::Unlimited, now, false);
     }
-    let denied = taking_part.iter().copied().filter(|place| !answer.allowed() && !each[*place].allowed());
+    let denied = participants.iter().copied().filter(|index| !answer.allowed() && !each[*index].allowed());
     let longest =
         denied.reduce(
             |longest, next| {
@@ -134,8 +137,8 @@ fn overall<'c>(
             },
         );
     match longest {
-        Some(place) => Decided::new(each[place], calls[place].policy(), now, false),
-        // Allowed; or no limit denied it, as there is no room for a new key, or no store.
+        Some(index) => Decided::new(each[index], calls[index].policy(), now, false),
+        // Allowed; or denied by no limit, because there is no room for a new key, or no store.
         None => Decided::new(answer, Policy::Unlimited, now, false),
     }
 }

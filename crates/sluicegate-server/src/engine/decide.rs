@@ -1,4 +1,8 @@
-//! Decides calls: the one path of a check, alone or in a batch, in memory or in a shared store.
+//! Decides calls: the one path of every check, alone or in a batch, in memory or in a shared store.
+//!
+//! A check in memory is decided in place: no future, no allocation. Consecutive checks in a shared
+//! store are sent together and share one round trip. Replies keep the order of the calls, and each
+//! call sees the charges of those before it.
 
 use super::RequestError;
 use super::call::Call;
@@ -6,8 +10,7 @@ use super::decided::Decided;
 use sluicegate::Time;
 use sluicegate_redis::check_each;
 
-/// Decides calls in order, and hands each decision to `reply`. In memory nothing is awaited. Checks in a shared store that
-/// follow each other share a round trip.
+/// Decides calls in order and passes each decision to `reply`.
 pub async fn decide<'c, 'k: 'c>(
     calls: impl Iterator<Item = &'c Call<'k>> + Clone + Send,
     now: Time,
@@ -17,19 +20,21 @@ pub async fn decide<'c, 'k: 'c>(
     loop {
         let mut after = rest.clone();
         let Some(call) = after.next() else { return };
-        match call.decide_now(now) {
+        match call.decide_in_memory(now) {
             Some(decided) => {
                 reply(decided);
                 rest = after;
             }
-            // The futures of the store's client are large: on the heap they do not enlarge every connection.
-            None => rest = Box::pin(in_store(rest, now, &mut reply)).await,
+            // Boxed because the store client's futures are large: inline, they would make every
+            // connection's task as large, also those that never need the store.
+            None => rest = Box::pin(decide_in_store(rest, now, &mut reply)).await,
         }
     }
 }
 
-/// Decides the checks at the front in one round trip, or the call at the front if it is none. Returns the calls after them.
-async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
+/// Decides the checks at the front in one round trip or, if the first call is not a check, that
+/// call alone. Returns the remaining calls.
+async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     mut calls: I,
     now: Time,
     reply: &mut (impl FnMut(Result<Decided<'c>, RequestError>) + Send),
@@ -44,9 +49,10 @@ async fn in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     }
     let mut answers = check_each(&checks).await.into_iter();
     for call in calls.by_ref().take(checks.len()) {
-        // There is an answer for each check; were there none, its caller must not wait for it.
+        // `check_each` returns one answer per check. If it did not, the client must still get a
+        // reply.
         let answer = answers.next().map_or_else(
-            || Err(RequestError::unavailable("the store gave no answer")),
+            || Err(RequestError::unavailable("the store did not answer")),
             |answer| answer.map_err(RequestError::from),
         );
         reply(answer.map(|answer| call.decided_in_batch(answer, now)));

@@ -1,10 +1,10 @@
-//! An answer under a rule: what the protocols write.
+//! An answer under its rule: what protocols write.
 
 use super::rule::Policy;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::{RetryAfter, Span, Time};
 
-/// The answer to a call, and the policy that it was decided by. The protocols read its fields and write them.
+/// The answer to a call under its rule. Protocols read its fields and write them.
 #[derive(Clone, Copy)]
 pub struct Decided<'r> {
     answer: Answer,
@@ -17,22 +17,22 @@ pub struct Decided<'r> {
 /// Why a call was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The limit is used up for now.
+    /// The limit is exhausted for now.
     Limit,
-    /// The cost is above the limit: no wait helps.
+    /// The cost exceeds the limit: waiting does not help.
     CostExceedsLimit,
-    /// The limit has not started yet.
+    /// The limit's `start` is in the future.
     NotStarted,
-    /// The key is blocked by its rule.
+    /// The rule blocks the key.
     Blocked,
-    /// The store holds as many keys as it may, and denies new ones.
+    /// The store is full and denies new keys, or `max_leases` is reached.
     NoRoom,
     /// The shared store is unavailable, and the rule fails closed.
     StoreFailed,
 }
 
 impl Reason {
-    /// The reason as replies write it.
+    /// The reason as responses write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Limit => "limit",
@@ -51,7 +51,7 @@ impl<'r> Decided<'r> {
         Decided { answer, policy, at, shadow }
     }
 
-    /// Returns `true` if the call may happen. Under a shadow rule it always may.
+    /// Returns `true` if the call is allowed. A shadow rule allows every call.
     #[inline]
     pub fn allowed(&self) -> bool {
         self.answer.allowed() || self.shadow
@@ -63,7 +63,7 @@ impl<'r> Decided<'r> {
         !self.answer.allowed()
     }
 
-    /// The answer of the limits.
+    /// The answer of the limits, before shadow mode.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
@@ -114,7 +114,7 @@ impl<'r> Decided<'r> {
             (Policy::Blocked, ..) => Reason::Blocked,
             _ if self.answer.source() == Source::Denied => Reason::StoreFailed,
             (_, None, _) => Reason::NoRoom,
-            (Policy::Limits(limits), Some(place), _) if limits.starts_after(place, self.at) => {
+            (Policy::Limits(limits), Some(index), _) if limits.starts_after(index, self.at) => {
                 Reason::NotStarted
             }
             (.., RetryAfter::Never) => Reason::CostExceedsLimit,
@@ -122,7 +122,7 @@ impl<'r> Decided<'r> {
         })
     }
 
-    /// Where the decision was made, if the shared store was unavailable.
+    /// What decided in place of the shared store, if that was unavailable.
     pub fn fallback(&self) -> Option<Source> {
         Some(self.answer.source()).filter(|source| source.is_fallback())
     }

@@ -1,7 +1,7 @@
-//! Inline limits: built when a request first brings one, found by their text afterwards.
+//! Inline limits: built on first use, found by their text afterwards.
 
 use super::RequestError;
-use super::leases::{LeaseTally, LeasesView};
+use super::leases::{LeaseStats, LeaseTally};
 use super::rule::{Rule, Scope, Tally};
 use super::storage::{Fallback, Storage};
 use super::throttle::Throttle;
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// How many texts, and how many triples of numbers, are known at once. When there are more all are forgotten, which loses
-/// nothing: what keys have used is found by the limit itself.
+/// The most texts, and the most `CL.THROTTLE` parameters, cached at once. When there are more, the
+/// cache is cleared. That loses nothing: a key's state is found by the limit's canonical text.
 const KNOWN_MAX: usize = 4_096;
 
 pub(super) struct Inline {
@@ -21,11 +21,12 @@ pub(super) struct Inline {
     leases: Arc<LeaseTally>,
     limits: Known<Box<str>>,
     throttles: Known<[i64; 3]>,
-    /// When the engine was made, for limits that count from then: a limit may be forgotten and made again.
+    /// When the engine was created: the start of limits without their own. A limit that is dropped
+    /// from the cache and built again keeps it.
     start: Time,
 }
 
-/// Limits by what callers wrote.
+/// Limits by their text or parameters, as requests wrote them.
 type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
 
 impl Inline {
@@ -45,8 +46,8 @@ impl Inline {
         &self.tally
     }
 
-    /// What has become of leases under limits that callers brought.
-    pub(super) fn leases(&self) -> LeasesView {
+    /// Counts the leases of inline limits.
+    pub(super) fn leases(&self) -> LeaseStats {
         self.leases.view(self.storage.inline_leases())
     }
 
@@ -66,15 +67,15 @@ impl Inline {
         Ok(remember(&self.limits, text.into(), rule))
     }
 
-    /// The bucket of redis-cell's command. All of them are one scope.
+    /// The rule of a `CL.THROTTLE` call. All such rules share one scope.
     pub(super) fn throttle(&self, throttle: &Throttle) -> Result<Arc<Rule>, RequestError> {
-        let numbers = throttle.numbers();
-        if let Some(rule) = self.throttles.read().unwrap_or_else(PoisonError::into_inner).get(&numbers) {
+        let parameters = throttle.parameters();
+        if let Some(rule) = self.throttles.read().unwrap_or_else(PoisonError::into_inner).get(&parameters) {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
         let rule = self.rule(&Scope::Throttle, vec![limit])?;
-        Ok(remember(&self.throttles, numbers, rule))
+        Ok(remember(&self.throttles, parameters, rule))
     }
 
     fn rule(&self, scope: &Scope, limits: Vec<Limit>) -> Result<Arc<Rule>, RequestError> {

@@ -1,4 +1,4 @@
-//! Leases under `concurrency` limits: their verbs, the lease that its client does not know of yet, and what is counted.
+//! Leases of `concurrency` limits: acquire, renew and release, undelivered leases, and counters.
 
 use super::call::{BLOCKED, Call, UNLIMITED};
 use super::decided::Decided;
@@ -19,7 +19,8 @@ pub struct Leased<'a> {
     call: Call<'a>,
     answer: Answer,
     at: Time,
-    /// The lease. `None` if the call was denied, even if by a shadow rule, has no limits, or costs nothing.
+    /// The lease. `None` if the limit denied the call (a shadow rule may allow it all the same),
+    /// the key is unlimited or blocked, or the cost is 0.
     pub lease: Option<UndeliveredLease>,
 }
 
@@ -31,7 +32,7 @@ pub struct UndeliveredLease {
     tally: Arc<LeaseTally>,
 }
 
-/// What this server has done with the leases of a rule.
+/// Counts what this server did with the leases of a rule.
 #[derive(Default, Debug)]
 pub(super) struct LeaseTally {
     acquired: AtomicU64,
@@ -40,40 +41,40 @@ pub(super) struct LeaseTally {
     waiting: AtomicUsize,
 }
 
-/// A waiter for a lease at this server.
+/// A call that waits for a lease at this server; counted until it is dropped.
 struct Waiting<'a>(&'a LeaseTally);
 
-/// What has become of the leases of a rule.
+/// The counts of a rule's leases at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LeasesView {
-    /// Leases that this server has granted.
+pub struct LeaseStats {
+    /// Leases granted by this server.
     pub acquired: u64,
-    /// How often a lease was renewed here.
+    /// Renewals at this server.
     pub renewed: u64,
-    /// Leases that were released here, also for clients that left before they were told.
+    /// Leases released at this server, including undelivered ones.
     pub released: u64,
-    /// Waiters now: in memory, or at this server for leases in a shared store.
+    /// Waiters now: all of them in memory, those of this server in a shared store.
     pub waiting: usize,
-    /// What is known only if leases live in memory.
-    pub here: Option<HeldView>,
+    /// What only the memory store knows; `None` in a shared store.
+    pub in_memory: Option<HeldLeases>,
 }
 
 /// The leases of a rule, in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct HeldView {
-    /// Leases that are held now.
+pub struct HeldLeases {
+    /// Leases held now, including those that have expired unobserved.
     pub held: usize,
-    /// Leases that expired.
-    pub lapsed: u64,
+    /// Leases that expired before they were released.
+    pub expired: u64,
 }
 
 impl Leased<'_> {
-    /// The answer under its rule. If rules were loaded while the call waited, this is the newer one.
+    /// The answer under its rule: the newest one, if rules were loaded while the call waited.
     pub fn decided(&self) -> Decided<'_> {
         self.call.decided(self.answer, self.at)
     }
 
-    /// The call, under the rule that decided it.
+    /// The call that was decided.
     pub fn call(&self) -> &Call<'_> {
         &self.call
     }
@@ -85,12 +86,13 @@ impl UndeliveredLease {
         UndeliveredLease { text: held.id().to_string(), held: Some(held), tally: Arc::clone(tally) }
     }
 
-    /// Its id, as the reply writes it.
+    /// The lease's id, as a reply writes it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The reply was delivered: the lease is the client's now, until it releases it or lets it expire.
+    /// Marks the reply as delivered: the lease now belongs to the client, until it is released or
+    /// expires.
     pub fn delivered(mut self) {
         if let Some(held) = self.held.take() {
             held.keep();
@@ -117,14 +119,14 @@ impl LeaseTally {
         Waiting(self)
     }
 
-    /// `memory`: what is known of leases that live there.
-    pub(super) fn view(&self, memory: Option<SemaphoreStats>) -> LeasesView {
+    /// The counts now. `memory` holds the statistics of leases in memory.
+    pub(super) fn view(&self, memory: Option<SemaphoreStats>) -> LeaseStats {
         let [acquired, renewed, released] =
             [&self.acquired, &self.renewed, &self.released].map(|counter| counter.load(Ordering::Relaxed));
-        // Memory knows which calls are in a queue, and not just which would be.
+        // Memory counts the calls in a queue. This tally counts every call that may wait.
         let waiting = memory.map_or_else(|| self.waiting.load(Ordering::Relaxed), |stats| stats.waiting);
-        let here = memory.map(|stats| HeldView { held: stats.leases, lapsed: stats.expired });
-        LeasesView { acquired, renewed, released, waiting, here }
+        let in_memory = memory.map(|stats| HeldLeases { held: stats.leases, expired: stats.expired });
+        LeaseStats { acquired, renewed, released, waiting, in_memory }
     }
 }
 
@@ -135,11 +137,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl Engine {
-    /// Takes a lease if there is a permit for its cost, and waits in the key's queue for one for at most `max_wait`.
-    /// Dropped while it waits, it leaves the queue. A shadow rule lets no call wait.
+    /// Acquires a lease, and waits in the key's queue for at most `max_wait` if the limit is
+    /// reached. A call that is dropped while it waits leaves the queue. A shadow rule never makes a
+    /// call wait.
     ///
     /// # Errors
-    /// As [`Engine::call`], and when the limit grants no leases or a shared store gives no answer.
+    /// Those of [`Engine::call`], and if the rule decides checks or the shared store does not
+    /// answer.
     pub async fn acquire<'a>(
         &self,
         target: Target<'a>,
@@ -147,7 +151,7 @@ impl Engine {
         max_wait: Span,
         now: Time,
     ) -> Result<Leased<'a>, RequestError> {
-        // From before the rule is looked up, so that no later load is missed.
+        // Subscribed before the rule is looked up, so that no later load is missed.
         let loaded = self.loaded.notified();
         let mut call = self.call(target, cost)?;
         call.rule.grants_only_leases()?;
@@ -178,9 +182,9 @@ impl Engine {
         Ok(Leased { call, answer, at: now, lease })
     }
 
-    /// Waits for a lease, and makes rules that are loaded meanwhile hold for it: a queue in memory goes by the limit that
-    /// its key was last asked about with, and only here is it known which that is. Returns the call under the newest
-    /// rule, if that is not the first and still has limits for the key.
+    /// Waits for a lease and applies each reload to the queue meanwhile: a queue in memory follows
+    /// the limit of the latest call on its key, and only the engine knows the newest rule. Returns
+    /// the call under that rule, if a reload changed it and it still has limits for the key.
     async fn follow_loads<'a, T>(
         &self,
         target: Target<'a>,
@@ -207,7 +211,7 @@ impl Engine {
     /// Extends a live lease by a full TTL. Returns `false` if it had expired.
     ///
     /// # Errors
-    /// As [`Engine::acquire`], and when the text is no lease.
+    /// Those of [`Engine::acquire`], and if the text is not a lease.
     pub async fn renew(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, RequestError> {
         let call = self.call(target, 0)?;
         let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
@@ -221,7 +225,7 @@ impl Engine {
     /// Releases a lease. Returns `false` if it had expired.
     ///
     /// # Errors
-    /// As [`Engine::renew`].
+    /// Those of [`Engine::renew`].
     pub async fn release(&self, target: Target<'_>, lease: &str, now: Time) -> Result<bool, RequestError> {
         let call = self.call(target, 0)?;
         let (leases, lease) = (call.limits().backend.leases()?, lease.parse::<LeaseId>()?);
@@ -234,19 +238,20 @@ impl Engine {
 }
 
 impl Call<'_> {
-    /// Makes the waiters of a key in memory go by this call's limit from now on.
+    /// Applies this call's limit to the waiters of its key, in memory.
     fn apply_to_waiters(&self, now: Time) {
         if let Ok(leases) = self.limits().backend.leases() {
-            // Memory has answered at this point. A shared store has no such queue, and is not asked.
+            // Memory answers at once. A shared store has no such queue, and its future is dropped
+            // before it sends anything.
             let _ = leases.backend.peek(&self.key, 0, Some(now)).ready();
         }
     }
 }
 
-/// Returns `true` if leases are granted under these limits, which form a list.
+/// Returns `true` if these limits grant leases.
 ///
 /// # Errors
-/// When a limit that gives leases is not alone, or does not say when they lapse.
+/// If a `concurrency` limit is part of a list, or has no `ttl`.
 pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
     let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.as_concurrency()?)))
     else {
@@ -254,40 +259,40 @@ pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
     };
     if limits.len() > 1 {
         return Err(RequestError::new(format!(
-            "{limit}: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+            "{limit}: concurrency grants leases and cannot be part of a list; make it a rule of its own"
         )));
     }
     if concurrency.ttl().is_none() {
         return Err(RequestError::new(format!(
-            "{limit}: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"{limit} ttl=30s\""
+            "{limit}: a client that crashes would hold its lease forever; add a ttl, as in \"{limit} ttl=30s\""
         )));
     }
     Ok(true)
 }
 
-/// Why limits of a key cannot be an exception to those of its rule, if they cannot: leases and checks do not know of each
-/// other, and callers would have to know which keys are exceptions.
-pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<RequestError> {
-    let gives_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.as_concurrency().is_some());
-    let kind = match (gives_leases(rule), gives_leases(exception)) {
-        (true, false) => "gives leases; use another concurrency limit",
-        (false, true) => "decides checks; use a limit that does",
+/// Returns the error if an exception grants leases and its rule decides checks, or the reverse:
+/// clients would have to know which keys are exceptions.
+pub(crate) fn exception_mismatch(rule: &[Limit], exception: &[Limit]) -> Option<RequestError> {
+    let grants_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.as_concurrency().is_some());
+    let kind = match (grants_leases(rule), grants_leases(exception)) {
+        (true, false) => "grants leases; use a concurrency limit",
+        (false, true) => "decides checks; use a limit other than concurrency",
         _ => return None,
     };
     let limit = exception.first()?;
     Some(RequestError::new(format!(
-        "{limit} is for one key of a rule that {kind}, \"unlimited\" or \"blocked\""
+        "exception {limit} does not fit: the rule {kind}, \"unlimited\" or \"blocked\""
     )))
 }
 
-/// The mistake of checking where leases are given.
+/// The error for a check under a `concurrency` limit.
 pub(super) fn use_acquire() -> RequestError {
     RequestError::new(
-        "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire",
+        "a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire",
     )
 }
 
-/// The mistake of asking for a lease where there are none.
+/// The error for an acquire under any other limit.
 pub(super) fn use_check() -> RequestError {
-    RequestError::new("only a concurrency limit gives leases; use RL.CHECK or POST /v1/check")
+    RequestError::new("only a concurrency limit grants leases; use RL.CHECK or POST /v1/check")
 }

@@ -1,4 +1,4 @@
-//! What could not be asked or answered. A denial is an answer, not this.
+//! Why a request has no decision. A denial is a decision, and not an error.
 
 use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate::semaphore::BadLeaseId;
@@ -7,7 +7,8 @@ use sluicegate_core::verbs::Unsupported;
 use sluicegate_redis::{RedisBuildError, RedisCheckAllError};
 use std::fmt;
 
-/// Why a question has no answer: one line for whoever asked.
+/// Why a request has no decision: one line for the client, with the value, the reason and the next
+/// step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestError {
     kind: Kind,
@@ -16,38 +17,38 @@ pub struct RequestError {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// The question is wrong.
-    Asked,
-    /// Nobody can answer just now.
+    /// The request is invalid.
+    BadRequest,
+    /// The server cannot decide now.
     Unavailable,
-    /// Nobody can answer just now: the shared store did not.
+    /// The shared store did not answer, and the rule has no fallback.
     StoreFailed,
 }
 
 impl RequestError {
-    /// A question that cannot be answered, and what to write instead.
+    /// An invalid request. The message says what to write instead.
     pub fn new(message: impl Into<String>) -> RequestError {
-        RequestError { kind: Kind::Asked, message: message.into() }
+        RequestError { kind: Kind::BadRequest, message: message.into() }
     }
 
-    /// A question that may be answered later.
+    /// A valid request that the server cannot decide now.
     pub fn unavailable(message: impl Into<String>) -> RequestError {
         RequestError { kind: Kind::Unavailable, message: message.into() }
     }
 
-    /// Whether the same question may be answered later.
+    /// Returns `true` if a retry may succeed.
     pub fn is_unavailable(&self) -> bool {
-        self.kind != Kind::Asked
+        self.kind != Kind::BadRequest
     }
 
-    /// Whether that is because the shared store gave no answer.
-    pub fn is_of_store(&self) -> bool {
+    /// Returns `true` if the shared store did not answer.
+    pub fn is_store_failure(&self) -> bool {
         self.kind == Kind::StoreFailed
     }
 
-    /// The same, with what it is about said first.
-    pub(super) fn about(self, what: &str) -> RequestError {
-        RequestError { kind: self.kind, message: format!("{what}: {}", self.message) }
+    /// Prefixes the message with its context.
+    pub(super) fn in_context(self, context: &str) -> RequestError {
+        RequestError { kind: self.kind, message: format!("{context}: {}", self.message) }
     }
 }
 
@@ -59,7 +60,7 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-macro_rules! wrong_question {
+macro_rules! bad_request {
     ($($error:ty),*) => {
         $(impl From<$error> for RequestError {
             fn from(error: $error) -> RequestError {
@@ -69,7 +70,7 @@ macro_rules! wrong_question {
     };
 }
 
-wrong_question!(LimitError, Unsupported, BadLeaseId, BadReceipt, CheckAllError);
+bad_request!(LimitError, Unsupported, BadLeaseId, BadReceipt, CheckAllError);
 
 impl From<BuildError> for RequestError {
     fn from(error: BuildError) -> RequestError {

@@ -1,9 +1,10 @@
-//! A rule: a name, its limits, exceptions by key, and what it has decided.
+//! Rules: a name, limits, exceptions per key, and counters.
 
 use super::RequestError;
-use super::leases::{LeaseTally, LeasesView, of_another_kind, use_acquire, use_check};
+use super::leases::{LeaseStats, LeaseTally, exception_mismatch, use_acquire, use_check};
 use super::storage::{AnyBackend, Fallback, Storage};
 use sluicegate::backend::{Answer, Backend};
+use sluicegate::internal::grammar::{self, quoted};
 use sluicegate::limit::{Spec, WindowSpec};
 use sluicegate::{Key, KeyWriter, Limit, Time};
 use sluicegate_redis::OnStoreFailure;
@@ -11,36 +12,38 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a configuration says of a rule.
+/// A rule as the configuration defines it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleSpec {
     /// `[A-Za-z0-9_.:-]+`
     pub name: String,
-    /// All must agree.
+    /// The limits, all of which must allow a call.
     pub limits: Vec<Limit>,
-    /// Decide and count, but always allow.
+    /// Shadow mode (a dry run): decide and count, but always allow.
     pub shadow: bool,
-    /// What to answer when a shared store cannot; as for all, unless said.
+    /// What to answer while the shared store is unavailable; default: `[store] on_failure`.
     pub on_store_failure: Option<OnStoreFailure>,
-    /// The share of its limits, in percent, that `local` decides with; as for all, unless said.
+    /// The percentage of its limits applied under `local`; default: `[store] local_share`.
     pub local_share: Option<u32>,
-    /// Exceptions by key.
+    /// Exceptions per key.
     pub keys: Vec<(Vec<u8>, KeySpec)>,
 }
 
-/// What a rule says of one key.
+/// An exception: what one key has instead of the rule's limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeySpec {
     /// Limits of its own.
     Limits(Vec<Limit>),
     /// Always allowed.
     Unlimited,
-    /// Never allowed.
+    /// Always denied.
     Blocked,
 }
 
-/// What limits that callers bring are called together, in metrics and headers. No rule may have this name.
+/// The name of all inline limits in metrics and headers. No rule may have it.
 pub const INLINE: &str = "inline";
+/// A misspelt name is compared with this many rules: an invalid request must stay cheap.
+const SUGGESTIONS_FROM_MAX: usize = 1_000;
 
 /// A rule in use.
 pub struct Rule {
@@ -52,15 +55,15 @@ pub struct Rule {
     on_failure: OnStoreFailure,
     tally: Arc<Tally>,
     leases: Arc<LeaseTally>,
-    /// When a rule of this name was first loaded, for limits that count from then.
+    /// When a rule of this name was first loaded: the start of limits without their own.
     start: Time,
 }
 
-/// Limits, and the backend that decides by them.
+/// A list of limits and the backend that decides under them.
 pub(super) struct Limits {
     pub(super) backend: AnyBackend,
     list: Box<[Limit]>,
-    /// Their canonical texts.
+    /// The canonical text of each limit.
     texts: Box<[Box<str>]>,
 }
 
@@ -72,41 +75,41 @@ pub(super) enum Policy<'r> {
     Blocked,
 }
 
-/// Names the policy of a key within its rule.
+/// Identifies the policy of a key within its rule.
 #[derive(Clone, Copy)]
 pub(super) enum PolicyId {
-    /// The position of the limits. Those of the rule are the first.
+    /// An index into the rule's limits; [`OWN`] is the rule itself, the others are exceptions.
     Limits(usize),
     Unlimited,
     Blocked,
 }
 
-/// The limits of a rule itself.
+/// The index of a rule's own limits.
 const OWN: usize = 0;
 
-/// How often a rule has answered what: no series grows with keys or clients.
+/// Counts the decisions of a rule. There is no counter per key or client.
 #[derive(Default, Debug)]
 pub struct Tally([AtomicU64; 3]);
 
-/// The counts at one moment.
+/// The counts of a [`Tally`] at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TallyView {
-    /// Calls that were allowed because the limits did.
+    /// Calls that the limits allowed.
     pub allowed: u64,
     /// Calls that were denied.
     pub denied: u64,
-    /// Calls that a shadow rule allowed though the limits did not.
+    /// Calls that the limits denied and a shadow rule allowed.
     pub shadow_denied: u64,
 }
 
-/// What the state of a key belongs to.
+/// What a key's state belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
-    /// A rule of this name. A rule whose limits change goes on with what its keys have used.
+    /// A rule, by name: a rule whose limits change keeps what its keys have used.
     Rule(String),
     /// An inline limit or list of limits, by its canonical text.
     Inline(String),
-    /// `CL.THROTTLE`, whatever numbers it comes with.
+    /// `CL.THROTTLE`, whatever its parameters.
     Throttle,
 }
 
@@ -121,7 +124,7 @@ impl Key for Scope {
 }
 
 impl Scope {
-    /// As it stands in the names of keys of a shared store, and in receipts. No two have the same text.
+    /// The scope's unique text in the key names of a shared store and in receipts.
     pub(super) fn text(&self) -> String {
         match self {
             Scope::Rule(name) => format!("r/{name}"),
@@ -130,14 +133,14 @@ impl Scope {
         }
     }
 
-    /// The rule or the limit that a text of [`Scope::text`] is of, as callers name it. Nobody can name `CL.THROTTLE`'s.
-    pub(super) fn named_in(text: &str) -> Option<&str> {
+    /// The rule name or inline limit in a text made by [`Scope::text`]. `CL.THROTTLE` has none.
+    pub(super) fn name_in(text: &str) -> Option<&str> {
         text.strip_prefix("r/").or_else(|| text.strip_prefix("i/"))
     }
 }
 
 impl Limits {
-    /// Limits for the keys of a scope, or for only one of them.
+    /// Builds limits for all keys of a scope, or for one exception.
     fn new(
         storage: &Storage,
         scope: (&Scope, Option<&[u8]>),
@@ -150,12 +153,12 @@ impl Limits {
         Ok(Limits { backend, list: limits.into(), texts })
     }
 
-    /// What decides checks, and the time of a call that arrived at `now`.
+    /// The backend that decides checks, and the time of a call that arrived at `now`.
     pub(super) fn checks(&self, now: Time) -> Result<(&dyn Backend, Option<Time>), RequestError> {
         Ok((self.backend.checks()?, self.backend.at(now)))
     }
 
-    /// Decides a check or a lease without taking anything.
+    /// Decides a check or an acquire without charging it.
     pub(super) async fn peek(&self, key: &[u8], cost: u64, now: Time) -> Result<Answer, RequestError> {
         let at = self.backend.at(now);
         Ok(match &self.backend {
@@ -168,14 +171,14 @@ impl Limits {
         &self.list
     }
 
-    /// The canonical text of the limit at a position.
-    pub(super) fn text(&self, place: usize) -> Option<&str> {
-        self.texts.get(place).map(|text| &**text)
+    /// The canonical text of the limit at an index.
+    pub(super) fn text(&self, index: usize) -> Option<&str> {
+        self.texts.get(index).map(|text| &**text)
     }
 
-    /// Returns `true` if the limit at a position starts after `now`.
-    pub(super) fn starts_after(&self, place: usize, now: Time) -> bool {
-        let spec = self.list.get(place).map(Limit::spec);
+    /// Returns `true` if the limit at an index starts after `now`.
+    pub(super) fn starts_after(&self, index: usize, now: Time) -> bool {
+        let spec = self.list.get(index).map(Limit::spec);
         matches!(spec, Some(Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. }) if *start > now)
     }
 }
@@ -188,7 +191,7 @@ impl Rule {
         before: Option<&Rule>,
         now: Time,
     ) -> Result<Rule, RequestError> {
-        let named = |mistake: RequestError| mistake.about(&format!("rule {}", spec.name));
+        let named = |error: RequestError| error.in_context(&format!("rule {}", spec.name));
         let start = before.map_or(now, |before| before.start);
         let scope = Scope::Rule(spec.name.clone());
         let make = |only_for, limits: &[Limit]| {
@@ -196,11 +199,11 @@ impl Rule {
         };
         let mut limits = vec![make(None, &spec.limits)?];
         let mut exceptions = HashMap::with_capacity(spec.keys.len());
-        for (key, says) in &spec.keys {
-            let policy = match says {
+        for (key, exception) in &spec.keys {
+            let policy = match exception {
                 KeySpec::Limits(own) => {
-                    if let Some(mistake) = of_another_kind(&spec.limits, own) {
-                        return Err(named(mistake));
+                    if let Some(error) = exception_mismatch(&spec.limits, own) {
+                        return Err(named(error));
                     }
                     limits.push(make(Some(key), own)?);
                     PolicyId::Limits(limits.len() - 1)
@@ -216,7 +219,7 @@ impl Rule {
         Ok(Rule { spec, inline: false, limits, exceptions, on_failure, tally, leases, start })
     }
 
-    /// An inline limit or list of limits. All of them share a tally and a label.
+    /// Builds the rule of an inline limit or list. All such rules share a tally and a name.
     pub(super) fn inline(
         storage: &Storage,
         scope: &Scope,
@@ -246,33 +249,33 @@ impl Rule {
         })
     }
 
-    /// The rule's name; `inline` for a limit that a caller brought.
+    /// The rule's name; [`INLINE`] for an inline limit.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Whether a caller brought it.
+    /// Returns `true` if this is an inline limit.
     pub fn is_inline(&self) -> bool {
         self.inline
     }
 
-    /// What the configuration says of it.
+    /// The rule as the configuration defines it.
     pub fn spec(&self) -> &RuleSpec {
         &self.spec
     }
 
-    /// What it has answered so far.
+    /// The decisions so far.
     pub fn tally(&self) -> TallyView {
         self.tally.view()
     }
 
-    /// Returns `true` if it grants leases, and decides no checks.
+    /// Returns `true` if the rule grants leases instead of deciding checks.
     pub fn grants_leases(&self) -> bool {
         matches!(self.limits[OWN].backend, AnyBackend::Leases(_))
     }
 
-    /// What has become of its leases, if it grants any.
-    pub fn leases(&self) -> Option<LeasesView> {
+    /// Counts the rule's leases; `None` if it decides checks.
+    pub fn leases(&self) -> Option<LeaseStats> {
         let leases = self.limits[OWN].backend.leases().ok()?;
         Some(self.leases.view(leases.stats.as_ref().map(sluicegate::semaphore::LeaseScope::stats)))
     }
@@ -281,20 +284,21 @@ impl Rule {
         &self.leases
     }
 
-    /// An error if it grants leases: its keys without limits cannot be checked either.
+    /// Returns an error if the rule grants leases. That holds for its unlimited and blocked keys
+    /// too: clients need not know which keys are exceptions.
     pub(super) fn decides_checks(&self) -> Result<(), RequestError> {
         if self.grants_leases() { Err(use_acquire()) } else { Ok(()) }
     }
 
-    /// An error if it grants none: its keys without limits cannot have leases either.
+    /// Returns an error if the rule decides checks, also for its unlimited and blocked keys.
     pub(super) fn grants_only_leases(&self) -> Result<(), RequestError> {
         if self.grants_leases() { Ok(()) } else { Err(use_check()) }
     }
 
-    /// Which policy applies to a key.
+    /// The id of the policy that applies to a key.
     #[inline]
     pub(super) fn policy_id(&self, key: &[u8]) -> PolicyId {
-        // Most rules have no exceptions, and then there is nothing to hash.
+        // Most rules have no exceptions. Then the key need not be hashed.
         if self.exceptions.is_empty() {
             return PolicyId::Limits(OWN);
         }
@@ -305,43 +309,43 @@ impl Rule {
     #[inline]
     pub(super) fn policy(&self, id: PolicyId) -> Policy<'_> {
         match id {
-            PolicyId::Limits(place) => Policy::Limits(&self.limits[place]),
+            PolicyId::Limits(index) => Policy::Limits(&self.limits[index]),
             PolicyId::Unlimited => Policy::Unlimited,
             PolicyId::Blocked => Policy::Blocked,
         }
     }
 
-    /// The limits of a policy. One without has those of the rule: what its key has used belongs to the rule, whichever
-    /// limits charged it.
+    /// The limits that hold the state of a policy's keys. For unlimited and blocked keys these are
+    /// the rule's own: state belongs to the rule, whichever limits charged it.
     pub(super) fn limits_of(&self, id: PolicyId) -> &Limits {
         match id {
-            PolicyId::Limits(place) => &self.limits[place],
+            PolicyId::Limits(index) => &self.limits[index],
             PolicyId::Unlimited | PolicyId::Blocked => &self.limits[OWN],
         }
     }
 
-    /// What it answers when a shared store cannot.
+    /// What the rule answers while the shared store is unavailable.
     pub fn on_failure(&self) -> OnStoreFailure {
         self.on_failure
     }
 
     /// Counts a decision.
     pub(super) fn count(&self, denied: bool) {
-        self.add(Tally::place(denied, self.spec.shadow), 1);
+        self.add(Tally::index(denied, self.spec.shadow), 1);
     }
 
-    /// Adds to a counter of the tally.
-    pub(super) fn add(&self, place: usize, counted: u64) {
-        if let Some(counter) = self.tally.0.get(place) {
+    /// Adds decisions to a counter of the tally.
+    pub(super) fn add(&self, index: usize, counted: u64) {
+        if let Some(counter) = self.tally.0.get(index) {
             counter.fetch_add(counted, Ordering::Relaxed);
         }
     }
 }
 
 impl Tally {
-    /// Where a decision is counted.
+    /// The index of the counter of a decision.
     #[inline]
-    pub(super) fn place(denied: bool, shadow: bool) -> usize {
+    pub(super) fn index(denied: bool, shadow: bool) -> usize {
         match (denied, shadow) {
             (false, _) => 0,
             (true, false) => 1,
@@ -357,7 +361,7 @@ impl Tally {
     }
 }
 
-/// The rules of a configuration, in its order.
+/// The rules of a configuration.
 #[derive(Default)]
 pub struct RuleSet {
     in_order: Vec<Arc<Rule>>,
@@ -365,7 +369,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The rules of a new configuration. What has not changed stays as it is; what has keeps its tally.
+    /// Builds the rules of a new configuration. An unchanged rule is reused; a changed one keeps
+    /// its tally and start.
     pub(super) fn new(
         storage: &Storage,
         specs: Vec<RuleSpec>,
@@ -377,21 +382,21 @@ impl RuleSet {
         for spec in specs {
             if spec.name == INLINE {
                 return Err(RequestError::new(format!(
-                    "a rule may not be called {INLINE:?}, as metrics and headers call limits so that callers bring; give it another name"
+                    "rule name {INLINE:?} is reserved: metrics and headers use it for inline limits; choose another"
                 )));
             }
             let old = before.find(&spec.name);
             let rule = match old {
                 Some(old) if *old.spec() == spec => Arc::clone(old),
                 _ => {
-                    let fallback = default.unless(spec.on_store_failure, spec.local_share);
+                    let fallback = default.overridden_by(spec.on_store_failure, spec.local_share);
                     Arc::new(Rule::new(storage, spec, fallback, old.map(Arc::as_ref), now)?)
                 }
             };
             let name = rule.name().into();
             if rules.by_name.insert(name, Arc::clone(&rule)).is_some() {
                 return Err(RequestError::new(format!(
-                    "two rules are called {:?}; give one another name",
+                    "two rules are named {:?}; rename one of them",
                     rule.name()
                 )));
             }
@@ -408,5 +413,21 @@ impl RuleSet {
     /// All rules, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.in_order.iter()
+    }
+
+    /// The error for a name that no rule has, with a suggestion if a rule's name is near.
+    pub(super) fn unknown(&self, name: &str) -> RequestError {
+        let names = self.in_order.iter().take(SUGGESTIONS_FROM_MAX).map(|rule| rule.name());
+        let next_step = match grammar::nearest(name, names) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None if self.in_order.is_empty() => {
+                "there are no rules; write a limit such as \"sliding-log 5/60s\"".to_owned()
+            }
+            None => {
+                "RL.RULES and GET /v1/rules list the rules, and a limit is written like \"sliding-log 5/60s\""
+                    .to_owned()
+            }
+        };
+        RequestError::new(format!("no rule is called {}; {next_step}", quoted(name)))
     }
 }

@@ -1,20 +1,21 @@
-//! The rules that one connection has used lately.
+//! The rules that one connection has used recently.
 //!
-//! Most connections name the same rule in every call. Here it is found without a lock, a hash or a counter that other
-//! connections write to; decisions are counted here first, and added to the rule's tally once per batch.
+//! Most connections name the same rule in every call. The cache finds it without a lock, a hash or
+//! a cache line that other connections write to. Decisions are counted here first, and added to the
+//! rule's tally once per batch.
 
 use super::rule::{Rule, Tally};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many rules a connection caches of each kind. They are searched one by one.
+/// Cached rules per connection and kind. The search is linear.
 const CACHED_MAX: usize = 8;
 
-/// The rules that a connection has used lately. Every connection has its own.
+/// The rules that a connection has used recently. Each connection has its own cache.
 #[derive(Default)]
 pub struct RuleCache {
-    /// The load of rules that these are of.
+    /// The number of the load that the cached rules come from.
     pub(super) load: u64,
     named: Vec<(Box<str>, Arc<CachedRule>)>,
     throttles: Vec<([i64; 3], Arc<CachedRule>)>,
@@ -23,29 +24,29 @@ pub struct RuleCache {
 /// A rule in the cache of one connection.
 pub(super) struct CachedRule {
     rule: Arc<Rule>,
-    /// Decisions that are not in the rule's tally yet. Only the cache's connection writes here.
+    /// Decisions not yet added to the rule's tally. Only the cache's connection writes here.
     counted: [AtomicU64; 3],
 }
 
 impl CachedRule {
-    /// A rule for one call, or to be cached.
+    /// Wraps a rule, for one call or to be cached.
     pub(super) fn new(rule: Arc<Rule>) -> Arc<CachedRule> {
         Arc::new(CachedRule { rule, counted: Default::default() })
     }
 
-    /// Counts a decision, to be added to the tally with others of its batch.
+    /// Counts a decision; [`RuleCache::flush`] adds it to the tally with the rest of its batch.
     #[inline]
     pub(super) fn count_in_batch(&self, denied: bool) {
-        let counter = &self.counted[Tally::place(denied, self.rule.spec().shadow)];
+        let counter = &self.counted[Tally::index(denied, self.rule.spec().shadow)];
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn flush(&self) {
-        for (place, counter) in self.counted.iter().enumerate() {
+        for (index, counter) in self.counted.iter().enumerate() {
             let counted = counter.load(Ordering::Relaxed);
             if counted > 0 {
                 counter.store(0, Ordering::Relaxed);
-                self.rule.add(place, counted);
+                self.rule.add(index, counted);
             }
         }
     }
@@ -93,13 +94,13 @@ impl RuleCache {
         Ok(rule)
     }
 
-    /// Adds the decisions to the tallies of their rules, after every batch.
+    /// Adds the counted decisions to the tallies of their rules. Called after every batch.
     pub fn flush(&self) {
         self.named.iter().for_each(|(_, rule)| rule.flush());
         self.throttles.iter().for_each(|(_, rule)| rule.flush());
     }
 
-    /// Empties the cache: the rules have changed.
+    /// Clears the cache after a reload.
     pub(super) fn clear(&mut self, load: u64) {
         self.flush();
         *self = RuleCache { load, ..RuleCache::default() };

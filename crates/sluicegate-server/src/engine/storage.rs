@@ -1,9 +1,9 @@
-//! Where keys live: in this process's memory, or in a store that several servers share. Chosen once, when the engine is
-//! made; it builds the backends that rules decide by.
+//! Where the state of keys lives: in this process's memory, or in a shared store. Chosen once, when
+//! the engine is created. Storage builds the backends of rules.
 
 use super::call::Call;
+use super::lease_pools::LeasePools;
 use super::leases::{use_acquire, use_check};
-use super::memory_leases::MemoryLeases;
 use super::rule::Scope;
 use super::{RequestError, Settings};
 use crate::metrics::{Latency, LatencyView};
@@ -18,17 +18,17 @@ use sluicegate_redis::{
 };
 use std::sync::Arc;
 
-/// Where an engine is to keep its keys.
+/// Where an engine keeps the state of its keys.
 #[derive(Clone, Default, Debug)]
 pub enum Keys {
     /// In this process's memory.
     #[default]
     InMemory,
-    /// In a store that several servers share. Made by [`Keys::connect`].
+    /// In a shared store. Made by [`Keys::connect`].
     Shared(SharedKeys),
 }
 
-/// Keys in a store that several servers share.
+/// Keys in a shared store.
 #[derive(Clone, Debug)]
 pub struct SharedKeys {
     store: RedisStore,
@@ -37,10 +37,10 @@ pub struct SharedKeys {
 }
 
 impl Keys {
-    /// Connects to a store that several servers share, and measures its round trips.
+    /// Connects to a shared store and measures its round trips.
     ///
     /// # Errors
-    /// As [`RedisStoreBuilder::connect`].
+    /// Those of [`RedisStoreBuilder::connect`].
     pub async fn connect(store: RedisStoreBuilder, time: StoreTime) -> Result<Keys, ConnectError> {
         let latency = Arc::new(Latency::default());
         let hook = Arc::clone(&latency);
@@ -49,10 +49,10 @@ impl Keys {
     }
 }
 
-/// Whose clock decisions in a shared store go by.
+/// Whose clock a shared store decides by.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum StoreTime {
-    /// The store's: it is the same for all servers.
+    /// The store's, which all servers agree on.
     #[default]
     Store,
     /// The engine's, for tests.
@@ -67,8 +67,12 @@ pub(super) struct Fallback {
 }
 
 impl Fallback {
-    /// The fallback of a rule that says this, or nothing.
-    pub(super) fn unless(self, on_failure: Option<OnStoreFailure>, local_share: Option<u32>) -> Fallback {
+    /// The fallback of a rule that may set its own.
+    pub(super) fn overridden_by(
+        self,
+        on_failure: Option<OnStoreFailure>,
+        local_share: Option<u32>,
+    ) -> Fallback {
         Fallback {
             on_failure: on_failure.unwrap_or(self.on_failure),
             local_share: local_share.unwrap_or(self.local_share),
@@ -76,13 +80,14 @@ impl Fallback {
     }
 }
 
-/// Keys, wherever they live.
+/// The store of an engine's keys.
 pub(super) enum Storage {
-    Memory { store: MemoryStore, leases: MemoryLeases },
+    Memory { store: MemoryStore, leases: LeasePools },
     Redis(SharedKeys),
 }
 
-/// What decides by limits. Memory is named, so that a check there is neither a dynamic call nor a future.
+/// What decides under a list of limits. An enum rather than `dyn Backend`, so that a check in
+/// memory is neither a virtual call nor a future.
 pub(super) enum AnyBackend {
     Memory(Limiter),
     Redis { limiter: RedisLimiter, time: StoreTime },
@@ -92,20 +97,20 @@ pub(super) enum AnyBackend {
 /// What grants leases under a `concurrency` limit.
 pub(super) struct Leases {
     pub(super) backend: Box<dyn LeaseBackend>,
-    /// Whose clock counts.
+    /// Whose clock decides.
     pub(super) time: StoreTime,
-    /// What memory counts of them. `None` in a shared store.
+    /// Counts leases in memory; `None` in a shared store.
     pub(super) stats: Option<LeaseScope>,
 }
 
-/// What a shared store has answered so far.
+/// The statistics of a shared store.
 #[derive(Debug)]
 pub struct StoreView {
-    /// The number of answers by their source, in the words of the metrics.
+    /// Answers by source, named as in the metrics.
     pub answers: Vec<(&'static str, u64)>,
-    /// The number of failures by what went wrong, also where a rule answered without the store.
+    /// Failures by kind, named as in the metrics. Calls that a rule's fallback answered count too.
     pub failures: Vec<(&'static str, u64)>,
-    /// Whether every node is reachable.
+    /// `true` if every node is reachable.
     pub is_up: bool,
     pub(crate) latency: LatencyView,
 }
@@ -117,7 +122,7 @@ impl StoreTime {
         (self == StoreTime::Engine).then_some(now)
     }
 
-    /// A call for the store.
+    /// The call as the store's client takes it.
     pub(super) fn call<'c>(self, limiter: &'c RedisLimiter, call: &'c Call<'_>, now: Time) -> RedisCall<'c> {
         let in_store = limiter.call(call.key, call.cost);
         match self.at(now) {
@@ -128,10 +133,10 @@ impl StoreTime {
 }
 
 impl AnyBackend {
-    /// What decides checks.
+    /// The backend that decides checks.
     ///
     /// # Errors
-    /// When it grants leases instead.
+    /// If it grants leases instead.
     pub(super) fn checks(&self) -> Result<&dyn Backend, RequestError> {
         match self {
             AnyBackend::Memory(limiter) => Ok(limiter),
@@ -140,10 +145,10 @@ impl AnyBackend {
         }
     }
 
-    /// What grants leases.
+    /// The backend that grants leases.
     ///
     /// # Errors
-    /// When it decides checks instead.
+    /// If it decides checks instead.
     pub(super) fn leases(&self) -> Result<&Leases, RequestError> {
         match self {
             AnyBackend::Leases(leases) => Ok(leases),
@@ -172,13 +177,13 @@ impl Storage {
             Keys::InMemory => {
                 let store = MemoryStore::builder().max_keys(max_keys).max_receipts(max_receipts);
                 let store = store.on_full(on_full).clock(Arc::clone(clock)).build()?;
-                Storage::Memory { store, leases: MemoryLeases::new(settings, clock)? }
+                Storage::Memory { store, leases: LeasePools::new(settings, clock)? }
             }
             Keys::Shared(shared) => Storage::Redis(shared),
         })
     }
 
-    /// The store in memory, if the keys live there.
+    /// The memory store; `None` if keys live in a shared store.
     #[inline]
     pub(super) fn memory(&self) -> Option<&MemoryStore> {
         match self {
@@ -187,12 +192,12 @@ impl Storage {
         }
     }
 
-    /// What the store in memory holds and has evicted.
+    /// The statistics of the memory store.
     pub(super) fn stats(&self) -> Option<StoreStats> {
         self.memory().map(MemoryStore::stats)
     }
 
-    /// What the shared store has answered.
+    /// The statistics of the shared store.
     pub(super) fn store(&self) -> Option<StoreView> {
         let Storage::Redis(SharedKeys { store, latency, .. }) = self else { return None };
         let stats = store.stats();
@@ -200,17 +205,17 @@ impl Storage {
         Some(StoreView {
             answers: stats.answers.iter().map(|(source, count)| (source.as_str(), *count)).collect(),
             failures: vec![
-                ("away", unavailable),
-                ("late", timed_out),
-                ("lost", disconnected),
-                ("refused", rejected),
+                ("unavailable", unavailable),
+                ("timeout", timed_out),
+                ("disconnected", disconnected),
+                ("rejected", rejected),
             ],
             is_up: store.is_up(),
             latency: latency.view(),
         })
     }
 
-    /// Counts an answer that was given in place of the shared store's.
+    /// Counts an answer that a fallback gave in place of the shared store.
     pub(super) fn count_fallback(&self, source: Source) {
         if let Storage::Redis(SharedKeys { store, .. }) = self
             && source.is_fallback()
@@ -219,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// Whether any of the keys can be asked about now.
+    /// Returns `true` if at least one node is reachable; memory always is.
     pub(super) fn is_partly_up(&self) -> bool {
         match self {
             Storage::Memory { .. } => true,
@@ -227,7 +232,7 @@ impl Storage {
         }
     }
 
-    /// What inline limits hold of the leases in memory.
+    /// Counts the leases of inline limits, in memory.
     pub(super) fn inline_leases(&self) -> Option<SemaphoreStats> {
         match self {
             Storage::Memory { leases, .. } => Some(leases.inline_stats()),
@@ -235,7 +240,7 @@ impl Storage {
         }
     }
 
-    /// What decides by these limits, for the keys of a scope, or for only one of them.
+    /// Builds the backend of a list of limits, for all keys of a scope or for one exception.
     pub(super) fn backend(
         &self,
         (scope, only_for): (&Scope, Option<&[u8]>),

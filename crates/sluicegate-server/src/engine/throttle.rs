@@ -1,44 +1,46 @@
-//! `CL.THROTTLE`, redis-cell's command: a token bucket whose numbers come with each call.
+//! `CL.THROTTLE`, redis-cell's command: a token bucket whose parameters come with each call.
 
 use super::RequestError;
 use super::decided::Decided;
 use sluicegate::{RetryAfter, Span};
 
-/// The numbers of a call, as redis-cell names them.
+/// The arguments of a call, as redis-cell names them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttle {
-    /// How many calls may come at once after the first.
+    /// The burst, not counting the first call.
     pub max_burst: i64,
-    /// How many calls come back in a period.
+    /// Calls per period.
     pub count: i64,
-    /// The period in seconds.
+    /// The period, in seconds.
     pub period_s: i64,
-    /// The cost; 0 peeks, a negative one refunds.
+    /// The cost; 0 peeks, a negative number refunds.
     pub quantity: i64,
 }
 
-/// redis-cell's five numbers.
+/// The five numbers of redis-cell's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttled {
-    /// Whether the call is denied.
+    /// `true` if the call is denied.
     pub limited: bool,
     /// `max_burst + 1`.
     pub limit: u64,
     /// The cost that would still be allowed.
     pub remaining: u64,
-    /// Seconds until the same call would be allowed, rounded up; -1 when it is, or never will be.
+    /// Seconds until the same call would be allowed, rounded up; -1 if it is allowed or never will
+    /// be.
     pub retry_after_s: i64,
-    /// Seconds until the key is as good as new, rounded up.
+    /// Seconds until the key is fully recovered, rounded up.
     pub reset_after_s: i64,
 }
 
 impl Throttle {
-    /// What makes two calls have the same limit.
-    pub(super) fn numbers(&self) -> [i64; 3] {
+    /// The parameters of the limit: two calls with equal ones have the same limit.
+    pub(super) fn parameters(&self) -> [i64; 3] {
         [self.max_burst, self.count, self.period_s]
     }
 
-    /// The limit in our grammar: redis-cell's `max_burst` does not count the first call.
+    /// The limit in the grammar. `burst` is one more than redis-cell's `max_burst`, which does not
+    /// count the first call.
     pub(super) fn limit(&self) -> Result<String, RequestError> {
         let Throttle { max_burst, count, period_s, .. } = *self;
         let wrong = |name, value: i64, least| {

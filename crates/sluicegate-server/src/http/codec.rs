@@ -1,12 +1,13 @@
-//! JSON into a question, an answer into JSON and header fields. `docs/http.md` has the shapes; nothing here knows what is
-//! done with a question.
+//! Translates JSON bodies to requests, and decisions to JSON bodies and header fields.
+//! `docs/http.md` defines the shapes; nothing here knows what a request does.
 //!
-//! `question.rs` reads bodies, `answer.rs` writes them, `headers.rs` writes the fields of a decision.
+//! `request.rs` reads bodies, `response.rs` writes them, `headers.rs` writes the header fields of a
+//! decision.
 
-mod answer;
 mod headers;
-mod question;
+mod request;
+mod response;
 
-pub(super) use answer::{Answer, Besides, Done, Fields, Next};
 pub(super) use headers::RateLimit;
-pub(super) use question::{Asked, Call};
+pub(super) use request::{CallBody, RequestBody};
+pub(super) use response::{Answer, Done, Extra, Fields, Next};

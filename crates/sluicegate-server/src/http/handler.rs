@@ -1,7 +1,7 @@
-//! Which path leads where, and the pages that are only read.
+//! Routes requests, and serves the pages that are only read.
 //!
-//! `guard.rs` says who may ask at all, `body.rs` reads a body, `verbs.rs` asks the engine, `problem.rs` is what is answered
-//! when there is no decision or one that is to be enforced, `openapi.rs` has the same contract for machines.
+//! `guard.rs` admits requests, `body.rs` reads bodies, `verbs.rs` calls the engine, `problem.rs`
+//! writes errors and enforced denials, `openapi.rs` describes all of it for machines.
 
 mod body;
 mod guard;
@@ -29,7 +29,7 @@ use serde::Serialize;
 use sluicegate::internal::grammar::quoted;
 use std::sync::{Arc, LazyLock};
 
-/// What is read by GET.
+/// A page for GET.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Page {
     Rules,
@@ -59,7 +59,7 @@ impl Page {
             Page::Health => "ok\n".into_response(),
             Page::Readiness if service.is_stopping() => unavailable("the server is stopping"),
             Page::Readiness if !service.engine.is_ready() => {
-                unavailable("the store is away, and not every rule says what to answer without it")
+                unavailable("the store is unavailable, and some rules have no fallback")
             }
             Page::Readiness => "ready\n".into_response(),
             Page::Metrics => {
@@ -71,11 +71,11 @@ impl Page {
     }
 }
 
-/// Made once: making it takes longer than answering.
+/// Built once, as that takes longer than answering a request.
 static ROUTES: LazyLock<TowerToHyperService<Router>> = LazyLock::new(|| {
     let mut router = Router::new();
     for verb in Verb::ALL {
-        router = router.route(verb.path(), post(move |context, request| ask(verb, context, request)));
+        router = router.route(verb.path(), post(move |context, request| call(verb, context, request)));
     }
     for page in Page::ALL {
         let answer = move |Extension(context): Extension<Arc<Context>>| async move { page.answer(&context) };
@@ -87,9 +87,9 @@ static ROUTES: LazyLock<TowerToHyperService<Router>> = LazyLock::new(|| {
 /// Answers one request.
 pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incoming>) -> Response {
     if request.body().is_end_stream() {
-        context.progress.has_asked();
+        context.progress.request_received();
     } else {
-        context.progress.is_begun();
+        context.progress.request_started();
     }
     let metrics = &context.service.metrics;
     let mut response = if let Err(rejection) = guard::admit(&request, &context.service) {
@@ -101,54 +101,55 @@ pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incomin
             Err(never) => match never {},
         }
     };
-    if is_mistake(response.status()) {
-        metrics.mistaken(Protocol::Http, 1);
+    if is_bad_request(response.status()) {
+        metrics.client_errors(Protocol::Http, 1);
     }
-    if let Some(took) = context.progress.is_answered() {
+    if let Some(took) = context.progress.answered() {
         metrics.answered(Protocol::Http, 1, took);
     } else {
-        // What is left of the body would be taken for the next request.
+        // The rest of the body would be read as the next request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-async fn ask(verb: Verb, Extension(context): Extension<Arc<Context>>, request: Request) -> Response {
+async fn call(verb: Verb, Extension(context): Extension<Arc<Context>>, request: Request) -> Response {
     let service = &context.service;
     let answer = async {
         let enforce = is_enforced(request.uri());
         let body = body::read(request.into_body(), service.limits.request_body_max).await?;
-        context.progress.has_asked();
+        context.progress.request_received();
         verb.answer(&context, &body, enforce?).await
     };
     answer.await.unwrap_or_else(|rejection: Rejection| {
-        if problem::is_of_protocol(rejection.status) {
+        if problem::is_protocol_error(rejection.status) {
             service.metrics.protocol_error(Protocol::Http);
         }
         rejection.into_response()
     })
 }
 
-/// Whether the question was wrong. A denial is an answer, and crossing a bound on clients is counted by itself.
-fn is_mistake(status: StatusCode) -> bool {
-    let is_other = status == StatusCode::TOO_MANY_REQUESTS || problem::is_of_protocol(status);
+/// Returns `true` for the status of an invalid request. A denial is a decision, and exceeding a
+/// limit on connections is counted separately.
+fn is_bad_request(status: StatusCode) -> bool {
+    let is_other = status == StatusCode::TOO_MANY_REQUESTS || problem::is_protocol_error(status);
     status.is_client_error() && !is_other
 }
 
-/// Whether a denial is to have the status 429.
+/// Returns `true` if a denial is to have status 429.
 fn is_enforced(uri: &Uri) -> Result<bool, Rejection> {
     match uri.query() {
         None | Some("" | "enforce=false") => Ok(false),
         Some("enforce=true") => Ok(true),
         Some(query) => Err(Rejection::new(
             StatusCode::BAD_REQUEST,
-            format!("unknown query {}; there is only ?enforce=true", quoted(query)),
+            format!("unknown query {}; the only one is ?enforce=true", quoted(query)),
         )),
     }
 }
 
 async fn no_such_path(uri: Uri) -> Rejection {
-    let message = format!("there is no {}; GET /openapi.json says what there is", quoted(uri.path()));
+    let message = format!("there is no path {}; GET /openapi.json lists all paths", quoted(uri.path()));
     Rejection::new(StatusCode::NOT_FOUND, message)
 }
 
@@ -156,7 +157,7 @@ async fn other_method(request: Request) -> Rejection {
     let (method, path) = (request.method(), request.uri().path());
     Rejection::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        format!("{path} does not take {method}; the header Allow says what it takes"),
+        format!("{path} does not support {method}; the Allow header lists what it supports"),
     )
 }
 

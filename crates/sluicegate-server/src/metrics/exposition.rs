@@ -1,14 +1,14 @@
-//! The counts of one moment, written in the text format of `OpenMetrics`.
+//! The counters of one moment in the `OpenMetrics` text format.
 //!
-//! Each family has a line of help for a person on call; `docs/operating.md` says what to do about each. Only types that
-//! the older text format of Prometheus has as well are used (a counter, a gauge, a histogram), so that readers of either
-//! understand it.
+//! Each family has one sentence of help; `docs/operating.md` says what to do about it. Only the
+//! types that the older Prometheus text format also has are used (counter, gauge, histogram), so
+//! that readers of either format understand it.
 
 use super::latency::LatencyView;
 use super::page::Page;
 use super::process::Process;
 use super::{Counts, Metrics, since_epoch_us};
-use crate::engine::{Engine, INLINE, LeasesView, Rule, StoreView, TallyView};
+use crate::engine::{Engine, INLINE, LeaseStats, Rule, StoreView, TallyView};
 use crate::protocol::ByProtocol;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
@@ -19,12 +19,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// All counts of one moment.
+/// All counters at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     decisions: Vec<(String, TallyView)>,
     rules: usize,
-    leases: Vec<(String, LeasesView)>,
+    leases: Vec<(String, LeaseStats)>,
     leases_max: Option<usize>,
     stats: Option<StoreStats>,
     store: Option<StoreView>,
@@ -42,9 +42,9 @@ struct ProtocolView {
     latency: LatencyView,
     connections: u64,
     accepted: u64,
-    refused: u64,
+    rejected: u64,
     errors: u64,
-    mistakes: u64,
+    client_errors: u64,
 }
 
 impl Snapshot {
@@ -77,7 +77,7 @@ impl Snapshot {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut written = String::new();
-        // Writing to a string cannot fail, and nothing below makes an error of its own.
+        // Writing to a string cannot fail, and nothing below returns an error of its own.
         let _ = text::encode(&mut written, &registry);
         written
     }
@@ -89,12 +89,12 @@ impl ProtocolView {
         let accepted = counts.accepted.load(Ordering::Relaxed);
         ProtocolView {
             latency: counts.latency.view(),
-            // The two are read at different moments.
+            // Saturating, as the two are read at different moments.
             connections: accepted.saturating_sub(closed),
             accepted,
-            refused: counts.refused.load(Ordering::Relaxed),
+            rejected: counts.rejected.load(Ordering::Relaxed),
             errors: counts.errors.load(Ordering::Relaxed),
-            mistakes: counts.mistakes.load(Ordering::Relaxed),
+            client_errors: counts.client_errors.load(Ordering::Relaxed),
         }
     }
 }
@@ -124,8 +124,7 @@ impl Snapshot {
         });
         page.counters(
             "sluice_decisions",
-            "Calls decided, by rule and outcome. shadow_denied: a shadow rule let pass what its limits deny. \
-             The rule inline: limits that callers brought, CL.THROTTLE included.",
+            "Calls decided by rule and outcome; shadow_denied are calls that a shadow rule allowed against its limits.",
             outcomes,
         )
     }
@@ -134,42 +133,41 @@ impl Snapshot {
         if let Some(most) = self.leases_max {
             page.gauges(
                 "sluice_leases",
-                "Leases of concurrency limits that are out now, by rule; those that have lapsed and were not seen since included.",
+                "Leases held by rule, including expired ones that no call has observed yet.",
                 self.leases
                     .iter()
-                    .filter_map(|(rule, view)| Some(([("rule", rule.as_str())], view.here?.held))),
+                    .filter_map(|(rule, view)| Some(([("rule", rule.as_str())], view.in_memory?.held))),
             )?;
             page.gauge(
                 "sluice_leases_max",
-                "The most leases that may be out at once, in memory: max_leases of the configuration.",
+                "The max_leases setting: the most leases held or waited for at once.",
                 None,
                 most,
             )?;
         }
         page.gauges(
-            "sluice_lease_waiting",
-            "Callers that wait in line for a lease now, by rule; those at this server if leases are in a shared store.",
+            "sluice_lease_waiters",
+            "Calls waiting for a lease by rule; with a shared store, those at this server.",
             self.leases.iter().map(|(rule, view)| ([("rule", rule.as_str())], view.waiting)),
         )?;
         let events = self.leases.iter().flat_map(|(rule, view)| {
-            let LeasesView { acquired, renewed, released, here, .. } = *view;
+            let LeaseStats { acquired, renewed, released, in_memory, .. } = *view;
             let always = [("acquired", acquired), ("renewed", renewed), ("released", released)];
-            let lapsed = here.map(|here| ("lapsed", here.lapsed));
+            let expired = in_memory.map(|held| ("expired", held.expired));
             let labelled = |(event, count)| ([("rule", rule.as_str()), ("event", event)], count);
-            always.into_iter().chain(lapsed).map(labelled)
+            always.into_iter().chain(expired).map(labelled)
         });
         page.counters(
             "sluice_lease_events",
-            "What became of leases, by rule. acquired, renewed, released: at this server. lapsed: neither returned nor renewed \
-             in time, by clients that crashed, hang or forgot; only the store knows it of leases in a shared one.",
+            "Leases acquired, renewed, released and expired by rule; with a shared store, expiry is not observed.",
             events,
         )
     }
 
     fn clients(&self, page: &mut Page<'_>) -> fmt::Result {
         let mut latency = page.family(
-            "sluice_answer_duration",
-            "Time from having read a question to having the bytes of its answer, by protocol: every question, those answered by an error included; the network is not in it.",
+            "sluice_request_duration",
+            "Time from reading a request to having its reply ready, by protocol, without the network.",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
@@ -180,27 +178,27 @@ impl Snapshot {
         }
         page.gauges(
             "sluice_connections",
-            "Clients connected now, by protocol.",
+            "Open connections by protocol.",
             self.by_protocol(|view| view.connections),
         )?;
         page.counters(
             "sluice_connections_accepted",
-            "Clients that connected and were let in, by protocol.",
+            "Connections accepted by protocol.",
             self.by_protocol(|view| view.accepted),
         )?;
         page.counters(
-            "sluice_connections_refused",
-            "Clients turned away because connections_max were connected already, by protocol.",
-            self.by_protocol(|view| view.refused),
+            "sluice_connections_rejected",
+            "Connections rejected because connections_max was reached, by protocol.",
+            self.by_protocol(|view| view.rejected),
         )?;
         page.counters(
-            "sluice_mistakes",
-            "Questions answered by an error, by protocol: an error reply of RESP, a status 4xx of HTTP but 429. Denials are not in it.",
-            self.by_protocol(|view| view.mistakes),
+            "sluice_client_errors",
+            "Requests answered with an error by protocol: a RESP error reply, or an HTTP status 4xx other than 429.",
+            self.by_protocol(|view| view.client_errors),
         )?;
         page.counters(
             "sluice_protocol_errors",
-            "Clients that sent what is not the protocol, or crossed a bound on clients, by protocol.",
+            "Connections that broke the protocol or exceeded a limit on clients, by protocol.",
             self.by_protocol(|view| view.errors),
         )
     }
@@ -212,22 +210,22 @@ impl Snapshot {
     }
 
     fn config(&self, page: &mut Page<'_>) -> fmt::Result {
-        page.gauge("sluice_rules", "Rules in use.", None, self.rules)?;
+        page.gauge("sluice_rules", "Rules in effect.", None, self.rules)?;
         page.counters(
             "sluice_config_reloads",
-            "Times the configuration was read anew, by outcome. failed: it was refused, and the rules before go on.",
-            [("ok", self.reloads_ok), ("failed", self.reloads_failed)]
+            "Configuration reloads by outcome; after a failure the previous configuration stays in effect.",
+            [("success", self.reloads_ok), ("failure", self.reloads_failed)]
                 .map(|(outcome, count)| ([("outcome", outcome)], count)),
         )?;
         page.gauge(
             "sluice_config_last_reload_successful",
-            "1 if the configuration was taken up when it was last read, 0 if it was refused and an older one is in use.",
+            "1 if the last configuration reload succeeded, 0 if it failed.",
             None,
             u32::from(self.last_reload_ok),
         )?;
         page.gauge(
-            "sluice_config_last_success_timestamp",
-            "When the configuration in use was taken up, in Unix time.",
+            "sluice_config_last_reload_success_timestamp",
+            "Unix time of the last successful configuration load.",
             Some(&Unit::Seconds),
             self.last_reload_success_s,
         )
@@ -240,72 +238,61 @@ impl Snapshot {
             ("os", std::env::consts::OS),
             ("arch", std::env::consts::ARCH),
         ];
-        page.gauges("sluice_build_info", "Always 1; the labels say what is running.", [(build, 1u32)])?;
+        page.gauges(
+            "sluice_build_info",
+            "Always 1, with labels for version, operating system and architecture.",
+            [(build, 1u32)],
+        )?;
         page.gauge(
             "process_start_time",
-            "When the server started, in Unix time.",
+            "Start time of the process since the Unix epoch.",
             Some(&Unit::Seconds),
             self.started_s,
         )?;
         if let Some(seconds) = cpu_s {
             page.counter_in(
                 "process_cpu",
-                "Processor time used, all threads.",
+                "Total user and system CPU time spent.",
                 Some(&Unit::Seconds),
                 seconds,
             )?;
         }
         if let Some(bytes) = resident_bytes {
-            page.gauge(
-                "process_resident_memory",
-                "Memory that the process occupies.",
-                Some(&Unit::Bytes),
-                bytes,
-            )?;
+            page.gauge("process_resident_memory", "Resident memory size.", Some(&Unit::Bytes), bytes)?;
         }
         if let Some(open) = open_fds {
-            page.gauge("process_open_fds", "Open file descriptors: each connection is one.", None, open)?;
+            page.gauge("process_open_fds", "Number of open file descriptors.", None, open)?;
         }
         if let Some(most) = max_fds {
-            page.gauge(
-                "process_max_fds",
-                "The most file descriptors that the system lets us open.",
-                None,
-                most,
-            )?;
+            page.gauge("process_max_fds", "Maximum number of open file descriptors.", None, most)?;
         }
         Ok(())
     }
 }
 
-/// The store in memory.
+/// The memory store.
 fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
     let StoreStats { keys, max_keys, evicted, no_room, .. } = *stats;
     page.gauge(
         "sluice_keys",
-        "Keys held in memory now; those that have recovered and not yet made room included.",
+        "Keys held in memory, including fully recovered ones that are not dropped yet.",
         None,
         keys,
     )?;
-    page.gauge(
-        "sluice_keys_max",
-        "The most keys that memory may hold: max_keys of the configuration.",
-        None,
-        max_keys,
-    )?;
+    page.gauge("sluice_keys_max", "The max_keys setting: the most keys held in memory.", None, max_keys)?;
     page.counter(
         "sluice_keys_evicted",
-        "Keys forgotten before they had recovered, to make room for others. Each may call again as if new: if this grows, raise max_keys.",
+        "Keys evicted before they were fully recovered, which resets their limits; raise max_keys if this grows.",
         evicted,
     )?;
     page.counter(
         "sluice_no_room_denials",
-        "Calls of new keys denied because memory is full and on_full says to deny. If this grows, raise max_keys.",
+        "Calls of new keys denied because max_keys is reached and on_full is deny; raise max_keys if this grows.",
         no_room,
     )
 }
 
-/// A store that many servers share.
+/// The shared store.
 fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
     page.gauge(
         "sluice_store_up",
@@ -315,17 +302,17 @@ fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
     )?;
     page.counters(
         "sluice_store_answers",
-        "Calls answered, by who did. store: the shared store. remembered: a denial of a moment ago that still holds. local, allowed, denied: the store was away, and the rule says what to do then.",
+        "Calls answered by source: the store, the denial cache (remembered), or a fallback (local, allowed, denied).",
         store.answers.iter().map(|(source, count)| ([("source", *source)], *count)),
     )?;
     page.counters(
         "sluice_store_failures",
-        "Calls that got no answer, by what went wrong. away: the store was not asked. late: no answer within the deadline. lost: the connection broke. refused: the store said no. After late and lost a call may have been charged.",
+        "Calls that the shared store did not answer, by kind; after timeout and disconnected a call may have been charged.",
         store.failures.iter().map(|(kind, count)| ([("kind", *kind)], *count)),
     )?;
     let mut latency = page.family(
-        "sluice_store_answer_duration",
-        "Time from asking the shared store to having its answer: the network and its own work are in it. Checks that were asked together count one by one.",
+        "sluice_store_request_duration",
+        "Time from sending a call to the shared store to receiving its reply, including the network.",
         Some(&Unit::Seconds),
         MetricType::Histogram,
     )?;
@@ -333,12 +320,12 @@ fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
     latency.encode_histogram::<NoLabelSet>(*sum_s, *count, buckets, None)
 }
 
-/// A label's name and its value.
+/// The name and value of a label.
 type Label<'a> = (&'static str, &'a str);
 
 #[allow(
     clippy::cast_precision_loss,
-    reason = "floats are what the format has; microseconds of today are exact"
+    reason = "the format has only floats, and today's Unix time in microseconds is exact in one"
 )]
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6

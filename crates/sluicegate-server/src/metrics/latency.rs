@@ -1,13 +1,14 @@
-//! How long answers took: a histogram that many threads add to without a lock.
+//! A lock-free latency histogram.
 //!
-//! A batch of questions is answered together and took the same time, so it is one addition to one bucket, whatever its
-//! size, and one to the sum. (The histogram of `prometheus-client` is behind a lock and takes one value at a time.)
+//! The requests of a batch are answered together and share one latency, so a batch is one addition
+//! to a bucket and one to the sum, whatever its size. (The histogram of `prometheus-client` has a
+//! lock and takes one value at a time.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper ends of the buckets in nanoseconds, each included: 1 µs to 1 s, in steps of about two. What took longer falls
-/// into one more.
+/// The inclusive upper bounds of the buckets in nanoseconds: 1 µs to 1 s, in steps of about two.
+/// One more bucket holds what took longer.
 const UPPER_NS: [u64; 19] = [
     1_000,
     2_500,
@@ -32,10 +33,10 @@ const UPPER_NS: [u64; 19] = [
 
 const BUCKETS: usize = UPPER_NS.len() + 1;
 
-/// How many answers took how long.
+/// A histogram of latencies.
 #[derive(Default, Debug)]
 pub(crate) struct Latency {
-    /// All answers' times added up. It wraps like any counter, after 584 years of them.
+    /// The sum of all latencies. It wraps like any counter, after 584 years.
     sum_ns: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
@@ -45,24 +46,25 @@ pub(crate) struct Latency {
 pub(crate) struct LatencyView {
     pub(crate) sum_s: f64,
     pub(crate) count: u64,
-    /// Upper end in seconds, and how many are in this bucket alone.
+    /// The upper bound in seconds and the count of each bucket alone.
     pub(crate) buckets: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    pub(crate) fn add(&self, answers: u64, took: Duration) {
+    pub(crate) fn add(&self, requests: u64, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let place = UPPER_NS.partition_point(|upper| *upper < took_ns);
-        // In bounds: `partition_point` says at most the number of upper ends, and there is one bucket more.
-        self.buckets[place].fetch_add(answers, Ordering::Relaxed);
-        self.sum_ns.fetch_add(took_ns.saturating_mul(answers), Ordering::Relaxed);
+        let index = UPPER_NS.partition_point(|upper| *upper < took_ns);
+        // In bounds: `partition_point` is at most the number of bounds, and there is one bucket
+        // more.
+        self.buckets[index].fetch_add(requests, Ordering::Relaxed);
+        self.sum_ns.fetch_add(took_ns.saturating_mul(requests), Ordering::Relaxed);
     }
 
     pub(crate) fn view(&self) -> LatencyView {
         let upper = UPPER_NS.iter().map(|ns| seconds(*ns)).chain([f64::INFINITY]);
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
         let buckets: Vec<_> = upper.zip(counts).collect();
-        // The count is what the buckets say, never the reading of another moment: the last bucket has to equal it.
+        // Summed here rather than read: the count must equal the last cumulative bucket.
         let count = buckets.iter().fold(0u64, |sum, (_, count)| sum.wrapping_add(*count));
         LatencyView { sum_s: seconds(self.sum_ns.load(Ordering::Relaxed)), count, buckets }
     }
@@ -70,7 +72,7 @@ impl Latency {
 
 #[allow(
     clippy::cast_precision_loss,
-    reason = "floats are what the format has; 2^53 ns are 104 days, exact to 1 ns"
+    reason = "the format has only floats; up to 2^53 ns, 104 days, they are exact"
 )]
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_falls_into_the_bucket_that_its_time_is_at_most() {
+    fn the_upper_bound_of_a_bucket_is_inclusive() {
         for (took_ns, upper) in [
             (0, 1e-6),
             (1_000, 1e-6),
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_counts_every_answer_of_a_batch() {
+    fn the_sum_counts_every_request_of_a_batch() {
         let latency = Latency::default();
         latency.add(3, Duration::from_millis(2));
         latency.add(1, Duration::from_millis(4));
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_batch_is_lost_between_threads() {
+    fn concurrent_additions_are_not_lost() {
         let latency = Latency::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,4 +1,5 @@
-//! Where families are written, each with its lines of help and type. Units and `_total` are appended to their names.
+//! Writes metric families, each with its help and type. Units and `_total` are appended to their
+//! names.
 
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet,
@@ -10,7 +11,7 @@ use std::fmt;
 pub(super) struct Page<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    /// A family whose samples the caller writes.
+    /// Starts a family whose samples the caller writes.
     pub(super) fn family<'s>(
         &'s mut self,
         name: &'s str,

@@ -1,8 +1,8 @@
-//! What the system says of this process. Linux tells in `/proc`; elsewhere nothing is said rather than something wrong.
+//! Statistics of this process. Linux has them in `/proc`; on other systems they are left out.
 
 use std::fs;
 
-/// The process at one moment; `None` where the system does not tell.
+/// The process at one moment; `None` where the system does not say.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Process {
     pub(super) resident_bytes: Option<u64>,
@@ -31,8 +31,8 @@ fn resident_bytes(status: &str) -> Option<u64> {
 }
 
 fn open_fds() -> Option<u64> {
-    // Since Linux 6.2 the folder's size is the number of its entries; before, it is 0 and they have to be counted. With
-    // thousands of clients that takes milliseconds.
+    // Since Linux 6.2 the size of the directory is its number of entries. Before, it is 0 and they
+    // must be counted, which takes milliseconds with thousands of clients.
     let size = fs::metadata("/proc/self/fd").ok()?.len();
     if size > 0 {
         return Some(size);
@@ -40,7 +40,8 @@ fn open_fds() -> Option<u64> {
     u64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
 }
 
-/// From the line `Max open files    1024    524288    files` of `/proc/self/limits`: the first number counts.
+/// From the line `Max open files    1024    524288    files` of `/proc/self/limits`: the first
+/// number, the soft limit.
 fn max_fds(limits: &str) -> Option<u64> {
     let value = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match value.split_whitespace().next()? {
@@ -49,10 +50,11 @@ fn max_fds(limits: &str) -> Option<u64> {
     }
 }
 
-/// From `/proc/self/stat`: fields 14 and 15 are the time in user and kernel mode, in hundredths of a second (`USER_HZ`,
-/// which is 100 wherever we are built).
+/// From `/proc/self/stat`: fields 14 and 15 are user and system time, in units of 1/100 s
+/// (`USER_HZ`, which is 100 on every supported platform).
 fn cpu_s(stat: &str) -> Option<f64> {
-    // The name of the program is field 2, in brackets, and may hold anything, so we begin after its end.
+    // Field 2 is the program's name in parentheses, which may itself hold any character: start
+    // after it.
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11).map(str::parse::<u32>);
     let (user, kernel) = (fields.next()?.ok()?, fields.next()?.ok()?);
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_proc_says_is_read() {
+    fn proc_files_are_parsed() {
         assert_eq!(
             resident_bytes("Name:\tsluice\nVmRSS:\t    5120 kB\nThreads:\t3\n"),
             Some(5 * 1024 * 1024)
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_does_not_say_is_not_made_up() {
+    fn missing_values_are_none() {
         assert_eq!(resident_bytes("Name:\tsluice\n"), None);
         assert_eq!(resident_bytes("VmRSS:\t18446744073709551615 kB\n"), None);
         assert_eq!(max_fds("Max open files unlimited unlimited files"), None);

@@ -1,10 +1,10 @@
-//! Listening: clients are accepted until the server stops, whatever they or the system do.
+//! Accepts clients until the server stops.
 //!
-//! The loop only accepts. A handshake and everything after it is a task of its own, so that a slow
-//! client delays no other; and no error of the system ends the loop, as it may be over in a moment.
+//! The loop only accepts. The TLS handshake and everything after it runs in a task of its own, so
+//! that a slow client delays no other. No system error ends the loop, as it may be transient.
 
 use super::tls::Tls;
-use crate::log::Seldom;
+use crate::log::LogThrottle;
 use crate::metrics::Metrics;
 use crate::protocol::{ConnectionHandler, Protocol};
 use crate::service::Service;
@@ -21,25 +21,24 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
-/// How many clients the system may hold until they are accepted; it may itself hold fewer
-/// (`somaxconn`).
+/// The most connections waiting to be accepted. The system may allow fewer (`somaxconn`).
 const BACKLOG: u32 = 4096;
-/// A client that has sent nothing for this long is probed.
+/// A client that is silent for this long is probed.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
-/// Between two probes. A client that leaves several unanswered is taken for gone.
-const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(30);
-/// First wait after the system had no room for another client, ...
+/// The time between two probes. A client that leaves several unanswered is gone.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// The first wait after a failed accept, ...
 const BACK_OFF_MIN: Duration = Duration::from_millis(5);
 /// ... which doubles each time up to this.
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
-static TURNED_AWAY: Seldom = Seldom::new();
+static REJECTED_CLIENTS: LogThrottle = LogThrottle::new();
 
-/// A socket on which clients of one protocol arrive.
+/// A socket that accepts clients of one protocol.
 pub(crate) struct Listener {
     socket: TcpListener,
     pub(crate) protocol: Protocol,
-    /// Where it is bound.
+    /// The bound address.
     pub(crate) address: SocketAddr,
     tls: Option<Arc<Tls>>,
 }
@@ -53,8 +52,7 @@ impl Listener {
     ) -> io::Result<Listener> {
         let bind = || {
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            // A server that was just stopped leaves the port waiting for old packets; ours may
-            // begin at once.
+            // A restarted server can bind its port while old connections are in TIME_WAIT.
             #[cfg(unix)]
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
@@ -64,14 +62,15 @@ impl Listener {
         };
         let (socket, address) = bind().map_err(|error: io::Error| {
             let flag = protocol.description().flag;
-            let says =
-                format!("cannot listen for {protocol} on {address}: {error}; choose another with {flag}");
-            io::Error::new(error.kind(), says)
+            let message = format!(
+                "cannot listen for {protocol} on {address}: {error}; choose another address with {flag}"
+            );
+            io::Error::new(error.kind(), message)
         })?;
         Ok(Listener { socket, protocol, address, tls })
     }
 
-    /// Accepts clients until the server stops, and returns when all of them are gone.
+    /// Accepts clients until the server stops. Returns when all of them are gone.
     pub(crate) async fn run<H: ConnectionHandler>(self, service: Service) {
         let mut acceptor = Acceptor {
             protocol: self.protocol,
@@ -90,8 +89,8 @@ impl Listener {
                         back_off.reset();
                         acceptor.accept::<H>(stream, peer);
                     }
-                    // The client was gone before it was accepted. The next may be there.
-                    Err(error) if is_the_clients(&error) => {}
+                    // The client was gone before it was accepted.
+                    Err(error) if concerns_one_client(&error) => {}
                     Err(error) => {
                         let wait = back_off.wait(self.protocol, &error);
                         tokio::select! {
@@ -109,10 +108,10 @@ impl Listener {
     }
 }
 
-/// The clients that the system holds when the server stops: they have connected, and may have sent
-/// commands.
+/// The connections in the backlog when the server stops: their clients may have sent commands.
 fn backlog(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    // The runtime may not have heard of them yet; the system has, and does not wait for more.
+    // The runtime may not know of them yet. The system does, and a nonblocking accept does not wait
+    // for more.
     let accept = |socket: &std::net::TcpListener| {
         let (stream, peer) = socket.accept()?;
         stream.set_nonblocking(true)?;
@@ -134,24 +133,23 @@ struct Acceptor {
 impl Acceptor {
     fn accept<H: ConnectionHandler>(&mut self, stream: TcpStream, peer: SocketAddr) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            self.service.metrics.refused(self.protocol);
-            if let Some(unsaid) = TURNED_AWAY.say() {
-                let protocol = self.protocol;
-                warn!(%peer, unsaid, "a client of {protocol} was turned away, as connections_max are connected; raise it, or find who connects so often");
+            self.service.metrics.rejected(self.protocol);
+            if let Some(suppressed) = REJECTED_CLIENTS.allow() {
+                let (protocol, most) = (self.protocol, self.service.limits.connections_max);
+                warn!(%peer, suppressed, "rejected a {protocol} client: connections_max ({most}) is reached; raise it, or find the client that opens too many connections");
             }
             if self.tls.is_none() {
-                turn_away(stream, H::DESCRIPTION.too_many_clients);
+                reject(stream, H::DESCRIPTION.too_many_clients);
             }
             return;
         };
-        // Answers are small and whole: waiting to send more of them together only makes them late.
+        // Replies are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
-        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);
+        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_INTERVAL);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive);
         let guard = ConnectionGuard::new(Arc::clone(&self.service.metrics), self.protocol, permit);
         let service = self.service.clone();
-        // Different tasks with and without TLS, as a task is as large as the largest of what it may
-        // have to do.
+        // Separate tasks with and without TLS: a task is as large as its largest state.
         match self.tls.clone() {
             None => self.connections.spawn(guard.hold_during(H::serve(stream, peer, service))),
             Some(tls) => {
@@ -166,7 +164,7 @@ impl Acceptor {
     }
 }
 
-/// Counts a client as connected and holds its permit until it is gone, even by a panic.
+/// Counts a connection and holds its permit until it ends, even by a panic.
 struct ConnectionGuard {
     metrics: Arc<Metrics>,
     protocol: Protocol,
@@ -190,7 +188,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// The encrypted stream; `None` if the handshake failed or took too long, or the server stops.
+/// Performs the TLS handshake. Returns `None` if it fails or times out, or the server stops.
 async fn handshake(
     tls: &Tls,
     stream: TcpStream,
@@ -198,43 +196,43 @@ async fn handshake(
     service: &Service,
     protocol: Protocol,
 ) -> Option<TlsStream<TcpStream>> {
-    let shaken = tokio::select! {
-        shaken = timeout(service.limits.handshake_timeout, tls.accept(protocol, stream)) => shaken,
-        // The client cannot have sent a command yet.
+    let handshake = tokio::select! {
+        handshake = timeout(service.limits.handshake_timeout, tls.accept(protocol, stream)) => handshake,
+        // Before the handshake the client cannot have sent a command.
         () = service.stopped() => return None,
     };
-    match shaken {
+    match handshake {
         Ok(Ok(stream)) => return Some(stream),
-        Ok(Err(error)) => debug!(%peer, "the TLS handshake failed: {error}"),
-        Err(_) => debug!(%peer, "the TLS handshake took too long"),
+        Ok(Err(error)) => debug!(%peer, "TLS handshake failed: {error}"),
+        Err(_) => debug!(%peer, "TLS handshake timed out"),
     }
     service.metrics.protocol_error(protocol);
     None
 }
 
-/// Sends the last words, if that is possible at once, and closes.
-fn turn_away(stream: TcpStream, last_words: &[u8]) {
-    if last_words.is_empty() {
+/// Sends a final message, if the system takes it at once, and closes.
+fn reject(stream: TcpStream, message: &[u8]) {
+    if message.is_empty() {
         return;
     }
-    // A fresh stream of the runtime does not know yet that it can be written to; the system's does.
+    // The runtime does not know yet that a fresh stream is writable. The system does.
     let Ok(mut stream) = stream.into_std() else { return };
-    let _ = stream.write_all(last_words);
-    // Closing with unread input would make the system discard what was just sent.
+    let _ = stream.write_all(message);
+    // Closing a socket with unread input would discard the message.
     let _ = stream.read(&mut [0; 4096]);
 }
 
-/// Whether an error of accepting concerns this client only.
-fn is_the_clients(error: &io::Error) -> bool {
+/// Returns `true` if a failed accept concerns a single client only.
+fn concerns_one_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | WouldBlock)
 }
 
-/// How long to wait while the system accepts no clients, and when to log that.
+/// The wait after a failed accept.
 #[derive(Default)]
 struct BackOff {
     wait: Duration,
-    logged: Seldom,
+    logged: LogThrottle,
 }
 
 impl BackOff {
@@ -243,10 +241,10 @@ impl BackOff {
     }
 
     fn wait(&mut self, protocol: Protocol, error: &io::Error) -> Duration {
-        if let Some(unsaid) = self.logged.say() {
+        if let Some(suppressed) = self.logged.allow() {
             warn!(
-                unsaid,
-                "cannot accept clients for {protocol}: {error}; trying on (raise `ulimit -n` if files are too few)"
+                suppressed,
+                "cannot accept {protocol} clients: {error}; retrying (raise `ulimit -n` if there are too many open files)"
             );
         }
         self.wait = (self.wait * 2).clamp(BACK_OFF_MIN, BACK_OFF_MAX);
@@ -259,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lasting_trouble_is_waited_for_longer_but_never_long() {
+    fn the_back_off_doubles_up_to_half_a_second() {
         let (mut back_off, error) = (BackOff::default(), io::Error::other("too many open files"));
         let waits: Vec<u128> = (0..9).map(|_| back_off.wait(Protocol::Resp, &error).as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 500, 500]);

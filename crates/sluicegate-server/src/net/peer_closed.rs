@@ -1,8 +1,8 @@
 //! Detects that a peer closed the connection while some of its input is still unread.
 //!
-//! A read reports the end only after all input before it, and how much input is read ahead is
-//! bounded. The system knows sooner and tells the runtime, which is asked here. A client that shuts
-//! down its sending side counts as closed, as it does when it is read to the end.
+//! A read reports the end of input only after all bytes before it, and read-ahead is bounded. The
+//! system knows earlier and tells the runtime, which this module asks. A peer that shuts down its
+//! sending side counts as closed, as it does when it is read to the end.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
@@ -15,9 +15,10 @@ use tokio_rustls::server::TlsStream;
 /// Poll interval while nothing is read: tokio sends no wake-up for read-closed alone.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A connection whose other end can be closed.
+/// A connection whose peer may close it.
 pub(crate) trait PeerClosed {
-    /// Whether the peer has closed it, as far as the runtime knows. This makes no system call.
+    /// Returns `true` if the peer has closed the connection, as far as the runtime knows. Makes no
+    /// system call.
     fn is_peer_closed(&self) -> bool;
 }
 
@@ -35,7 +36,7 @@ impl PeerClosed for TlsStream<TcpStream> {
     }
 }
 
-/// The stand-in for a socket in tests reports the end only when it is read to the end.
+/// Tests use a pipe, which reports the end only when it is read to the end.
 #[cfg(test)]
 impl PeerClosed for tokio::io::DuplexStream {
     fn is_peer_closed(&self) -> bool {
@@ -48,8 +49,7 @@ impl PeerClosed for tokio::io::DuplexStream {
 pub(crate) struct PeerCloseWatch(Option<Pin<Box<Sleep>>>);
 
 impl PeerCloseWatch {
-    /// Ready when the peer has closed the connection. Each call looks, and has the task woken to
-    /// look again.
+    /// Ready once the peer has closed the connection. Otherwise the task is woken to poll again.
     pub(crate) fn poll(&mut self, connection: &impl PeerClosed, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if connection.is_peer_closed() {

@@ -1,4 +1,4 @@
-//! TLS: certificates from files, which can be read again while connections run.
+//! TLS: certificates from files, which can be reloaded while the server runs.
 
 use crate::protocol::{ByProtocol, Protocol};
 use arc_swap::ArcSwap;
@@ -16,38 +16,38 @@ use tokio_rustls::server::TlsStream;
 /// The files of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertFiles {
-    /// The chain, our own certificate first, in PEM.
+    /// The chain in PEM, the server's own certificate first.
     pub cert: PathBuf,
-    /// The key of our own, in PEM.
+    /// The key of that certificate, in PEM.
     pub key: PathBuf,
 }
 
-/// Certificates that have been read and fit their key.
+/// Certificates that match their key.
 #[derive(Clone)]
 pub struct Certs(ServerConfig);
 
-/// What new connections of each protocol are greeted with.
+/// The TLS configuration of new connections, per protocol.
 pub struct Tls(ByProtocol<ArcSwap<ServerConfig>>);
 
 impl CertFiles {
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// With the name of the file that is wrong, and why.
+    /// If a file is unreadable or invalid. The message names it.
     pub fn read(&self) -> Result<Certs, String> {
         let shown = |path: &Path| path.display().to_string();
         let chain = CertificateDer::pem_file_iter(&self.cert)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| format!("{}: the certificate cannot be read: {error}", shown(&self.cert)))?;
+            .map_err(|error| format!("{}: cannot read the certificate: {error}", shown(&self.cert)))?;
         if chain.is_empty() {
             let name = shown(&self.cert);
             return Err(format!(
-                "{name}: there is no certificate in it; it has to be PEM, with BEGIN CERTIFICATE"
+                "{name}: the file holds no certificate; it must be PEM, with BEGIN CERTIFICATE"
             ));
         }
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| {
             format!(
-                "{}: the key cannot be read: {error}; it has to be PEM, with BEGIN PRIVATE KEY",
+                "{}: cannot read the private key: {error}; it must be PEM, with BEGIN PRIVATE KEY",
                 shown(&self.key)
             )
         })?;
@@ -68,17 +68,17 @@ impl Certs {
 }
 
 impl Tls {
-    /// Greets with these.
+    /// Uses these certificates for all protocols.
     pub fn new(certs: Certs) -> Tls {
         Tls(ByProtocol::new(move |protocol| ArcSwap::new(certs.config(protocol))))
     }
 
-    /// From now on greets with others. Connections that are open go on with what they have.
-    pub fn renew(&self, certs: Certs) {
+    /// Replaces the certificates for new connections. Open connections keep theirs.
+    pub fn replace(&self, certs: Certs) {
         self.0.iter().for_each(move |(protocol, config)| config.store(certs.config(protocol)));
     }
 
-    /// The handshake with one client.
+    /// Performs the handshake with one client.
     pub(crate) async fn accept(
         &self,
         protocol: Protocol,
@@ -89,7 +89,7 @@ impl Tls {
 }
 
 impl std::fmt::Debug for Tls {
-    /// Never the key.
+    /// Never shows the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tls(..)")
     }

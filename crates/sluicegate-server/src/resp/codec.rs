@@ -1,17 +1,17 @@
 //! Bytes to commands, and replies to bytes. Nothing here knows what a command means.
 //!
-//! `command.rs` finds commands in what has arrived, `words.rs` splits the lines that people type, `reply.rs` writes answers.
+//! `command.rs` parses commands, `inline.rs` the lines that people type, `reply.rs` writes replies.
 
 mod command;
+mod inline;
 mod reply;
-mod words;
 
 pub use command::{Bounds, Command, Parser, ProtocolError};
 pub use reply::{Replies, Version};
 
 use std::fmt;
 
-/// Bytes that a client sent, as they are shown to it in an error: escaped, and cut if they are long.
+/// Displays bytes from a client in an error: escaped, and truncated if long.
 pub(super) struct Shown<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_cut_is_shown_as_cut() {
+    fn only_truncated_bytes_end_in_dots() {
         for (len, dots) in [(0, ""), (63, ""), (64, ""), (65, "..."), (1_000, "...")] {
             let shown = Shown(&vec![b'x'; len]).to_string();
             assert_eq!(shown, "x".repeat(len.min(64)) + dots, "{len}");

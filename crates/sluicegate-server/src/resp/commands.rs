@@ -1,8 +1,9 @@
-//! The table of commands: what they are called, how many arguments they take, and what they are for.
+//! The table of commands: name, number of arguments, usage and summary.
 //!
-//! It is looked up for each command, it is what `COMMAND` tells, and a test compares `docs/protocol.md` with it.
+//! Every command is looked up here, `COMMAND` returns it, and a test compares `docs/protocol.md`
+//! with it.
 
-/// Which command it is.
+/// Identifies a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     Throttle,
@@ -37,20 +38,21 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) verb: Verb,
-    /// The name in capitals; clients may write it as they like.
+    /// The name in upper case; clients may use any case.
     pub(super) name: &'static str,
-    /// The fewest and the most arguments, the name included.
+    /// The fewest and the most arguments, including the name.
     pub(super) least: usize,
     pub(super) most: usize,
-    /// Where keys stand: the first, the last (-1: the last argument) and the step between them; zeros if there are none.
+    /// The positions of keys: first, last (-1: the last argument) and step; zeros if there are
+    /// none.
     pub(super) keys: [i8; 3],
-    /// How it is written.
+    /// The syntax.
     pub(super) usage: &'static str,
-    /// What it does.
+    /// One sentence on what it does.
     pub(super) summary: &'static str,
 }
 
-/// Any number of arguments, as far as the bounds on clients go.
+/// Any number of arguments, up to `arguments_max`.
 const ANY: usize = usize::MAX;
 const NO_KEYS: [i8; 3] = [0; 3];
 /// `RL.CHECK rule key ...`
@@ -67,50 +69,50 @@ const fn spec(
     Spec { verb, name, least, most, keys, usage, summary }
 }
 
-/// The most frequent ones first, as it is searched from the top.
+/// All commands, the most frequent ones first: the search is linear.
 #[rustfmt::skip]
 pub(super) const COMMANDS: [Spec; 26] = [
-    spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "May the key act now? If so it is charged. With MAXWAIT it may also act after its delay."),
-    spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "redis-cell's command and reply."),
-    spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Would the key be allowed? Nothing is charged."),
-    spec(Verb::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "May all of these happen now? All are charged, or none."),
-    spec(Verb::Take, "RL.TAKE", (4, 4), KEY_AFTER_RULE, "RL.TAKE rule key n", "Takes as much as there is, up to n."),
-    spec(Verb::Reserve, "RL.RESERVE", (3, 7), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [MAXWAIT ms]", "Charges now, to act after the delay; gives a receipt."),
-    spec(Verb::Cancel, "RL.CANCEL", (2, 2), NO_KEYS, "RL.CANCEL receipt", "Gives back what still counts of a reservation."),
-    spec(Verb::Settle, "RL.SETTLE", (3, 3), NO_KEYS, "RL.SETTLE receipt n", "Says what a reservation has really used."),
-    spec(Verb::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Gives cost back."),
-    spec(Verb::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Forgets the key."),
-    spec(Verb::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "When the key's next window starts, or its next unit is there."),
-    spec(Verb::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Takes a lease if there is a place. With MAXWAIT it waits in line for one."),
-    spec(Verb::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Gives a lease that has not lapsed a whole new ttl."),
-    spec(Verb::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Returns a lease."),
-    spec(Verb::Rules, "RL.RULES", (1, 1), NO_KEYS, "RL.RULES", "The rules and their limits."),
-    spec(Verb::Ping, "PING", (1, 2), NO_KEYS, "PING [message]", "Answers PONG, or the message."),
-    spec(Verb::Echo, "ECHO", (2, 2), NO_KEYS, "ECHO message", "Answers the message."),
-    spec(Verb::Hello, "HELLO", (1, ANY), NO_KEYS, "HELLO [2|3 [AUTH user password] [SETNAME name]]", "Chooses the protocol's version."),
-    spec(Verb::Auth, "AUTH", (2, 3), NO_KEYS, "AUTH [user] password", "Says the password."),
-    spec(Verb::Select, "SELECT", (2, 2), NO_KEYS, "SELECT 0", "There is one database, 0."),
-    spec(Verb::Client, "CLIENT", (2, ANY), NO_KEYS, "CLIENT ID|INFO|LIST|GETNAME|SETNAME|SETINFO|REPLY|NO-EVICT|NO-TOUCH|TRACKING [...]", "Tells about this connection, or names it."),
-    spec(Verb::Command, "COMMAND", (1, ANY), NO_KEYS, "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]", "Tells about commands."),
-    spec(Verb::Info, "INFO", (1, ANY), NO_KEYS, "INFO [section ...]", "Tells about the server."),
-    spec(Verb::Config, "CONFIG", (2, ANY), NO_KEYS, "CONFIG GET pattern [pattern ...]", "Tells settings that clients ask for."),
+    spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
+    spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
+    spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
+    spec(Verb::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "Decides several calls and charges all of them or none."),
+    spec(Verb::Take, "RL.TAKE", (4, 4), KEY_AFTER_RULE, "RL.TAKE rule key n", "Charges what remains, up to n."),
+    spec(Verb::Reserve, "RL.RESERVE", (3, 7), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [MAXWAIT ms]", "Charges a call now, to act after its delay, and returns a receipt."),
+    spec(Verb::Cancel, "RL.CANCEL", (2, 2), NO_KEYS, "RL.CANCEL receipt", "Returns the part of a reservation that still counts."),
+    spec(Verb::Settle, "RL.SETTLE", (3, 3), NO_KEYS, "RL.SETTLE receipt n", "Reports the cost that a reservation actually used."),
+    spec(Verb::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Returns cost to a key."),
+    spec(Verb::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Deletes the state of a key."),
+    spec(Verb::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "Returns when a key's next window starts, or its next unit is available."),
+    spec(Verb::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Acquires a lease of a concurrency limit. With MAXWAIT, waits in a queue for it."),
+    spec(Verb::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Extends a live lease by a full TTL."),
+    spec(Verb::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Releases a lease."),
+    spec(Verb::Rules, "RL.RULES", (1, 1), NO_KEYS, "RL.RULES", "Lists the rules and their limits."),
+    spec(Verb::Ping, "PING", (1, 2), NO_KEYS, "PING [message]", "Returns PONG, or the message."),
+    spec(Verb::Echo, "ECHO", (2, 2), NO_KEYS, "ECHO message", "Returns the message."),
+    spec(Verb::Hello, "HELLO", (1, ANY), NO_KEYS, "HELLO [2|3 [AUTH user password] [SETNAME name]]", "Selects the protocol version."),
+    spec(Verb::Auth, "AUTH", (2, 3), NO_KEYS, "AUTH [user] password", "Authenticates the connection."),
+    spec(Verb::Select, "SELECT", (2, 2), NO_KEYS, "SELECT 0", "Selects database 0, the only one."),
+    spec(Verb::Client, "CLIENT", (2, ANY), NO_KEYS, "CLIENT ID|INFO|LIST|GETNAME|SETNAME|SETINFO|REPLY|NO-EVICT|NO-TOUCH|TRACKING [...]", "Describes this connection, or names it."),
+    spec(Verb::Command, "COMMAND", (1, ANY), NO_KEYS, "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]", "Describes commands."),
+    spec(Verb::Info, "INFO", (1, ANY), NO_KEYS, "INFO [section ...]", "Describes the server."),
+    spec(Verb::Config, "CONFIG", (2, ANY), NO_KEYS, "CONFIG GET pattern [pattern ...]", "Returns settings that clients ask for."),
     spec(Verb::Quit, "QUIT", (1, ANY), NO_KEYS, "QUIT", "Closes the connection."),
-    spec(Verb::ResetConnection, "RESET", (1, 1), NO_KEYS, "RESET", "Makes the connection as good as new."),
+    spec(Verb::ResetConnection, "RESET", (1, 1), NO_KEYS, "RESET", "Resets the connection to its initial state."),
 ];
 
 impl Spec {
-    /// Whether it may be said before the password.
+    /// Returns `true` if the command is allowed before authentication.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.verb, Verb::Auth | Verb::Hello | Verb::Quit | Verb::ResetConnection)
     }
 
-    /// The number of arguments as Redis tells it: negative for "at least".
+    /// The number of arguments as Redis reports it: negative for "at least".
     pub(super) fn arity(&self) -> i64 {
         let least = i64::try_from(self.least).unwrap_or(i64::MAX);
         if self.least == self.most { least } else { -least }
     }
 
-    /// What kind of command it is, in the words of Redis.
+    /// The command's flags, as Redis names them.
     pub(super) fn flags(&self) -> &'static [&'static str] {
         match self.verb {
             Verb::Peek | Verb::Next | Verb::Rules => &["readonly", "fast"],
@@ -122,12 +124,12 @@ impl Spec {
     }
 }
 
-/// The command of this name.
+/// Finds the command of this name.
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     COMMANDS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// How each command is written, as the documentation has to have it.
+/// The syntax of each command. The documentation must contain all of them.
 pub fn usages() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|spec| spec.usage)
 }

@@ -1,9 +1,11 @@
-//! The loop of one connection: read what there is, answer all of it, write once. `buffer.rs` is its memory, `write.rs` its
-//! sending side, `lease_wait.rs` what happens while the client waits for a lease.
+//! The loop of one connection: read what has arrived, answer all of it, write once.
 //!
-//! Everything has a bound. What is read is bounded by the longest command, as nothing more is read before what is there has
-//! been answered; replies by `unread_replies_max` and one reply, as nothing more is answered before they have been sent.
-//! Memory that a burst needed is given back when the client falls silent.
+//! `buffer.rs` is its memory, `write.rs` its sending side, `lease_wait.rs` what happens while the
+//! client waits for a lease.
+//!
+//! Everything is bounded. Input is bounded by the longest command, as nothing more is read before
+//! the buffer has been answered; replies by `unread_replies_max` plus one reply, as nothing more is
+//! answered before they are sent. Memory that a burst needed is freed when the client falls silent.
 
 mod buffer;
 mod lease_wait;
@@ -13,7 +15,7 @@ use super::codec::{Bounds, Parser, Replies};
 use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
-use crate::log::Seldom;
+use crate::log::LogThrottle;
 use crate::net::Stream;
 use crate::protocol::Protocol;
 use crate::service::Service;
@@ -28,29 +30,31 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tracing::debug;
 
-/// So many commands are prepared before the first is decided: enough to hide waits for memory, and what they hold stays in
-/// the processor's cache.
+/// Commands that are prepared before the first is decided: enough to hide cache misses, few enough
+/// to stay in the processor's cache.
 const BATCH_MAX: usize = 128;
-/// A client that has been silent for so long holds no more memory than it needs.
+/// A client that has been silent for this long has its buffers shrunk.
 const QUIET: Duration = Duration::from_secs(1);
-/// Before the password, a client may say a password and a name, and is sent the shortest of answers.
-/// Settings do not narrow that: whoever knows the password can say it.
-const UNKNOWN_BOUNDS: Bounds = Bounds { arguments: 10, bulk_len: PASSWORD_LEN_MAX, command_len: 2 * 1024 };
-const UNKNOWN_UNREAD_MAX: usize = 1024;
-/// Who has said so many wrong passwords is guessing, and has to connect anew for more.
+/// What a client may send before it is authenticated: a password and a name. No setting narrows
+/// these bounds, so that every valid password can be sent.
+const UNAUTHENTICATED_BOUNDS: Bounds =
+    Bounds { arguments: 10, bulk_len: PASSWORD_LEN_MAX, command_len: 2 * 1024 };
+const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
+/// After this many wrong passwords the client is guessing, and its connection is closed.
 const WRONG_PASSWORDS_MAX: u8 = 5;
-/// Closing at once would make the system take back the last reply if the client has sent more. So it has so long to read it.
+/// How long the client may read the last reply. Closing a socket with unread input resets it, and
+/// the client could lose that reply.
 const LINGER: Duration = Duration::from_secs(1);
-/// When the server stops, what has arrived but was not read yet shows up within this.
+/// When the server stops, input that has arrived but was not read shows up within this time.
 const ARRIVED: Duration = Duration::from_millis(20);
-/// A client that never stops sending is not answered for longer than this after the server was to stop.
+/// How long a client that never stops sending is answered after the server was told to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// No deadline.
-const FAR: Duration = Duration::from_secs(365 * 86_400);
+/// Stands for no deadline.
+const FAR_FUTURE: Duration = Duration::from_secs(365 * 86_400);
 
-static PROTOCOL_ERROR: Seldom = Seldom::new();
+static PROTOCOL_ERROR: LogThrottle = LogThrottle::new();
 
-/// A client, and how far we are with it.
+/// A client connection.
 pub(super) struct Connection<'s, S> {
     stream: S,
     peer: SocketAddr,
@@ -59,128 +63,129 @@ pub(super) struct Connection<'s, S> {
     buffer: Vec<u8>,
     parser: Parser,
     replies: Replies,
-    /// When it last sent anything, or took replies that it was slow to take.
+    /// When the client last sent anything, or read replies that had been pending.
     active: Instant,
-    /// When the command began that has not arrived in full.
+    /// When an incomplete command began to arrive.
     began: Option<Instant>,
-    /// Since when it owes us the password.
-    unknown: Option<Instant>,
-    /// The server stops, and sends replies until then.
+    /// Since when the client has been connected without authenticating.
+    unauthenticated_since: Option<Instant>,
+    /// The server is stopping, and sends replies until this time.
     sends_until: Option<Instant>,
-    /// The alarm and the server's end have been asked to wake us, and have not.
-    others_will_wake: bool,
+    /// The timer and the stop signal are registered with the task's waker, and have not fired.
+    wakers_registered: bool,
 }
 
 /// Why waiting ended.
 enum Woken {
     Read,
     Stopping,
-    Late(Late),
+    TimedOut(Timeout),
     Gone,
 }
 
-/// What did not come in time.
+/// Which timeout has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Late {
-    /// Anything, for so short a time that only memory is given back.
+enum Timeout {
+    /// The client was silent for [`QUIET`]: its buffers are shrunk.
     Quiet,
-    /// Anything at all.
+    /// The client was silent for `idle_timeout`.
     Idle,
-    /// The rest of a command.
+    /// A command was incomplete for `request_timeout`.
     Request,
-    /// The password.
+    /// The client was not authenticated for `handshake_timeout`.
     Password,
 }
 
-impl fmt::Display for Late {
+impl fmt::Display for Timeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Late::Quiet | Late::Idle => "nothing came for too long",
-            Late::Request => "the rest of the command did not come in time",
-            Late::Password => "the password did not come in time",
+            Timeout::Quiet | Timeout::Idle => "the connection was idle for too long",
+            Timeout::Request => "the rest of the command did not arrive in time",
+            Timeout::Password => "the password did not arrive in time",
         })
     }
 }
 
-/// Whether the connection goes on.
+/// What to do with the connection next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Goes {
-    On,
-    /// The last reply is written, or waits.
-    Closing,
-    /// There is nobody to write to.
+enum Next {
+    Continue,
+    /// Close it once the client has read the last reply.
+    Close,
+    /// The client is gone.
     Gone,
 }
 
 impl<'s, S: Stream> Connection<'s, S> {
-    /// A client that has just connected.
+    /// A connection that has just been accepted.
     pub(super) fn new(stream: S, peer: SocketAddr, service: &'s Service) -> Connection<'s, S> {
         let now = Instant::now();
-        let is_known = service.password.is_none();
+        let authenticated = service.password.is_none();
         Connection {
             stream,
             peer,
             service,
-            session: Session::new(is_known),
+            session: Session::new(authenticated),
             buffer: Vec::new(),
             parser: Parser::default(),
             replies: Replies::default(),
             active: now,
             began: None,
-            unknown: (!is_known).then_some(now),
+            unauthenticated_since: (!authenticated).then_some(now),
             sends_until: None,
-            others_will_wake: false,
+            wakers_registered: false,
         }
     }
 
-    /// Answers until there is a reason to stop.
+    /// Serves the client until it leaves, breaks the protocol, times out, or the server stops.
     pub(super) async fn run(mut self) {
         let service = self.service;
         let mut stop = pin!(service.stopped());
-        let mut alarm = pin!(sleep(FAR));
+        let mut timer = pin!(sleep(FAR_FUTURE));
         loop {
-            // Seen here too: a client that always has more to say would never let us wait.
+            // Checked here too: a client that sends without pause never lets `wait` look.
             let woken = if service.is_stopping() {
                 Woken::Stopping
             } else {
-                self.wait(stop.as_mut(), alarm.as_mut()).await
+                self.wait(stop.as_mut(), timer.as_mut()).await
             };
-            let goes = match woken {
+            let next = match woken {
                 Woken::Read => self.answer_and_flush().await,
                 Woken::Stopping => return self.stop().await,
-                Woken::Late(Late::Quiet) => {
+                Woken::TimedOut(Timeout::Quiet) => {
                     self.shrink();
-                    Goes::On
+                    Next::Continue
                 }
-                Woken::Late(Late::Idle) | Woken::Gone => Goes::Gone,
-                Woken::Late(late) => self.protocol_error(late).await,
+                Woken::TimedOut(Timeout::Idle) | Woken::Gone => Next::Gone,
+                Woken::TimedOut(timeout) => self.protocol_error(timeout).await,
             };
-            match goes {
-                Goes::On => {}
-                Goes::Closing => return self.linger().await,
-                Goes::Gone => return,
+            match next {
+                Next::Continue => {}
+                Next::Close => return self.linger().await,
+                Next::Gone => return,
             }
         }
     }
 
-    /// Waits for the client, the server's end, or a deadline.
+    /// Waits for input, the stop signal or a timeout.
     async fn wait(
         &mut self,
         mut stop: Pin<&mut impl Future<Output = ()>>,
-        mut alarm: Pin<&mut Sleep>,
+        mut timer: Pin<&mut Sleep>,
     ) -> Woken {
         self.make_room();
-        // The alarm is moved only if it would be late. If it is early it is moved when it rings, so that a busy
-        // connection does not set a timer for each command.
+        // The timer is moved only if it would fire too late. If it fires too early, it is moved
+        // then: a busy connection does not reset it for each command.
         let (deadline, _) = self.deadline();
-        if deadline < alarm.deadline() {
-            alarm.as_mut().reset(deadline);
-            self.others_will_wake = false;
+        if deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
+            self.wakers_registered = false;
         }
         loop {
-            // If the alarm rang while we were busy, it will not wake us again. (For the server's end, our caller has looked.)
-            let mut need_no_asking = self.others_will_wake && !alarm.is_elapsed();
-            let others_will_wake = &mut self.others_will_wake;
+            // A timer that fired while we were busy will not wake us again. (The caller has checked
+            // the stop signal.)
+            let mut skip_others = self.wakers_registered && !timer.is_elapsed();
+            let wakers_registered = &mut self.wakers_registered;
             let mut read = pin!(self.stream.read_buf(&mut self.buffer));
             let woken = poll_fn(|context| {
                 if let Poll::Ready(read) = read.as_mut().poll(context) {
@@ -190,61 +195,62 @@ impl<'s, S: Stream> Connection<'s, S> {
                         Woken::Gone
                     }));
                 }
-                // A busy client wakes us again and again, and the others have been asked already to wake us too. Only when
-                // we are woken by something else is it one of them.
-                if mem::take(&mut need_no_asking) {
+                // A busy client wakes us all the time, and the other wakers are already registered.
+                // They are polled only when we are woken and there was nothing to read.
+                if mem::take(&mut skip_others) {
                     return Poll::Pending;
                 }
                 if stop.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Some(Woken::Stopping));
                 }
-                let rings = alarm.as_mut().poll(context);
-                *others_will_wake = rings.is_pending();
-                rings.map(|()| None)
+                let fired = timer.as_mut().poll(context);
+                *wakers_registered = fired.is_pending();
+                fired.map(|()| None)
             });
             if let Some(woken) = woken.await {
                 return woken;
             }
-            let (deadline, late) = self.deadline();
+            let (deadline, timeout) = self.deadline();
             if deadline <= Instant::now() {
-                return Woken::Late(late);
+                return Woken::TimedOut(timeout);
             }
-            alarm.as_mut().reset(deadline);
+            timer.as_mut().reset(deadline);
         }
     }
 
-    /// The next moment at which something will be late.
-    fn deadline(&self) -> (Instant, Late) {
+    /// The earliest timeout.
+    fn deadline(&self) -> (Instant, Timeout) {
         let limits = &self.service.limits;
         let silence = match self.began {
-            Some(began) => Some((began + limits.request_timeout, Late::Request)),
-            None if self.holds_much() => Some((self.active + QUIET, Late::Quiet)),
+            Some(began) => Some((began + limits.request_timeout, Timeout::Request)),
+            None if self.holds_much() => Some((self.active + QUIET, Timeout::Quiet)),
             None => None,
         };
-        let idle = limits.idle_timeout.map(|timeout| (self.active + timeout, Late::Idle));
-        let password = self.unknown.map(|since| (since + limits.handshake_timeout, Late::Password));
+        let idle = limits.idle_timeout.map(|timeout| (self.active + timeout, Timeout::Idle));
+        let password =
+            self.unauthenticated_since.map(|since| (since + limits.handshake_timeout, Timeout::Password));
         let first = [silence, idle, password].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
-        first.unwrap_or((self.active + FAR, Late::Idle))
+        first.unwrap_or((self.active + FAR_FUTURE, Timeout::Idle))
     }
 
-    /// Answers all that has arrived in full, and sends the answers.
-    async fn answer_and_flush(&mut self) -> Goes {
-        let goes = self.answer().await;
-        if goes == Goes::Gone || !self.flush().await {
-            return Goes::Gone;
+    /// Answers all complete commands and sends the replies.
+    async fn answer_and_flush(&mut self) -> Next {
+        let next = self.answer().await;
+        if next == Next::Gone || !self.flush().await {
+            return Next::Gone;
         }
-        // The time for the rest of a command begins when its client has the replies to those before.
+        // `request_timeout` of an incomplete command starts once the replies before it are sent.
         if self.parser.used() < self.buffer.len() {
             self.began = self.began.or_else(|| Some(Instant::now()));
         }
-        goes
+        next
     }
 
-    async fn answer(&mut self) -> Goes {
+    async fn answer(&mut self) -> Next {
         let mut now = Instant::now();
         self.active = now;
         loop {
-            let mut more_came = false;
+            let mut more_arrived = false;
             let (bounds, most, unread_max) = self.bounds();
             let error = self.parser.parse(&mut self.buffer, most, &bounds).err();
             let found = self.parser.len();
@@ -256,46 +262,49 @@ impl<'s, S: Stream> Connection<'s, S> {
                         .await;
                 answered += some;
                 let done = Instant::now();
-                let questions = u64::try_from(some).unwrap_or(u64::MAX);
-                self.service.metrics.answered(Protocol::Resp, questions, done - now);
+                let requests = u64::try_from(some).unwrap_or(u64::MAX);
+                self.service.metrics.answered(Protocol::Resp, requests, done - now);
                 now = done;
-                // A client does not wait for the next trip to a shared store to have the answers of this one.
+                // A client need not wait for the next round trip to get the replies of this one.
                 let is_slow = next_waits || self.service.engine.is_shared();
                 if self.replies.bytes().len() >= unread_max || is_slow {
                     if !self.flush().await {
-                        return Goes::Gone;
+                        return Next::Gone;
                     }
                     now = Instant::now();
                 }
                 if next_waits {
-                    // Most connections never wait like this, and hold no room for it.
-                    let came = Box::pin(self.wait_for_lease(answered)).await;
-                    let Some(came) = came else { return Goes::Gone };
-                    more_came |= came;
+                    // Boxed because most connections never wait for a lease.
+                    let received = Box::pin(self.wait_for_lease(answered)).await;
+                    let Some(received) = received else { return Next::Gone };
+                    more_arrived |= received;
                     answered += 1;
-                    // Standing in line is no work of ours.
+                    // Time in the queue is not time spent by the server.
                     self.service.metrics.answered(Protocol::Resp, 1, Duration::ZERO);
                     now = Instant::now();
                     self.active = now;
                 }
             }
-            self.parser.forget();
-            if more_came {
-                // Else a client that sends on while it waits, again and again, would be held from its first byte on.
+            self.parser.clear_complete();
+            if more_arrived {
+                // Otherwise the buffer of a client that keeps sending while it waits would only
+                // grow.
                 self.drop_answered();
             }
-            self.unknown = if self.session.authenticated { None } else { self.unknown.or(Some(now)) };
+            self.unauthenticated_since =
+                if self.session.authenticated { None } else { self.unauthenticated_since.or(Some(now)) };
             if self.session.leaving {
-                return Goes::Closing;
+                return Next::Close;
             }
-            // Looked at here too: a client that always has more to say would never let us wait.
-            if self.unknown.is_some_and(|since| now >= since + self.service.limits.handshake_timeout) {
-                return self.protocol_error(Late::Password).await;
+            // Checked here too: a client that sends without pause never lets `wait` look.
+            if self
+                .unauthenticated_since
+                .is_some_and(|since| now >= since + self.service.limits.handshake_timeout)
+            {
+                return self.protocol_error(Timeout::Password).await;
             }
             if self.session.wrong_passwords >= WRONG_PASSWORDS_MAX {
-                return self
-                    .protocol_error("too many wrong passwords; connect anew with the right one")
-                    .await;
+                return self.protocol_error("too many wrong passwords; reconnect with the right one").await;
             }
             if let Some(error) = error {
                 return self.protocol_error(error).await;
@@ -303,38 +312,40 @@ impl<'s, S: Stream> Connection<'s, S> {
             if found > 0 || self.parser.used() == self.buffer.len() {
                 self.began = None;
             }
-            if found < most && !more_came {
-                return Goes::On;
+            if found < most && !more_arrived {
+                return Next::Continue;
             }
         }
     }
 
-    /// What the client may send now, in all and at once, and how many bytes of replies may wait for it. Who has not said
-    /// the password is answered one by one: the bounds may be others after each command.
+    /// The bounds on input, the most commands per batch, and the most bytes of pending replies. A
+    /// client that is not authenticated is answered command by command, as each may change the
+    /// bounds.
     fn bounds(&self) -> (Bounds, usize, usize) {
         let limits = &self.service.limits;
         if !self.session.authenticated {
-            return (UNKNOWN_BOUNDS, 1, UNKNOWN_UNREAD_MAX.min(limits.unread_replies_max));
+            return (UNAUTHENTICATED_BOUNDS, 1, UNAUTHENTICATED_UNREAD_MAX.min(limits.unread_replies_max));
         }
-        let known = Bounds {
+        let bounds = Bounds {
             arguments: limits.arguments_max,
             bulk_len: limits.bulk_len_max,
             command_len: limits.command_len_max,
         };
-        (known, BATCH_MAX, limits.unread_replies_max)
+        (bounds, BATCH_MAX, limits.unread_replies_max)
     }
 
-    /// Says what was wrong. Nobody knows where the next command would begin, so it was the last.
-    async fn protocol_error(&mut self, error: impl fmt::Display) -> Goes {
+    /// Reports a protocol error. The connection is closed: where the next command starts is
+    /// unknown.
+    async fn protocol_error(&mut self, error: impl fmt::Display) -> Next {
         self.service.metrics.protocol_error(Protocol::Resp);
-        if let Some(unsaid) = PROTOCOL_ERROR.say() {
-            debug!(peer = %self.peer, unsaid, "a RESP client is closed for a protocol error: {error}");
+        if let Some(suppressed) = PROTOCOL_ERROR.allow() {
+            debug!(peer = %self.peer, suppressed, "closed a RESP connection after a protocol error: {error}");
         }
         self.replies.error(&format!("ERR Protocol error: {error}"));
-        if self.flush().await { Goes::Closing } else { Goes::Gone }
+        if self.flush().await { Next::Close } else { Next::Gone }
     }
 
-    /// The server stops: what has arrived is answered.
+    /// Answers what has arrived, because the server is stopping.
     async fn stop(mut self) {
         let now = Instant::now();
         self.sends_until.get_or_insert(now + self.service.limits.unread_timeout);
@@ -343,15 +354,15 @@ impl<'s, S: Stream> Connection<'s, S> {
             self.make_room();
             let Ok(Ok(1..)) = timeout(ARRIVED, self.stream.read_buf(&mut self.buffer)).await else { break };
             match self.answer_and_flush().await {
-                Goes::On => {}
-                Goes::Closing => return self.linger().await,
-                Goes::Gone => return,
+                Next::Continue => {}
+                Next::Close => return self.linger().await,
+                Next::Gone => return,
             }
         }
         if self.active.elapsed() < LINGER {
             return self.linger().await;
         }
-        // It has had longer than that to read its replies.
+        // The client has had more than that to read its replies.
         let _ = timeout(LINGER, self.stream.shutdown()).await;
     }
 }

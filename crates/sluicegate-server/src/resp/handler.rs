@@ -1,20 +1,21 @@
-//! Commands to answers.
+//! Commands to replies.
 //!
-//! Of the commands that have arrived together, the calls of all checks are made before the first is decided, so that their
-//! waits for memory overlap. Then commands are answered in order, at one time of the clock; each sees what those before it
-//! have done. Checks that follow each other are decided together: in a shared store they share a round trip. A command that
-//! arrives alone is a batch of one.
+//! Commands that arrive together form a batch. The calls of all its checks are made before the
+//! first is decided, so that their cache misses overlap. Commands are then answered in order and at
+//! one reading of the clock; each sees the charges of those before it. Consecutive checks are
+//! decided together: in a shared store they share a round trip. A command that arrives alone is a
+//! batch of one.
 
-mod about;
 mod arguments;
 mod client;
-mod greeting;
-mod leasing;
-mod limiting;
+mod handshake;
+mod introspection;
+mod leases;
+mod limits;
 mod rejection;
 
-use self::leasing::Patience;
-use self::limiting::{DECISION, Turn};
+use self::leases::Wait;
+use self::limits::DECISION;
 use self::rejection::Rejection;
 use super::codec::{Command, Parser, Replies, Shown};
 use super::commands::{self, Spec, Verb};
@@ -24,28 +25,36 @@ use crate::protocol::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
 
-/// A command that is next to be answered.
+/// A command of a batch, ready to be answered.
 enum Step<'a> {
     /// A check whose rule has been found.
     Check(Call<'a>),
     Throttle(Call<'a>),
-    /// What is looked up only when it is answered.
+    /// Any other command.
     Other(&'static Spec, Command<'a>),
-    Refused(Rejection),
+    Rejected(Rejection),
 }
 
-/// The most bytes that the reply to a check takes: an error. As many checks are decided together as have room for their
-/// replies.
+/// What answering a command needs: the time of its batch, the client, and where to write the reply.
+struct Context<'c> {
+    now: Time,
+    session: &'c mut Session,
+    replies: &'c mut Replies,
+    service: &'c Service,
+}
+
+/// The longest reply to a check, in bytes: an error. Bounds how many checks are decided together.
 const CHECK_REPLY_LEN_MAX: usize = 512;
 
-/// How far the commands of a client are answered.
+/// How many commands were answered.
 pub(super) struct Answered {
     pub(super) commands: usize,
-    /// The next one may wait in line for a lease. It is for [`wait_in_line`], when the client has the replies to those before.
+    /// The next command may wait for a lease: send the replies, then call [`wait_for_lease`].
     pub(super) next_waits: bool,
 }
 
-/// Answers the commands from a place on, until the client leaves, one may wait in line, or as many bytes of replies wait as may.
+/// Answers the commands from an index on, until the client quits, a command may wait for a lease,
+/// or `unread_max` bytes of replies are pending.
 pub(super) async fn answer(
     (parser, bytes, from): (&Parser, &[u8], usize),
     unread_max: usize,
@@ -54,14 +63,14 @@ pub(super) async fn answer(
     service: &Service,
 ) -> Answered {
     let engine = &*service.engine;
-    let mut commands = (from..parser.len()).filter_map(|place| parser.get(bytes, place));
-    // Before the password nothing is looked up.
+    let mut commands = (from..parser.len()).filter_map(|index| parser.get(bytes, index));
+    // A client that is not authenticated learns nothing about rules.
     let authenticated = session.authenticated;
     let mut step = |command| match Step::find(command) {
         Step::Other(spec, command) if authenticated => Step::call(spec, command, engine, &mut session.cache),
         step => step,
     };
-    // Most batches are one command, which needs no vector.
+    // Most batches are a single command, which needs no allocation.
     let (lone, batch): ([Step<'_>; 1], Vec<Step<'_>>);
     let steps: &[Step<'_>] = match commands.next() {
         None => &[],
@@ -96,12 +105,12 @@ pub(super) async fn answer(
             .await;
             rest = decided.as_slice();
         } else {
-            step.answer(now, session, replies, service).await;
+            step.answer(Context { now, session, replies, service }).await;
             rest = others;
         }
-        // After AUTH or RESET what is left is prepared again.
-        let is_other = session.authenticated != authenticated;
-        if session.leaving || is_other || replies.bytes().len() >= unread_max {
+        // AUTH and RESET change how the remaining commands are looked up.
+        let is_stale = session.authenticated != authenticated;
+        if session.leaving || is_stale || replies.bytes().len() >= unread_max {
             break;
         }
     }
@@ -109,59 +118,62 @@ pub(super) async fn answer(
     Answered { commands: steps.len() - rest.len(), next_waits }
 }
 
-/// Answers a command that may wait in line for a lease. Dropped while it waits, it leaves the line and nothing behind.
-pub(super) async fn wait_in_line(
+/// Answers a command that may wait for a lease. If the future is dropped, the call leaves the
+/// queue.
+pub(super) async fn wait_for_lease(
     command: Command<'_>,
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
 ) {
-    let turn = leasing::Turn { now: service.engine.now(), session, replies, service };
-    if let Err(rejection) = leasing::acquire(command, turn, Patience::InLine).await {
-        refuse(&rejection, replies, service);
+    let context = Context { now: service.engine.now(), session, replies, service };
+    if let Err(rejection) = leases::acquire(command, context, Wait::InQueue).await {
+        reject(&rejection, replies, service);
     }
 }
 
-/// Answers the same command without waiting: the server stops.
+/// Answers such a command without waiting, because the server is stopping.
 pub(super) async fn answer_without_waiting(
     command: Command<'_>,
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
 ) {
-    Step::find(command).answer(service.engine.now(), session, replies, service).await;
+    let context = Context { now: service.engine.now(), session, replies, service };
+    Step::find(command).answer(context).await;
 }
 
 impl<'a> Step<'a> {
-    /// Finds what a command is, and whether it has as many arguments as it needs.
+    /// Looks a command up, and checks its number of arguments.
     fn find(command: Command<'a>) -> Step<'a> {
         let name = command.get(0).unwrap_or_default();
         match commands::find(name) {
-            None => Step::Refused(Rejection::error(format_args!(
-                "unknown command '{}'; COMMAND LIST names those there are",
+            None => Step::Rejected(Rejection::error(format_args!(
+                "unknown command '{}'; COMMAND LIST lists all commands",
                 Shown(name)
             ))),
             Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-                Step::Refused(Rejection::arity(spec.name))
+                Step::Rejected(Rejection::arity(spec.name))
             }
             Some(spec) => Step::Other(spec, command),
         }
     }
 
-    /// The call of a check, or the command itself.
+    /// Makes the call of a check. Other commands stay as they are.
     fn call(spec: &'static Spec, command: Command<'a>, engine: &Engine, cache: &mut RuleCache) -> Step<'a> {
         let call = match spec.verb {
-            Verb::Check => limiting::check(command, engine, cache).map(Step::Check),
-            Verb::Throttle => limiting::throttle(command, engine, cache).map(Step::Throttle),
+            Verb::Check => limits::check(command, engine, cache).map(Step::Check),
+            Verb::Throttle => limits::throttle(command, engine, cache).map(Step::Throttle),
             _ => Ok(Step::Other(spec, command)),
         };
-        call.unwrap_or_else(Step::Refused)
+        call.unwrap_or_else(Step::Rejected)
     }
 
-    /// Whether it may wait in line for a lease. (Who has not said the password is told so at once.)
+    /// Returns `true` if the command may wait for a lease. A client that is not authenticated never
+    /// waits: it is rejected at once.
     fn waits(&self, session: &Session) -> bool {
         let Step::Other(Spec { verb: Verb::Acquire, .. }, command) = self else { return false };
-        session.authenticated && leasing::waits(*command)
+        session.authenticated && leases::waits(*command)
     }
 
     /// The call, if it is a check.
@@ -169,79 +181,70 @@ impl<'a> Step<'a> {
     fn as_call(&self) -> Option<&Call<'a>> {
         match self {
             Step::Check(call) | Step::Throttle(call) => Some(call),
-            Step::Other(..) | Step::Refused(_) => None,
+            Step::Other(..) | Step::Rejected(_) => None,
         }
     }
 
-    /// Writes one reply to a command that is no check, or comes before the password.
-    async fn answer(&self, now: Time, session: &mut Session, replies: &mut Replies, service: &Service) {
+    /// Replies to a command other than a check, or to any command of a client that is not
+    /// authenticated.
+    async fn answer(&self, context: Context<'_>) {
+        let Context { now, session, replies, service } = context;
         let answered = match self {
             Step::Other(spec, command) if session.authenticated || spec.is_open() => {
-                other(spec.verb, *command, now, session, replies, service).await
+                other(spec.verb, *command, Context { now, session, replies, service }).await
             }
-            Step::Refused(rejection) if session.authenticated => return refuse(rejection, replies, service),
+            Step::Rejected(rejection) if session.authenticated => return reject(rejection, replies, service),
             _ => Err(Rejection::no_auth()),
         };
         if let Err(rejection) = answered {
-            refuse(&rejection, replies, service);
+            reject(&rejection, replies, service);
         }
     }
 
-    /// Writes the reply to a check.
+    /// Replies to a check.
     fn reply(&self, decided: Result<Decided<'_>, RequestError>, replies: &mut Replies, service: &Service) {
         match decided {
-            Ok(decided) if matches!(self, Step::Throttle(_)) => limiting::throttled(&decided, replies),
-            Ok(decided) => limiting::decision(&decided, DECISION, replies),
-            Err(mistake) => refuse(&mistake.into(), replies, service),
+            Ok(decided) if matches!(self, Step::Throttle(_)) => limits::throttled(&decided, replies),
+            Ok(decided) => limits::decision(&decided, DECISION, replies),
+            Err(error) => reject(&error.into(), replies, service),
         }
     }
 }
 
-fn refuse(rejection: &Rejection, replies: &mut Replies, service: &Service) {
-    service.metrics.mistaken(Protocol::Resp, 1);
+fn reject(rejection: &Rejection, replies: &mut Replies, service: &Service) {
+    service.metrics.client_errors(Protocol::Resp, 1);
     replies.error(rejection.text());
 }
 
-/// What was not prepared. It writes its reply only when nothing can go wrong any more.
-async fn other(
-    verb: Verb,
-    command: Command<'_>,
-    now: Time,
-    session: &mut Session,
-    replies: &mut Replies,
-    service: &Service,
-) -> Result<(), Rejection> {
-    let engine = &*service.engine;
+/// Answers a command other than a check. A reply is written only once nothing can fail any more.
+async fn other(verb: Verb, command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
     match verb {
-        // After the password a check is a call, and does not come here.
+        // An authenticated client's check is a call, and is not answered here.
         Verb::Check | Verb::Throttle => return Err(Rejection::no_auth()),
-        Verb::Peek => limiting::peek(command, Turn { now, engine, replies }).await?,
-        Verb::CheckAll => limiting::check_all(command, Turn { now, engine, replies }).await?,
-        Verb::Take => limiting::take(command, Turn { now, engine, replies }).await?,
-        Verb::Reserve => limiting::reserve(command, Turn { now, engine, replies }).await?,
-        Verb::Cancel => limiting::cancel(command, Turn { now, engine, replies }).await?,
-        Verb::Settle => limiting::settle(command, Turn { now, engine, replies }).await?,
-        Verb::Refund => limiting::refund(command, Turn { now, engine, replies }).await?,
-        Verb::Reset => limiting::reset(command, engine, replies).await?,
-        Verb::Next => limiting::next(command, Turn { now, engine, replies }).await?,
-        Verb::Acquire => {
-            let turn = leasing::Turn { now, session, replies, service };
-            leasing::acquire(command, turn, Patience::None).await?;
-        }
-        Verb::Renew => leasing::renew(command, Turn { now, engine, replies }).await?,
-        Verb::Release => leasing::release(command, Turn { now, engine, replies }).await?,
-        Verb::Rules => limiting::rules(engine, replies),
-        Verb::Ping => greeting::ping(command, replies),
-        Verb::Echo => replies.bulk(command.get(1).unwrap_or_default()),
-        Verb::Hello => greeting::hello(command, session, replies, service)?,
-        Verb::Auth => greeting::auth(command, session, replies, service)?,
-        Verb::Select => greeting::select(command, replies)?,
-        Verb::Quit => greeting::quit(session, replies),
-        Verb::ResetConnection => greeting::reset(session, replies, service),
-        Verb::Client => client::client(command, session, replies)?,
-        Verb::Command => about::command(command, replies)?,
-        Verb::Info => about::info(command, replies, service),
-        Verb::Config => about::config(command, replies, service)?,
+        Verb::Peek => limits::peek(command, context).await?,
+        Verb::CheckAll => limits::check_all(command, context).await?,
+        Verb::Take => limits::take(command, context).await?,
+        Verb::Reserve => limits::reserve(command, context).await?,
+        Verb::Cancel => limits::cancel(command, context).await?,
+        Verb::Settle => limits::settle(command, context).await?,
+        Verb::Refund => limits::refund(command, context).await?,
+        Verb::Reset => limits::reset(command, context).await?,
+        Verb::Next => limits::next(command, context).await?,
+        Verb::Acquire => leases::acquire(command, context, Wait::Never).await?,
+        Verb::Renew => leases::renew(command, context).await?,
+        Verb::Release => leases::release(command, context).await?,
+        Verb::Rules => limits::rules(context),
+        Verb::Ping => handshake::ping(command, context.replies),
+        Verb::Echo => context.replies.bulk(command.get(1).unwrap_or_default()),
+        Verb::Hello => handshake::hello(command, context)?,
+        Verb::Auth => handshake::auth(command, context)?,
+        Verb::Select => handshake::select(command, context.replies)?,
+        Verb::Quit => handshake::quit(context),
+        Verb::ResetConnection => handshake::reset(context),
+        Verb::Client => client::client(command, context.session, context.replies)?,
+        Verb::Command => introspection::command(command, context.replies)?,
+        Verb::Info => introspection::info(command, context.replies, context.service),
+        Verb::Config => introspection::config(command, context.replies, context.service)?,
     }
     Ok(())
 }

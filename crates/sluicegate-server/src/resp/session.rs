@@ -1,4 +1,4 @@
-//! What is remembered of a client while it is connected.
+//! The state of a client connection.
 
 use super::undelivered::UndeliveredLeases;
 use crate::engine::RuleCache;
@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// One client.
+/// The state of a client connection.
 pub(super) struct Session {
-    /// A number that no other client of this process has had.
+    /// Unique within this process.
     pub(super) id: u64,
-    /// Whether it has said the password, or needs none.
+    /// `true` if the client has authenticated, or no password is configured.
     pub(super) authenticated: bool,
-    /// How many wrong passwords it has said before the right one. Neither `RESET` nor `HELLO` makes them forgotten.
+    /// Wrong passwords since the last right one. Neither `RESET` nor `HELLO` clears it.
     pub(super) wrong_passwords: u8,
-    /// What it calls itself.
+    /// The name that the client gave itself.
     pub(super) name: Box<str>,
     pub(super) library_name: Box<str>,
     pub(super) library_version: Box<str>,
-    /// The rules that its calls have named lately.
+    /// The rules that its calls have used recently.
     pub(super) cache: RuleCache,
-    /// Leases that are in replies which it has not been sent yet.
+    /// Leases in replies that are not sent yet.
     pub(super) undelivered: UndeliveredLeases,
-    /// It said goodbye: what it sent afterwards is not answered.
+    /// The client has sent `QUIT`; later commands are not answered.
     pub(super) leaving: bool,
 }
 
 impl Session {
-    /// A client that has just connected.
+    /// The state of a client that has just connected.
     pub(super) fn new(authenticated: bool) -> Session {
         Session {
-            // Only has to be unlike others; it orders nothing.
+            // Relaxed: the id must be unique, and orders nothing.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             authenticated,
             wrong_passwords: 0,

@@ -1,31 +1,29 @@
-//! Undelivered leases: those in replies that are on their way to a client.
+//! Undelivered leases: those whose replies are not fully sent.
 //!
-//! When all of a reply has been handed to the system, its client may have read it and be at work:
-//! the lease is the client's. Before, the client cannot know it, and if it goes the lease is
-//! released.
+//! Once the system has taken all of a reply, the client may have read it and started its work: the
+//! lease is the client's. Until then the client cannot know the lease, and if the connection
+//! closes, the lease is released.
 
 use crate::engine::UndeliveredLease;
 
-/// The leases in replies that wait to be sent. On drop, those are released whose replies are not
-/// sent.
+/// The leases in pending replies. Dropping this releases them.
 #[derive(Default)]
 pub(super) struct UndeliveredLeases(Vec<InReply>);
 
 struct InReply {
     lease: UndeliveredLease,
-    /// How many bytes are to be written until all of the reply is sent.
+    /// The bytes still to be written until the reply is complete.
     left: usize,
 }
 
 impl UndeliveredLeases {
-    /// The last reply that waits has this lease in it. `waiting`: how many bytes of replies wait,
-    /// that one included.
-    pub(super) fn add(&mut self, lease: UndeliveredLease, waiting: usize) {
-        self.0.push(InReply { lease, left: waiting });
+    /// Adds the lease in the last pending reply. `pending` is the number of bytes up to the end of
+    /// that reply.
+    pub(super) fn add(&mut self, lease: UndeliveredLease, pending: usize) {
+        self.0.push(InReply { lease, left: pending });
     }
 
-    /// These many bytes more are written: a client that has been sent a reply in full may know its
-    /// lease.
+    /// Records that more bytes were written, and marks the leases in complete replies as delivered.
     pub(super) fn wrote(&mut self, bytes: usize) {
         let sent = self.0.iter().take_while(|reply| reply.left <= bytes).count();
         self.0.drain(..sent).for_each(|reply| reply.lease.delivered());

@@ -1,16 +1,19 @@
-//! What a connection is given in tests of connections.
+//! A service for tests of connections.
 
 use super::Service;
 use crate::auth::Password;
-use crate::client_limits::ClientLimits;
+use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, RuleSpec, Settings};
 use crate::metrics::Metrics;
 use sluicegate::clock::SystemClock;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What a connection is given, and what makes it stop.
-pub(crate) fn service(limits: ClientLimits, password: Option<Password>) -> (watch::Sender<bool>, Service) {
+/// A service, and the sender that stops it.
+pub(crate) fn service(
+    limits: ConnectionLimits,
+    password: Option<Password>,
+) -> (watch::Sender<bool>, Service) {
     let settings = Settings { max_keys: 10, ..Settings::default() };
     let (stop, stopping) = watch::channel(false);
     let service = Service {
@@ -24,7 +27,7 @@ pub(crate) fn service(limits: ClientLimits, password: Option<Password>) -> (watc
     (stop, service)
 }
 
-/// A rule that gives each key one lease at a time.
+/// Loads a rule that grants each key one lease at a time.
 pub(crate) fn with_exports(service: &Service) {
     let exports = RuleSpec {
         name: "exports".into(),
@@ -37,8 +40,8 @@ pub(crate) fn with_exports(service: &Service) {
     service.engine.load(vec![exports]).unwrap();
 }
 
-/// What became of its leases: acquired, released, held, waited for.
+/// The counts of that rule's leases: acquired, released, held, waiting.
 pub(crate) fn leases(service: &Service) -> (u64, u64, usize, usize) {
     let view = service.engine.rules().find("exports").unwrap().leases().unwrap();
-    (view.acquired, view.released, view.here.unwrap().held, view.waiting)
+    (view.acquired, view.released, view.in_memory.unwrap().held, view.waiting)
 }

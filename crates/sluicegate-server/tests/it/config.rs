@@ -1,4 +1,4 @@
-//! The configuration: what is read, what is refused and how, and which layer wins.
+//! The configuration: what is accepted, which errors are reported, and which layer wins.
 
 use sluicegate_server::config::{Configuration, Layers, LogFormat, LogLevel, SETTINGS};
 use sluicegate_server::engine::{KeySpec, OnStoreFailure};
@@ -13,12 +13,12 @@ fn parse(text: &str) -> Result<Configuration, String> {
 }
 
 #[test]
-fn an_empty_file_says_nothing() {
+fn an_empty_file_is_the_default() {
     assert_eq!(parse("").unwrap(), Configuration::default());
 }
 
 #[test]
-fn a_file_says_what_it_says() {
+fn a_file_sets_everything() {
     let configuration = parse(
         r#"
         [server]
@@ -104,7 +104,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("[[rules]]\n", "sluice.toml:1:3: unknown table \"rules\"; did you mean rule?"),
     ("resp = \"off\"\n", "sluice.toml:1:1: unknown table \"resp\"; use server store memory log rule"),
     ("server = 1\n", "sluice.toml:1:10: server is 1, not a table; write [server]"),
-    ("[rule]\nname = \"a\"\n", "sluice.toml:1:1: rule is not a list of tables; begin each with [[rule]]"),
+    (
+        "[rule]\nname = \"a\"\n",
+        "sluice.toml:1:1: rule is not a list of tables; start each rule with [[rule]]",
+    ),
     (
         "[server]\n\n  rsep = \"off\"\n",
         "sluice.toml:3:3: [server]: unknown field \"rsep\"; did you mean resp?",
@@ -117,19 +120,19 @@ const MISTAKES: &[(&str, &str)] = &[
     // Values.
     (
         "[server]\nresp = \"127.0.0.1\"\n",
-        "sluice.toml:2:8: resp: \"127.0.0.1\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: resp: \"127.0.0.1\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \":8380\"\n",
-        "sluice.toml:2:8: http: \":8380\" has no host; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \":8380\" has no host; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \"::1:8380\"\n",
-        "sluice.toml:2:8: http: \"::1:8380\" has an IPv6 host without brackets, as in [::1]:6380; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \"::1:8380\" has an IPv6 host without brackets, as in [::1]:6380; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     (
         "[server]\nhttp = \"localhost:65536\"\n",
-        "sluice.toml:2:8: http: \"localhost:65536\" has a port that is not a number up to 65535; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off",
+        "sluice.toml:2:8: http: \"localhost:65536\" has a port that is not a number up to 65535; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off",
     ),
     ("[server]\nresp = 6380\n", "sluice.toml:2:8: resp: 6380 is not text; put it in quotes"),
     (
@@ -154,7 +157,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nrequest_timeout = \"off\"\n",
-        "sluice.toml:2:19: request_timeout: \"off\" would let nobody in; use a time above zero, such as \"10s\"",
+        "sluice.toml:2:19: request_timeout: \"off\" is not a duration above zero; use one such as \"10s\"",
     ),
     (
         "[server]\nunread_timeout = \"10 s\"\n",
@@ -162,11 +165,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nidle_timeout = \"400d\"\n",
-        "sluice.toml:2:16: idle_timeout: \"400d\" is above the maximum, 365d; use at most 365d",
+        "sluice.toml:2:16: idle_timeout: \"400d\" is too long; use at most 365d",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3\"\n",
-        "sluice.toml:3:9: rule exports: concurrency 3: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"",
+        "sluice.toml:3:9: rule exports: concurrency 3: a client that crashes would hold its lease forever; add a ttl, as in \"concurrency 3 ttl=30s\"",
     ),
     (
         "[[rule]]\nname = \"api\"\nlimit = \"token-bucket 10/s + sliding-log 5/60x\"\n",
@@ -182,15 +185,15 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"sliding-log 5/60s + concurrency 3 ttl=1s\"\n",
-        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone",
+        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = [\"concurrency 3 ttl=1s\", \"sliding-log 5/60s\"]\n",
-        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone",
+        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3 ttl=1s\"\n[rule.keys]\nacme = \"sliding-log 5/60s\"\n",
-        "sluice.toml:5:8: rule exports: sliding-log 5/min is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\"",
+        "sluice.toml:5:8: rule exports: exception sliding-log 5/min does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\"",
     ),
     (
         "[server]\nallow_inline = \"no\"\n",
@@ -222,7 +225,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[store]\nkey_prefix = \"{a}\"\n",
-        "sluice.toml:2:14: key_prefix: \"{a}\" is not a prefix for keys; use 1 to 64 of the letters A-Z a-z 0-9 _ . : -",
+        "sluice.toml:2:14: key_prefix: key prefix \"{a}\" is invalid; use 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
     ),
     (
         "[memory]\non_full = \"evit\"\n",
@@ -235,15 +238,15 @@ const MISTAKES: &[(&str, &str)] = &[
     // Rules.
     (
         "[[rule]]\nlimit = \"sliding-log 5/60s\"\n",
-        "sluice.toml:1:1: rule: it has no name; add one such as name = \"reply\"",
+        "sluice.toml:1:1: rule: the rule has no name; add one, such as name = \"reply\"",
     ),
     (
         "[[rule]]\nname = \"a b\"\nlimit = \"sliding-log 5/60s\"\n",
-        "sluice.toml:2:8: rule: name: \"a b\" is not a name for a rule; use the letters A-Z a-z 0-9 _ . : -",
+        "sluice.toml:2:8: rule: name: rule name \"a b\" is invalid; use the characters A-Z a-z 0-9 _ . : -",
     ),
     (
         "[[rule]]\nname = \"a\"\n",
-        "sluice.toml:1:1: rule a: it has no limit; add one such as limit = \"sliding-log 5/60s\"",
+        "sluice.toml:1:1: rule a: the rule has no limit; add one, such as limit = \"sliding-log 5/60s\"",
     ),
     (
         "[[rule]]\nname = \"a\"\nlimit = \"sliding-lok 5/60s\"\n",
@@ -275,24 +278,24 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[[rule]]\nname = \"a\"\nlimit = \"sliding-log 5/60s\"\n[rule.keys]\nx = \"free\"\n",
-        "sluice.toml:5:5: rule a: \"free\" is not what a key can have; use \"unlimited\", \"blocked\" or a limit such as \"sliding-log 5/60s\"",
+        "sluice.toml:5:5: rule a: \"free\" is not an exception; use \"unlimited\", \"blocked\" or a limit such as \"sliding-log 5/60s\"",
     ),
     (
         "[[rule]]\nname = \"a\"\nlimit = \"sliding-log 5/60s\"\n[[rule]]\nname = \"a\"\nlimit = \"sliding-log 6/60s\"\n",
-        "sluice.toml:5:8: a rule in line 2 is called \"a\" too; give one another name",
+        "sluice.toml:5:8: the rule in line 2 is named \"a\" too; rename one of them",
     ),
 ];
 
 #[test]
-fn a_mistake_is_told_with_its_place_and_what_to_write_instead() {
+fn an_error_has_its_position_and_the_next_step() {
     for (text, expected) in MISTAKES {
         assert_eq!(parse(text).unwrap_err(), *expected, "{text}");
     }
 }
 
-/// The parser's words are its own; that they are one line with the place is ours.
+/// The TOML parser's wording is its own; here each error is one line with its position.
 #[test]
-fn what_is_not_toml_is_told_in_one_line_each() {
+fn invalid_toml_is_reported_in_one_line_each() {
     for (text, place) in [
         ("[server\nresp = \"off\"\n", "sluice.toml:1:8: "),
         ("[server]\nresp = off\n", "sluice.toml:2:8: "),
@@ -317,13 +320,13 @@ fn a_list_of_limits_is_a_text_or_an_array() {
 }
 
 #[test]
-fn limits_that_do_not_go_together_are_refused() {
+fn an_invalid_list_of_limits_is_rejected() {
     let said = parse("[[rule]]\nname = \"a\"\nlimit = []\n").unwrap_err();
     assert!(said.starts_with("sluice.toml:3:9: rule a: "), "{said}");
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_errors_are_reported_in_the_order_of_the_file() {
     let said = parse(
         "[server]\nresp = 1\nthreads = 0\n[store]\nurl = \"disk\"\n[[rule]]\nname = \"a\"\nlimit = [\"x\", \"y\"]\n",
     )
@@ -348,7 +351,7 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
             variable("SLUICE_HTTP", "h:2"),
             variable("SLUICE_MAX_KEYS", "2"),
             variable("SLUICE_HOSTS", "a.example, b.example"),
-            // As good as not set.
+            // Counts as not set.
             variable("SLUICE_RESP", ""),
         ],
         flags: vec![("--max-keys", "3".into())],
@@ -362,7 +365,7 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
 }
 
 #[test]
-fn mistakes_of_variables_and_flags_name_them() {
+fn errors_of_variables_and_flags_name_them() {
     let layers = Layers {
         file: None,
         variables: vec![("SLUICE_RESP".into(), "6380".into()), ("SLUICE_PASSWORD".into(), "a".into())],
@@ -370,12 +373,12 @@ fn mistakes_of_variables_and_flags_name_them() {
     };
     assert_eq!(
         layers.read().unwrap_err().to_string(),
-        "SLUICE_RESP: \"6380\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free one, or off\n\
+        "SLUICE_RESP: \"6380\" has no port; use HOST:PORT such as 127.0.0.1:6380, port 0 for any free port, or off\n\
          --max-keys: \"lots\" is out of bounds; use a whole number from 1 to 1000000000"
     );
     for (flag, said) in [
-        ("--tls-cert", "tls_cert: its key is missing; set tls_key too"),
-        ("--tls-key", "tls_key: its certificate is missing; set tls_cert too"),
+        ("--tls-cert", "tls_cert: the key is missing; set tls_key too"),
+        ("--tls-key", "tls_key: the certificate is missing; set tls_cert too"),
     ] {
         let half = Layers { flags: vec![(flag, "a.pem".into())], ..Layers::default() };
         assert_eq!(half.read().unwrap_err().to_string(), said);
@@ -396,14 +399,14 @@ fn mistakes_of_variables_and_flags_name_them() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let layers = Layers { file: Some("no/such.toml".into()), ..Layers::default() };
     let said = layers.read().unwrap_err().to_string();
-    assert!(said.starts_with("no/such.toml: cannot be read: No such file"), "{said}");
+    assert!(said.starts_with("no/such.toml: cannot read the file: No such file"), "{said}");
 }
 
 #[test]
-fn misspelled_variables_are_noticed_and_those_of_kubernetes_are_not() {
+fn unknown_variables_are_found_except_kubernetes() {
     let variables = ["SLUICE_REPS", "SLUICE_RESP", "SLUICE_SERVICE_HOST", "SLUICE_PORT_6380_TCP", "PATH"];
     let layers = Layers {
         variables: variables.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect(),
@@ -412,7 +415,7 @@ fn misspelled_variables_are_noticed_and_those_of_kubernetes_are_not() {
     assert_eq!(layers.unknown_variables().collect::<Vec<_>>(), ["SLUICE_REPS"]);
 }
 
-/// In the example, `#name = value` is a setting with its default and `# ` begins a sentence.
+/// In the example, `#name = value` is a setting with its default, and `# ` starts a comment.
 #[test]
 fn the_example_shows_every_setting_with_its_default() {
     assert_eq!(parse(EXAMPLE).unwrap(), Configuration::default());
@@ -434,7 +437,7 @@ fn the_example_shows_every_setting_with_its_default() {
 }
 
 #[test]
-fn the_documentation_knows_every_setting_its_variable_flag_and_default() {
+fn configuration_md_lists_every_setting() {
     let page = include_str!("../../../../docs/configuration.md");
     for setting in SETTINGS.iter() {
         let default = match setting.shown(&Configuration::default()).as_str() {
@@ -448,7 +451,7 @@ fn the_documentation_knows_every_setting_its_variable_flag_and_default() {
 }
 
 #[test]
-fn what_a_setting_shows_is_what_it_reads() {
+fn a_shown_setting_can_be_read_back() {
     for setting in SETTINGS.iter() {
         let shown = setting.shown(&Configuration::default());
         if !shown.is_empty() {
@@ -460,7 +463,7 @@ fn what_a_setting_shows_is_what_it_reads() {
 
 #[cfg(unix)]
 #[test]
-fn a_password_is_read_without_its_line_end_and_others_are_warned_of() {
+fn a_password_file_is_read_without_its_line_end() {
     use sluicegate_server::config::read_password;
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("password");
@@ -482,7 +485,7 @@ fn a_password_is_read_without_its_line_end_and_others_are_warned_of() {
         ("\n", "is empty"),
         (&"x".repeat(513), "is longer than 512"),
         ("a\n\n", "control character \\n"),
-        (" b ", "begins or ends with a blank"),
+        (" b ", "starts or ends with a space"),
     ] {
         let path = folder.write("password", text);
         let said = read_password(Path::new(&path)).unwrap_err();
@@ -490,7 +493,7 @@ fn a_password_is_read_without_its_line_end_and_others_are_warned_of() {
     }
 }
 
-/// A folder for the files of one test, gone with it.
+/// A directory for the files of one test, deleted with it.
 pub(crate) struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -500,7 +503,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Writes a file and tells its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();

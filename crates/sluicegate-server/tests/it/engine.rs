@@ -1,4 +1,4 @@
-//! The one way in: rules, exceptions, limits that callers bring, reloads.
+//! The engine: rules, exceptions, inline limits, reloads.
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::OnFull;
@@ -40,24 +40,24 @@ fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> Call<'a>
     engine.call(on(rule, key), cost).unwrap()
 }
 
-fn mistake<T>(answer: Result<T, RequestError>) -> String {
+fn error<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 
 #[test]
-fn a_rule_and_the_same_limit_brought_along_do_not_share_what_was_used() {
+fn a_rule_and_an_equal_inline_limit_share_no_state() {
     let (engine, _) =
         engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("other", &["sliding-log 5/60s"])]);
-    assert_eq!(check(&engine, "reply", "Harry", 2).remaining, 3);
-    assert_eq!(check(&engine, "other", "Harry", 1).remaining, 4);
-    assert_eq!(check(&engine, "sliding-log 5/60s", "Harry", 1).remaining, 4);
+    assert_eq!(check(&engine, "reply", "user:42", 2).remaining, 3);
+    assert_eq!(check(&engine, "other", "user:42", 1).remaining, 4);
+    assert_eq!(check(&engine, "sliding-log 5/60s", "user:42", 1).remaining, 4);
     assert_eq!(
-        check(&engine, "sliding-log 5/1min", "Harry", 1).remaining,
+        check(&engine, "sliding-log 5/1min", "user:42", 1).remaining,
         3,
         "the same limit in other words"
     );
-    assert_eq!(check(&engine, "sliding-log 10/60s", "Harry", 1).remaining, 9, "another limit");
-    assert_eq!(check(&engine, "reply", "Ron", 1).remaining, 4);
+    assert_eq!(check(&engine, "sliding-log 10/60s", "user:42", 1).remaining, 9, "another limit");
+    assert_eq!(check(&engine, "reply", "user:7", 1).remaining, 4);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn with_exceptions() -> RuleSpec {
 }
 
 #[test]
-fn keys_may_be_exceptions() {
+fn exceptions_per_key() {
     let (engine, _) = engine(vec![with_exceptions()]);
     assert_eq!(check(&engine, "api", "anyone", 1).limit, 50);
     assert_eq!(check(&engine, "api", "partner-7", 1).limit, 500);
@@ -107,7 +107,7 @@ fn keys_may_be_exceptions() {
 }
 
 #[test]
-fn a_shadow_rule_allows_and_tells() {
+fn a_shadow_rule_allows_and_reports() {
     let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) }]);
     assert!(check(&engine, "try", "k", 1).reason.is_none());
     let verdict = check(&engine, "try", "k", 1);
@@ -118,21 +118,21 @@ fn a_shadow_rule_allows_and_tells() {
 }
 
 #[test]
-fn a_reload_keeps_what_keys_have_used_and_what_was_counted() {
+fn a_reload_keeps_state_and_counts() {
     let (engine, _) = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("gone", &["min-interval 1s"])]);
-    assert_eq!(check(&engine, "reply", "Harry", 3).remaining, 2);
+    assert_eq!(check(&engine, "reply", "user:42", 3).remaining, 2);
     engine.load(vec![rule("reply", &["sliding-log 10/60s"]), rule("new", &["min-interval 1s"])]).unwrap();
-    assert_eq!(check(&engine, "reply", "Harry", 1).remaining, 6);
+    assert_eq!(check(&engine, "reply", "user:42", 1).remaining, 6);
     assert_eq!(engine.find("reply").unwrap().tally().allowed, 2);
     assert!(engine.find("gone").is_err() && engine.find("new").is_ok());
-    // An exception of its own goes on with what the key has used, too.
-    let partner = vec![(b"Harry".to_vec(), KeySpec::Limits(vec!["sliding-log 100/60s".parse().unwrap()]))];
+    // A new exception keeps what its key has used.
+    let partner = vec![(b"user:42".to_vec(), KeySpec::Limits(vec!["sliding-log 100/60s".parse().unwrap()]))];
     engine.load(vec![RuleSpec { keys: partner, ..rule("reply", &["sliding-log 10/60s"]) }]).unwrap();
-    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 96);
-    // A bad set of rules is refused as a whole.
+    assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 96);
+    // An invalid set of rules is rejected as a whole.
     let twice = vec![rule("a", &["min-interval 1s"]), rule("a", &["min-interval 2s"])];
-    assert_eq!(mistake(engine.load(twice)), r#"two rules are called "a"; give one another name"#);
-    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 96);
+    assert_eq!(error(engine.load(twice)), r#"two rules are named "a"; rename one of them"#);
+    assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 96);
 }
 
 fn throttle(engine: &Engine, key: &str, numbers: [i64; 4]) -> Throttled {
@@ -143,14 +143,14 @@ fn throttle(engine: &Engine, key: &str, numbers: [i64; 4]) -> Throttled {
 }
 
 #[test]
-fn throttle_has_one_scope_and_re_reads_debt_as_time() {
+fn throttle_has_one_scope_and_reinterprets_debt() {
     let (engine, clock) = engine(Vec::new());
     let first = throttle(&engine, "user123", [15, 30, 60, 1]);
     assert_eq!(
         first,
         Throttled { limited: false, limit: 16, remaining: 15, retry_after_s: -1, reset_after_s: 2 }
     );
-    // Eight more units make 18 s of debt; at 60 a minute that is 18 units.
+    // Eight more units make 18 s of debt; at 60 per minute that is 18 units.
     assert_eq!(throttle(&engine, "user123", [15, 30, 60, 8]).remaining, 7);
     assert_eq!(throttle(&engine, "user123", [29, 60, 60, 0]).remaining, 12);
     assert_eq!(throttle(&engine, "user123", [15, 30, 60, -9]).remaining, 16, "a refund stops at full");
@@ -159,7 +159,7 @@ fn throttle_has_one_scope_and_re_reads_debt_as_time() {
     assert!(!throttle(&engine, "user123", [15, 30, 60, 1]).limited);
     assert_eq!(check(&engine, "token-bucket 30/60s burst=16", "user123", 1).remaining, 15, "another scope");
     let wrong = |max_burst, count, period_s| {
-        mistake(engine.throttle(
+        error(engine.throttle(
             &mut RuleCache::default(),
             b"k",
             &Throttle { max_burst, count, period_s, quantity: 1 },
@@ -172,7 +172,7 @@ fn throttle_has_one_scope_and_re_reads_debt_as_time() {
 }
 
 #[test]
-fn calls_together_are_charged_all_or_nothing() {
+fn several_calls_are_charged_all_or_nothing() {
     let shadow = RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) };
     let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
     let part = |rule, key, cost| call(&engine, rule, key, cost);
@@ -180,9 +180,9 @@ fn calls_together_are_charged_all_or_nothing() {
         let (all, each) = at_once(engine.check_all(calls, engine.now())).unwrap();
         (Seen::from(all), each.into_iter().map(Seen::from).collect::<Vec<_>>())
     };
-    let (verdict, each) = all(&[part("user", "harry", 1), part("fixed-window 100/day", "site", 1)]);
+    let (verdict, each) = all(&[part("user", "user", 1), part("fixed-window 100/day", "site", 1)]);
     assert!(verdict.allowed && verdict.remaining == 1 && each[1].remaining == 99);
-    // The shadow rule never stands in the way, and is charged while it would allow.
+    // The shadow rule never denies, and is charged while it would allow.
     for (shadow_denied, remaining) in [(false, 0), (true, 0)] {
         let (verdict, each) =
             all(&[part("try", "k", 1), part("api", "anyone", 1), part("api", "health-check", 9)]);
@@ -191,7 +191,7 @@ fn calls_together_are_charged_all_or_nothing() {
     }
     assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
     // Denied by one, charged to none.
-    let (verdict, each) = all(&[part("api", "anyone", 1), part("user", "harry", 2)]);
+    let (verdict, each) = all(&[part("api", "anyone", 1), part("user", "user", 2)]);
     assert!(!verdict.allowed && verdict.denied_by.as_deref() == Some("sliding-log 2/min"));
     assert_eq!(each.iter().map(|one| one.allowed).collect::<Vec<_>>(), [true, false]);
     for cost in [0, 1] {
@@ -199,12 +199,12 @@ fn calls_together_are_charged_all_or_nothing() {
         assert_eq!(verdict.reason, Some(Reason::Blocked));
     }
     assert_eq!(check(&engine, "api", "anyone", 0).remaining, 48);
-    // The same key twice is one key with both costs.
+    // A key given twice is one key with both costs.
     let (verdict, _) = all(&[part("user", "ron", 1), part("user", "ron", 2)]);
     assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
     assert!(all(&[]).0.allowed);
     let many: Vec<_> = (0..65).map(|_| part("user", "x", 0)).collect();
-    assert!(mistake(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
+    assert!(error(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn receipts_carry_their_scope_and_key() {
     assert_eq!(at_once(engine.settle(&inline.unwrap(), 1, engine.now())), Ok(true));
     assert_eq!(check(&engine, "mail", "k", 0).remaining, 10);
     assert_eq!(check(&engine, "token-bucket 1/h burst=10", "k", 0).remaining, 9);
-    assert!(mistake(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
+    assert!(error(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
 }
 
 #[test]
@@ -253,14 +253,14 @@ fn an_inline_list_shares_no_state_with_its_limits() {
 #[test]
 fn an_inline_list_must_go_together() {
     let (engine, _) = engine(vec![]);
-    let said = |text: &str| mistake(try_check(&engine, on(text, "acme"), 1));
+    let said = |text: &str| error(try_check(&engine, on(text, "acme"), 1));
     assert_eq!(
         said("sliding-log 5/min count=all + pacer 1/s"),
         "sliding-log 5/min count=all: count=all does not go with other limits; leave count=all out, or use it alone"
     );
     assert_eq!(
         said("pacer 1/s + concurrency 3 ttl=1s"),
-        "concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+        "concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own"
     );
     assert_eq!(
         said("5/s"),
@@ -269,44 +269,41 @@ fn an_inline_list_must_go_together() {
 }
 
 #[test]
-fn bounds_are_crossed_with_a_message() {
+fn exceeding_a_bound_is_an_error() {
     let settings = Settings { allow_inline: false, key_len_max: 8, cost_max: 100, ..Settings::default() };
     let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);
     assert!(try_check(&engine, on("reply", "12345678"), 1).is_ok());
     assert_eq!(
-        mistake(try_check(&engine, on("reply", "123456789"), 1)),
-        "the key has 9 bytes; use at most 8, or a hash of it"
+        error(try_check(&engine, on("reply", "123456789"), 1)),
+        "the key has 9 bytes; use at most 8, or hash it"
     );
-    assert_eq!(
-        mistake(try_check(&engine, on("reply", "k"), 101)),
-        "the cost 101 is too large; use at most 100"
-    );
-    let inline_off = "limits may not be brought along here (allow_inline = false); use the name of a rule";
-    assert_eq!(mistake(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
+    assert_eq!(error(try_check(&engine, on("reply", "k"), 101)), "cost 101 is too large; use at most 100");
+    let inline_off = "inline limits are disabled (allow_inline = false); use the name of a rule";
+    assert_eq!(error(try_check(&engine, on("sliding-log 5/60s", "k"), 1)), inline_off);
     let throttle = Throttle { max_burst: 1, count: 1, period_s: 1, quantity: 1 };
-    assert_eq!(mistake(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
-    assert!(mistake(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#));
+    assert_eq!(error(engine.throttle(&mut RuleCache::default(), b"k", &throttle)), inline_off);
+    assert!(error(try_check(&engine, on("rply", "k"), 1)).starts_with(r#"no rule is called "rply""#));
     let long = "x".repeat(10_000);
-    assert!(mistake(try_check(&engine, on(&long, "k"), 1)).len() < 300, "a name is not echoed at any length");
+    assert!(error(try_check(&engine, on(&long, "k"), 1)).len() < 300, "a name is not echoed at any length");
 }
 
-/// Inline limits without end: those that nobody needs any more are forgotten, and nothing that is in use is lost.
+/// An endless series of inline limits: unused ones are dropped, and no state in use is lost.
 #[test]
-fn callers_may_bring_one_limit_after_another() {
+fn inline_limits_may_change_without_end() {
     let (engine, clock) = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
-    assert_eq!(check(&engine, "reply", "Harry", 3).remaining, 2);
+    assert_eq!(check(&engine, "reply", "user:42", 3).remaining, 2);
     for n in 1..=30_000 {
         let limit = format!("token-bucket {n}/s burst=1000000");
         check(&engine, &limit, "k", 1);
         clock.advance(Duration::from_micros(100));
     }
-    assert_eq!(check(&engine, "reply", "Harry", 0).remaining, 2);
+    assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 2);
 }
 
-/// Limits that stay in use for a year: callers are told that there are too many, and the rules can still be changed.
+/// Limits that stay in use for a year: further ones are rejected, and the rules can still change.
 #[test]
-fn callers_cannot_keep_rules_from_being_changed() {
-    // Room for more keys than for limits.
+fn inline_limits_cannot_block_a_reload() {
+    // Room for more keys than limits.
     let settings = Settings { max_keys: 100_000, ..Settings::default() };
     let engine = Engine::new(settings, Arc::new(ManualClock::default())).unwrap();
     engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
@@ -317,12 +314,12 @@ fn callers_cannot_keep_rules_from_being_changed() {
     let refused = refused.unwrap();
     assert!(refused.is_unavailable() && refused.to_string().contains("49149 different limits"), "{refused}");
     engine.load(vec![rule("reply", &["sliding-log 7/60s"])]).unwrap();
-    assert_eq!(check(&engine, "reply", "Harry", 1).remaining, 6);
+    assert_eq!(check(&engine, "reply", "user:42", 1).remaining, 6);
 }
 
-/// With no room for a new key, everybody who was asked counts a denial.
+/// With no room for a new key, every rule of the request counts a denial.
 #[test]
-fn calls_together_that_find_no_room_count_as_denied() {
+fn check_all_without_room_counts_as_denied() {
     let clock = ManualClock::default();
     let settings = Settings { max_keys: 1, on_full: OnFull::Deny, ..Settings::default() };
     let engine = Engine::new(settings, Arc::new(clock)).unwrap();
@@ -335,7 +332,7 @@ fn calls_together_that_find_no_room_count_as_denied() {
 }
 
 #[test]
-fn a_shadow_rule_lets_callers_take_all_they_ask_for() {
+fn a_shadow_rule_lets_callers_take_everything() {
     let (engine, _) = engine(vec![RuleSpec { shadow: true, ..rule("try", &["fixed-window 3/day"]) }]);
     for remaining in [0, 0] {
         let call = call(&engine, "try", "k", 5);
@@ -345,11 +342,11 @@ fn a_shadow_rule_lets_callers_take_all_they_ask_for() {
 }
 
 #[test]
-fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
+fn a_connection_follows_a_reload_and_counts() {
     let (engine, _) = engine(vec![rule("reply", &["sliding-log 2/60s"])]);
     let mut cache = RuleCache::default();
     let ask = |cache: &mut RuleCache| {
-        let call = engine.check(cache, on("reply", "Harry"), 1, None).unwrap();
+        let call = engine.check(cache, on("reply", "user:42"), 1, None).unwrap();
         Seen::of(&call, engine.now()).unwrap()
     };
     assert_eq!([1, 2, 3].map(|_| ask(&mut cache).allowed), [true, true, false]);
@@ -366,9 +363,10 @@ fn a_connection_takes_up_new_rules_and_its_decisions_are_counted() {
     );
 }
 
-/// A rule is loaded anew while callers wait for its leases: with more places, with fewer, and with an exception for one key.
+/// A rule is reloaded while calls wait for its leases: with more permits, with fewer, and with an
+/// exception for one key.
 #[test]
-fn rules_that_are_loaded_hold_for_those_who_wait_for_a_lease() {
+fn a_reload_applies_to_lease_waiters() {
     let exports = |limit: &str| rule("exports", &[limit]);
     let (engine, _) = engine(vec![exports("concurrency 1 ttl=60s")]);
     let ask = |key, cost, wait: u64| {

@@ -1,10 +1,10 @@
-//! Leases from the one way in: rules and their exceptions, limits that callers bring, changes, and what is a mistake.
+//! Leases in the engine: rules and exceptions, inline limits, reloads, and errors.
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate::{RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, HeldView, KeySpec, Leased, LeasesView, Reason, RequestError, RuleCache, RuleSpec, Settings,
+    Engine, HeldLeases, KeySpec, LeaseStats, Leased, Reason, RequestError, RuleCache, RuleSpec, Settings,
     Target,
 };
 use std::pin::pin;
@@ -39,7 +39,7 @@ fn acquire(engine: &Engine, rule: &str, key: &str, cost: u64) -> (Seen, Option<S
     (leased.decided().into(), text)
 }
 
-/// The lease of somebody who has to get one.
+/// Acquires a lease that must be granted.
 fn lease(engine: &Engine, rule: &str, key: &str) -> String {
     acquire(engine, rule, key, 1).1.unwrap()
 }
@@ -56,7 +56,7 @@ fn remaining(engine: &Engine, rule: &str, key: &str) -> u64 {
     at_once(engine.call(on(rule, key), 1).unwrap().peek(engine.now())).unwrap().remaining()
 }
 
-fn mistake<T>(answer: Result<T, RequestError>) -> String {
+fn error<T>(answer: Result<T, RequestError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }
 
@@ -70,7 +70,7 @@ fn limits(text: &str) -> KeySpec {
 }
 
 #[test]
-fn a_lease_is_taken_renewed_returned_and_lapses() {
+fn a_lease_is_acquired_renewed_released_and_expires() {
     let (engine, clock) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let [first, second] = [lease(&engine, "exports", "acme"), lease(&engine, "exports", "acme")];
     assert_ne!(first, second);
@@ -84,7 +84,7 @@ fn a_lease_is_taken_renewed_returned_and_lapses() {
     clock.advance(TTL / 2);
     assert!(renew(&engine, "exports", "acme", &first));
     clock.advance(TTL / 2);
-    assert!(!renew(&engine, "exports", "acme", &second), "it has lapsed");
+    assert!(!renew(&engine, "exports", "acme", &second), "it has expired");
     assert!(!release(&engine, "exports", "acme", &second));
     assert!(!release(&engine, "exports", "other", &first), "it is acme's");
     assert!(release(&engine, "exports", "acme", &first) && !release(&engine, "exports", "acme", &first));
@@ -92,7 +92,7 @@ fn a_lease_is_taken_renewed_returned_and_lapses() {
 }
 
 #[test]
-fn a_lease_that_nobody_was_told_of_is_given_back() {
+fn an_undelivered_lease_is_released() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let leased = at_once(engine.acquire(on("exports", "acme"), 1, Span::ZERO, engine.now())).unwrap();
     assert_eq!(remaining(&engine, "exports", "acme"), 0);
@@ -103,20 +103,21 @@ fn a_lease_that_nobody_was_told_of_is_given_back() {
 }
 
 #[test]
-fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use() {
+fn charging_verbs_are_rejected_under_concurrency() {
     let (engine, _) = engine(vec![exports("concurrency 2 ttl=30s", &[("free", KeySpec::Unlimited)])]);
     let now = engine.now();
-    let says = "a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire";
+    let says =
+        "a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire";
     for target in [on("exports", "acme"), on("exports", "free"), on("concurrency 2 ttl=1s", "acme")] {
         let call = || engine.call(target, 1).unwrap();
         for said in [
-            mistake(engine.check(&mut RuleCache::default(), target, 1, None)),
-            mistake(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
-            mistake(at_once(call().take(now))),
-            mistake(at_once(call().reserve(Span::ZERO, now))),
-            mistake(at_once(call().refund(now))),
-            mistake(at_once(call().next_window(now))),
-            mistake(at_once(engine.check_all(&[call()], now))),
+            error(engine.check(&mut RuleCache::default(), target, 1, None)),
+            error(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
+            error(at_once(call().take(now))),
+            error(at_once(call().reserve(Span::ZERO, now))),
+            error(at_once(call().refund(now))),
+            error(at_once(call().next_window(now))),
+            error(at_once(engine.check_all(&[call()], now))),
         ] {
             assert_eq!(said, says, "{target:?}");
         }
@@ -125,7 +126,7 @@ fn whatever_charges_is_a_mistake_under_a_concurrency_limit_and_says_what_to_use(
 }
 
 #[test]
-fn a_lease_is_a_mistake_under_any_other_limit_and_says_what_to_use() {
+fn leases_are_rejected_under_other_limits() {
     let reply = RuleSpec {
         keys: vec![(b"free".to_vec(), KeySpec::Unlimited)],
         ..rule("reply", &["sliding-log 5/60s"])
@@ -133,45 +134,46 @@ fn a_lease_is_a_mistake_under_any_other_limit_and_says_what_to_use() {
     let (engine, _) = engine(vec![reply, rule("exports", &["concurrency 1 ttl=30s"])]);
     let text = lease(&engine, "exports", "acme");
     let now = engine.now();
-    for target in [on("reply", "Harry"), on("reply", "free"), on("pacer 1/s", "Harry")] {
+    for target in [on("reply", "user:42"), on("reply", "free"), on("pacer 1/s", "user:42")] {
         for said in [
-            mistake(at_once(engine.acquire(target, 1, Span::ZERO, now))),
-            mistake(at_once(engine.renew(target, &text, now))),
-            mistake(at_once(engine.release(target, &text, now))),
+            error(at_once(engine.acquire(target, 1, Span::ZERO, now))),
+            error(at_once(engine.renew(target, &text, now))),
+            error(at_once(engine.release(target, &text, now))),
         ] {
-            assert_eq!(said, "only a concurrency limit gives leases; use RL.CHECK or POST /v1/check");
+            assert_eq!(said, "only a concurrency limit grants leases; use RL.CHECK or POST /v1/check");
         }
     }
 }
 
 #[test]
-fn ttl_must_be_written_and_the_limit_stands_alone() {
+fn concurrency_needs_a_ttl_and_stands_alone() {
     let (engine, _) = engine(vec![]);
-    let forever = "a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"";
+    let forever =
+        "a client that crashes would hold its lease forever; add a ttl, as in \"concurrency 3 ttl=30s\"";
     assert_eq!(
-        mistake(engine.load(vec![rule("exports", &["concurrency 3"])])),
+        error(engine.load(vec![rule("exports", &["concurrency 3"])])),
         format!("rule exports: concurrency 3: {forever}")
     );
     assert_eq!(
-        mistake(at_once(engine.acquire(on("concurrency 3", "acme"), 1, Span::ZERO, engine.now()))),
+        error(at_once(engine.acquire(on("concurrency 3", "acme"), 1, Span::ZERO, engine.now()))),
         format!("concurrency 3: {forever}")
     );
     assert_eq!(
-        mistake(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
-        "rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+        error(engine.load(vec![rule("exports", &["sliding-log 5/60s", "concurrency 3 ttl=1s"])])),
+        "rule exports: concurrency 3 ttl=1s: concurrency grants leases and cannot be part of a list; make it a rule of its own"
     );
     assert_eq!(
-        mistake(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
-        "rule exports: sliding-log 5/min is for one key of a rule that gives leases; use another concurrency limit, \"unlimited\" or \"blocked\""
+        error(engine.load(vec![exports("concurrency 3 ttl=1s", &[("acme", limits("sliding-log 5/60s"))])])),
+        "rule exports: exception sliding-log 5/min does not fit: the rule grants leases; use a concurrency limit, \"unlimited\" or \"blocked\""
     );
     assert_eq!(
-        mistake(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
-        "rule exports: concurrency 3 ttl=1s is for one key of a rule that decides checks; use a limit that does, \"unlimited\" or \"blocked\""
+        error(engine.load(vec![exports("sliding-log 5/60s", &[("acme", limits("concurrency 3 ttl=1s"))])])),
+        "rule exports: exception concurrency 3 ttl=1s does not fit: the rule decides checks; use a limit other than concurrency, \"unlimited\" or \"blocked\""
     );
 }
 
 #[test]
-fn exceptions_by_key_are_another_limit_unlimited_or_blocked() {
+fn exceptions_are_leases_unlimited_or_blocked() {
     let keys =
         [("big", limits("concurrency 3 ttl=10s")), ("free", KeySpec::Unlimited), ("bad", KeySpec::Blocked)];
     let (engine, _) = engine(vec![exports("concurrency 1 ttl=30s", &keys)]);
@@ -193,7 +195,7 @@ fn exceptions_by_key_are_another_limit_unlimited_or_blocked() {
 }
 
 #[test]
-fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait() {
+fn a_shadow_rule_never_makes_a_call_wait() {
     let shadow = RuleSpec { shadow: true, ..rule("exports", &["concurrency 1 ttl=30s"]) };
     let (engine, _) = engine(vec![shadow]);
     assert!(acquire(&engine, "exports", "acme", 1).1.is_some());
@@ -205,7 +207,7 @@ fn a_shadow_rule_lets_pass_what_it_denies_without_a_lease_and_lets_nobody_wait()
 }
 
 #[test]
-fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
+fn inline_leases_belong_to_the_canonical_text() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let text = lease(&engine, "concurrency 2 ttl=60s", "acme");
     assert_eq!(remaining(&engine, "concurrency 2 ttl=1min", "acme"), 1, "the same limit in other words");
@@ -219,12 +221,12 @@ fn limits_that_callers_bring_have_leases_by_their_canonical_text() {
     let closed = Settings { allow_inline: false, ..Settings::default() };
     let (engine, _) = engine_with(closed, vec![]);
     let said =
-        mistake(at_once(engine.acquire(on("concurrency 2 ttl=30s", "acme"), 1, Span::ZERO, engine.now())));
+        error(at_once(engine.acquire(on("concurrency 2 ttl=30s", "acme"), 1, Span::ZERO, engine.now())));
     assert!(said.contains("allow_inline"), "{said}");
 }
 
 #[test]
-fn however_many_limits_callers_bring_their_leases_stay() {
+fn leases_survive_many_inline_limits() {
     let (engine, _) = engine(vec![]);
     let held = lease(&engine, "concurrency 2 ttl=1h", "acme");
     for ttl in 1..=10_000 {
@@ -237,12 +239,12 @@ fn however_many_limits_callers_bring_their_leases_stay() {
 }
 
 #[test]
-fn a_changed_rule_keeps_the_leases_that_are_out() {
+fn a_changed_rule_keeps_held_leases() {
     let (engine, clock) = engine(vec![exports("concurrency 3 ttl=30s", &[])]);
     let held: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
     engine.load(vec![exports("concurrency 1 ttl=10s", &[])]).unwrap();
     let (denied, _) = acquire(&engine, "exports", "acme", 1);
-    assert_eq!((denied.allowed, denied.limit, denied.remaining), (false, 1, 0), "nobody is thrown out");
+    assert_eq!((denied.allowed, denied.limit, denied.remaining), (false, 1, 0), "held leases stay");
     assert!(renew(&engine, "exports", "acme", &held[0]), "for ten seconds from now on");
     assert!(release(&engine, "exports", "acme", &held[1]) && release(&engine, "exports", "acme", &held[2]));
     assert_eq!(remaining(&engine, "exports", "acme"), 0);
@@ -262,7 +264,7 @@ fn a_changed_rule_keeps_the_leases_that_are_out() {
 }
 
 #[test]
-fn reset_forgets_the_leases_of_a_key() {
+fn reset_deletes_the_leases_of_a_key() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let [acme, other] = ["acme", "other"].map(|key| lease(&engine, "exports", key));
     at_once(engine.call(on("exports", "acme"), 0).unwrap().reset()).unwrap();
@@ -271,7 +273,7 @@ fn reset_forgets_the_leases_of_a_key() {
 }
 
 #[test]
-fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
+fn max_leases_bounds_all_leases() {
     let settings = Settings { max_leases: 3, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
     let first = lease(&engine, "exports", "acme");
@@ -284,11 +286,11 @@ fn max_leases_bounds_the_leases_of_all_rules_and_limits() {
     assert!(release(&engine, "exports", "acme", &first));
     assert!(acquire(&engine, "exports", "third", 1).0.allowed);
     clock.advance(TTL);
-    assert!(acquire(&engine, "concurrency 9 ttl=10s", "fourth", 1).0.allowed, "what has lapsed makes room");
+    assert!(acquire(&engine, "concurrency 9 ttl=10s", "fourth", 1).0.allowed, "expired leases make room");
 }
 
 #[test]
-fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
+fn inline_limits_leave_a_quarter_of_leases_to_rules() {
     const INLINE: &str = "concurrency 1000000000 ttl=3650d";
     let settings = Settings { max_leases: 8, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![rule("exports", &["concurrency 2 ttl=30s"])]);
@@ -305,13 +307,13 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
         no_room(at_once(engine.acquire(on(limit, key), 1, wait, engine.now())).unwrap().decided().into());
         assert!(acquire(&engine, limit, key, 0).0.allowed, "nothing needs no room");
     }
-    assert_eq!(engine.inline_leases().here, Some(HeldView { held: 6, lapsed: 0 }));
+    assert_eq!(engine.inline_leases().in_memory, Some(HeldLeases { held: 6, expired: 0 }));
     let of_rule = lease(&engine, "exports", "acme");
     lease(&engine, "exports", "other");
     assert_eq!(acquire(&engine, "exports", "third", 1).0.reason, Some(Reason::NoRoom), "all of it is used");
     assert!(release(&engine, "exports", "acme", &of_rule));
 
-    // What is returned may be taken again, and one who waits in line needs room too.
+    // A released lease makes room, and a waiter needs room too.
     assert!(release(&engine, INLINE, "acme", &held[0]) && release(&engine, INLINE, "acme", &held[1]));
     let brief = "concurrency 1 ttl=10s";
     lease(&engine, brief, "acme");
@@ -324,7 +326,7 @@ fn callers_that_bring_limits_leave_a_quarter_of_the_leases_to_the_rules() {
 }
 
 #[test]
-fn what_has_lapsed_makes_room_for_callers_that_bring_limits() {
+fn expired_leases_make_room_for_inline_limits() {
     let settings = Settings { max_leases: 8, ..Settings::default() };
     let (engine, clock) = engine_with(settings, vec![]);
     for key in ["a", "b", "c", "d", "e", "f"] {
@@ -336,7 +338,7 @@ fn what_has_lapsed_makes_room_for_callers_that_bring_limits() {
 }
 
 #[test]
-fn what_becomes_of_leases_is_counted_by_rule() {
+fn lease_events_are_counted_by_rule() {
     let (engine, clock) =
         engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["pacer 1/s"])]);
     let leases: Vec<String> = (0..3).map(|_| lease(&engine, "exports", "acme")).collect();
@@ -346,18 +348,21 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     clock.advance(TTL);
     assert_eq!(remaining(&engine, "exports", "acme"), 3);
     let of = |name: &str| engine.rules().find(name).unwrap().leases();
-    let here = Some(HeldView { held: 0, lapsed: 2 });
-    assert_eq!(of("exports"), Some(LeasesView { acquired: 3, renewed: 1, released: 1, waiting: 0, here }));
+    let in_memory = Some(HeldLeases { held: 0, expired: 2 });
+    assert_eq!(
+        of("exports"),
+        Some(LeaseStats { acquired: 3, renewed: 1, released: 1, waiting: 0, in_memory })
+    );
     assert_eq!(of("reply"), None);
-    let here = Some(HeldView { held: 1, lapsed: 0 });
-    let inline = LeasesView { acquired: 1, renewed: 0, released: 0, waiting: 0, here };
+    let in_memory = Some(HeldLeases { held: 1, expired: 0 });
+    let inline = LeaseStats { acquired: 1, renewed: 0, released: 0, waiting: 0, in_memory };
     assert_eq!(engine.inline_leases(), inline);
     let tally = engine.rules().find("exports").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied), (3, 1));
 }
 
 #[test]
-fn what_is_no_lease_is_a_mistake_and_an_unknown_one_is_not_found() {
+fn an_invalid_lease_is_rejected_an_unknown_one_not_found() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let now = engine.now();
     let text = lease(&engine, "exports", "acme");
@@ -366,14 +371,14 @@ fn what_is_no_lease_is_a_mistake_and_an_unknown_one_is_not_found() {
     let unknown: String = version.chars().chain(other).collect();
     assert!(!release(&engine, "exports", "acme", &unknown) && !renew(&engine, "exports", "acme", &unknown));
     for wrong in ["", "x", &text[1..], &format!("{text}0"), &text.to_uppercase().replace('0', "Z")] {
-        let said = mistake(at_once(engine.release(on("exports", "acme"), wrong, now)));
+        let said = error(at_once(engine.release(on("exports", "acme"), wrong, now)));
         assert!(said.starts_with("not a lease"), "{said}");
-        assert_eq!(said, mistake(at_once(engine.renew(on("exports", "acme"), wrong, now))));
+        assert_eq!(said, error(at_once(engine.renew(on("exports", "acme"), wrong, now))));
     }
 }
 
 #[tokio::test]
-async fn who_waits_has_the_place_when_it_is_returned_and_who_leaves_leaves_the_line() {
+async fn a_release_wakes_a_waiter_and_a_drop_leaves_the_queue() {
     let (engine, _) = engine(vec![rule("exports", &["concurrency 1 ttl=30s"])]);
     let minute = Span::from_micros(60_000_000);
     let held = lease(&engine, "exports", "acme");

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const REPLY: (&str, &str) = ("reply", "sliding-log 5/60s");
-const HARRY: &str = r#"{"rule":"reply","key":"Harry"}"#;
+const USER_42: &str = r#"{"rule":"reply","key":"user:42"}"#;
 
-/// The answer's body, which has to be 200.
+/// The body of a response that must be 200.
 fn ok(serving: &Serving, path: &str, body: &str) -> Value {
     let reply = serving.post(path, body);
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")), "{reply:?}");
@@ -20,9 +20,9 @@ fn ok(serving: &Serving, path: &str, body: &str) -> Value {
 }
 
 #[test]
-fn a_check_answers_with_all_eight_fields() {
+fn a_check_returns_all_eight_fields() {
     let serving = Serving::with_rules(&[REPLY]);
-    let reply = serving.post("/v1/check", HARRY);
+    let reply = serving.post("/v1/check", USER_42);
     assert_eq!(reply.status, 200);
     assert_eq!(
         reply.text,
@@ -34,11 +34,11 @@ fn a_check_answers_with_all_eight_fields() {
 }
 
 #[test]
-fn a_denial_is_an_answer_with_a_reason_and_a_wait_rounded_up() {
+fn a_denial_has_a_reason_and_a_wait_rounded_up() {
     let serving = Serving::with_rules(&[REPLY]);
-    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"Harry","cost":5}"#);
+    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"user:42","cost":5}"#);
     serving.clock.advance(Duration::from_micros(100));
-    let reply = serving.post("/v1/check", HARRY);
+    let reply = serving.post("/v1/check", USER_42);
     assert_eq!(reply.status, 200);
     assert_eq!(
         reply.json(),
@@ -46,26 +46,26 @@ fn a_denial_is_an_answer_with_a_reason_and_a_wait_rounded_up() {
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
             "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
         }),
-        "59999.9 ms are told as 60000"
+        "59999.9 ms are reported as 60000"
     );
     assert_eq!(reply.header("retry-after"), Some("60"));
     assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=0;t=60"#));
 }
 
 #[test]
-fn a_denial_that_is_enforced_is_429_with_problem_details() {
+fn an_enforced_denial_is_429_with_problem_details() {
     let serving = Serving::with_rules(&[REPLY]);
-    let allowed = serving.post("/v1/check?enforce=true", r#"{"rule":"reply","key":"Harry","cost":5}"#);
+    let allowed = serving.post("/v1/check?enforce=true", r#"{"rule":"reply","key":"user:42","cost":5}"#);
     assert_eq!(allowed.status, 200);
-    let reply = serving.post("/v1/check?enforce=true", HARRY);
+    let reply = serving.post("/v1/check?enforce=true", USER_42);
     assert_eq!((reply.status, reply.header("content-type")), (429, Some("application/problem+json")));
     assert_eq!(
         reply.json(),
         json!({
             "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "title": "The limit is used up",
+            "title": "Rate limit exceeded",
             "status": 429,
-            "detail": "sliding-log 5/min says no; ask again in 60000 ms",
+            "detail": "denied by sliding-log 5/min; retry in 60000 ms",
             "violated-policies": ["reply"],
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
             "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
@@ -74,13 +74,13 @@ fn a_denial_that_is_enforced_is_429_with_problem_details() {
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""reply";q=5;w=60"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=0;t=60"#));
     assert_eq!(reply.header("retry-after"), Some("60"));
-    assert_eq!(serving.post("/v1/check?enforce=false", HARRY).status, 200);
+    assert_eq!(serving.post("/v1/check?enforce=false", USER_42).status, 200);
 }
 
 #[test]
 fn never_has_no_wait() {
     let serving = Serving::with_rules(&[REPLY]);
-    let reply = serving.post("/v1/check", r#"{"rule":"reply","key":"Harry","cost":6}"#);
+    let reply = serving.post("/v1/check", r#"{"rule":"reply","key":"user:42","cost":6}"#);
     let body = reply.json();
     assert_eq!((&body["retry_after_ms"], &body["reason"]), (&Value::Null, &json!("cost_exceeds_limit")));
     assert_eq!(reply.header("retry-after"), None);
@@ -92,33 +92,34 @@ fn a_limit_that_has_not_started_says_so() {
     let body = ok(
         &serving,
         "/v1/check",
-        r#"{"limit":"fixed-window 100/1h start=2026-11-11T00:00:00+08:00","key":"Harry"}"#,
+        r#"{"limit":"fixed-window 100/1h start=2026-11-11T00:00:00+08:00","key":"user:42"}"#,
     );
     assert_eq!((&body["allowed"], &body["reason"]), (&json!(false), &json!("not_started")));
 }
 
 #[test]
-fn an_inline_limit_is_called_inline() {
+fn an_inline_limit_is_named_inline() {
     let serving = Serving::with_rules(&[]);
-    let reply = serving.post("/v1/check", r#"{"limit":"token-bucket 10/s burst=50","key":"Harry","cost":2}"#);
+    let reply =
+        serving.post("/v1/check", r#"{"limit":"token-bucket 10/s burst=50","key":"user:42","cost":2}"#);
     assert_eq!(reply.json()["remaining"], 48);
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""inline";q=10;w=1;sluice-burst=50"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""inline";r=48;t=1"#));
 }
 
 #[test]
-fn a_window_of_parts_of_a_second_is_not_told_as_another() {
+fn a_window_of_fractional_seconds_has_no_w() {
     let serving = Serving::with_rules(&[]);
-    let reply = serving.post("/v1/check", r#"{"limit":"min-interval 200ms","key":"Harry"}"#);
+    let reply = serving.post("/v1/check", r#"{"limit":"min-interval 200ms","key":"user:42"}"#);
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""inline";q=1"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""inline";r=0;t=1"#));
 }
 
 #[test]
-fn each_limit_of_a_rule_has_a_policy_and_the_one_spoken_of_is_named() {
+fn each_limit_of_a_rule_has_a_policy() {
     let rules = vec![rule("api", &["token-bucket 1/s burst=5", "fixed-window 7/day"])];
     let serving = Serving::start(Config { rules, ..running::config() });
-    let body = r#"{"rule":"api","key":"Harry","cost":4}"#;
+    let body = r#"{"rule":"api","key":"user:42","cost":4}"#;
     let reply = serving.post("/v1/check", body);
     assert_eq!(
         reply.header("ratelimit-policy"),
@@ -133,7 +134,7 @@ fn each_limit_of_a_rule_has_a_policy_and_the_one_spoken_of_is_named() {
 }
 
 #[test]
-fn exceptions_by_key_have_policies_of_their_own() {
+fn exceptions_have_policies_of_their_own() {
     let spec = RuleSpec {
         keys: vec![
             (b"partner-7".to_vec(), KeySpec::Limits(vec!["fixed-window 9/min".parse().unwrap()])),
@@ -144,7 +145,7 @@ fn exceptions_by_key_have_policies_of_their_own() {
     };
     let serving = Serving::start(Config { rules: vec![spec], ..running::config() });
     let ask = |key| serving.post("/v1/check?enforce=true", &format!(r#"{{"rule":"api","key":"{key}"}}"#));
-    assert_eq!(ask("Harry").header("ratelimit-policy"), Some(r#""api";q=2;w=60"#));
+    assert_eq!(ask("user:42").header("ratelimit-policy"), Some(r#""api";q=2;w=60"#));
     assert_eq!(ask("partner-7").header("ratelimit-policy"), Some(r#""api";q=9;w=60"#));
     let unlimited = ask("health-check");
     assert_eq!(unlimited.header("ratelimit-policy"), Some(r#""api";q=1000000000"#));
@@ -153,14 +154,14 @@ fn exceptions_by_key_have_policies_of_their_own() {
     assert_eq!((blocked.status, blocked.header("retry-after")), (429, None));
     assert_eq!(blocked.header("ratelimit-policy"), Some(r#""api";q=0"#));
     assert_eq!(blocked.json()["reason"], "blocked");
-    assert_eq!(blocked.json()["detail"], "blocked says no, and will for as long as this is asked");
+    assert_eq!(blocked.json()["detail"], "denied by blocked; retrying will not help");
 }
 
 #[test]
 fn a_shadow_rule_is_never_enforced() {
     let spec = RuleSpec { shadow: true, ..rule("api", &["fixed-window 2/min"]) };
     let serving = Serving::start(Config { rules: vec![spec], ..running::config() });
-    let reply = serving.post("/v1/check?enforce=true", r#"{"rule":"api","key":"Harry","cost":3}"#);
+    let reply = serving.post("/v1/check?enforce=true", r#"{"rule":"api","key":"user:42","cost":3}"#);
     assert_eq!((reply.status, reply.header("retry-after")), (200, None));
     let body = reply.json();
     assert_eq!((&body["allowed"], &body["reason"]), (&json!(true), &json!("cost_exceeds_limit")));
@@ -170,20 +171,20 @@ fn a_shadow_rule_is_never_enforced() {
 fn peek_charges_nothing() {
     let serving = Serving::with_rules(&[REPLY]);
     for _ in 0..3 {
-        let reply = serving.post("/v1/peek", r#"{"rule":"reply","key":"Harry","cost":2}"#);
+        let reply = serving.post("/v1/peek", r#"{"rule":"reply","key":"user:42","cost":2}"#);
         assert_eq!((&reply.json()["allowed"], &reply.json()["remaining"]), (&json!(true), &json!(5)));
         assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=5;t=0"#));
     }
     assert_eq!(
-        serving.post("/v1/peek?enforce=true", r#"{"rule":"reply","key":"Harry","cost":6}"#).status,
+        serving.post("/v1/peek?enforce=true", r#"{"rule":"reply","key":"user:42","cost":6}"#).status,
         429
     );
 }
 
 #[test]
-fn take_says_how_much_was_taken() {
+fn take_returns_the_cost_charged() {
     let serving = Serving::with_rules(&[REPLY]);
-    let body = r#"{"rule":"reply","key":"Harry","cost":3}"#;
+    let body = r#"{"rule":"reply","key":"user:42","cost":3}"#;
     assert_eq!(ok(&serving, "/v1/take", body)["taken"], 3);
     assert_eq!(ok(&serving, "/v1/take", body)["taken"], 2);
     let nothing = serving.post("/v1/take?enforce=true", body);
@@ -191,15 +192,15 @@ fn take_says_how_much_was_taken() {
 }
 
 #[test]
-fn a_reservation_gives_a_receipt_that_can_be_cancelled_once() {
+fn a_reservation_can_be_cancelled_once() {
     let serving = Serving::with_rules(&[("api", "token-bucket 1/s burst=2")]);
-    let body = r#"{"rule":"api","key":"Harry","cost":2,"max_wait_ms":1500}"#;
+    let body = r#"{"rule":"api","key":"user:42","cost":2,"max_wait_ms":1500}"#;
     let first = ok(&serving, "/v1/reserve", body);
     assert_eq!((&first["allowed"], &first["delay_ms"]), (&json!(true), &json!(0)));
     let denied = serving.post("/v1/reserve", body);
     assert_eq!((&denied.json()["receipt"], &denied.json()["retry_after_ms"]), (&Value::Null, &json!(500)));
     assert_eq!(denied.header("retry-after"), Some("1"), "half a second, rounded up");
-    let waits = ok(&serving, "/v1/reserve", r#"{"rule":"api","key":"Harry","max_wait_ms":1500}"#);
+    let waits = ok(&serving, "/v1/reserve", r#"{"rule":"api","key":"user:42","max_wait_ms":1500}"#);
     assert_eq!(waits["delay_ms"], 1000);
     let cancel = format!(r#"{{"receipt":{}}}"#, waits["receipt"]);
     assert_eq!(ok(&serving, "/v1/cancel", &cancel), json!({"done": true}));
@@ -207,53 +208,53 @@ fn a_reservation_gives_a_receipt_that_can_be_cancelled_once() {
 }
 
 #[test]
-fn a_check_may_be_told_to_wait() {
+fn a_check_may_be_delayed() {
     let serving = Serving::with_rules(&[("mail", "smooth 10/s"), REPLY]);
-    let first = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"Harry","cost":20}"#);
+    let first = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"user:42","cost":20}"#);
     assert_eq!((&first["allowed"], &first["delay_ms"]), (&json!(true), &json!(0)));
-    let denied = serving.post("/v1/check", r#"{"rule":"mail","key":"Harry","max_wait_ms":1500}"#);
+    let denied = serving.post("/v1/check", r#"{"rule":"mail","key":"user:42","max_wait_ms":1500}"#);
     assert_eq!((&denied.json()["allowed"], &denied.json()["retry_after_ms"]), (&json!(false), &json!(500)));
-    let waits = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"Harry","max_wait_ms":2000}"#);
+    let waits = ok(&serving, "/v1/check", r#"{"rule":"mail","key":"user:42","max_wait_ms":2000}"#);
     assert_eq!((&waits["allowed"], &waits["delay_ms"]), (&json!(true), &json!(2000)));
-    let refunded = ok(&serving, "/v1/refund", r#"{"rule":"mail","key":"Harry","cost":3}"#);
+    let refunded = ok(&serving, "/v1/refund", r#"{"rule":"mail","key":"user:42","cost":3}"#);
     assert_eq!(refunded["remaining"], 3);
-    let several = r#"{"checks":[{"rule":"reply","key":"Harry"}],"max_wait_ms":1}"#;
+    let several = r#"{"checks":[{"rule":"reply","key":"user:42"}],"max_wait_ms":1}"#;
     assert_eq!(serving.post("/v1/check", several).status, 400);
 }
 
 #[test]
-fn settling_gives_back_what_was_not_used() {
+fn settling_returns_the_unused_cost() {
     let serving = Serving::with_rules(&[REPLY]);
-    let reserved = ok(&serving, "/v1/reserve", r#"{"rule":"reply","key":"Harry","cost":5}"#);
+    let reserved = ok(&serving, "/v1/reserve", r#"{"rule":"reply","key":"user:42","cost":5}"#);
     let settle = format!(r#"{{"receipt":{},"cost":2}}"#, reserved["receipt"]);
     assert_eq!(ok(&serving, "/v1/settle", &settle), json!({"done": true}));
     assert_eq!(ok(&serving, "/v1/settle", &settle), json!({"done": false}));
-    assert_eq!(ok(&serving, "/v1/peek", HARRY)["remaining"], 3);
+    assert_eq!(ok(&serving, "/v1/peek", USER_42)["remaining"], 3);
 }
 
 #[test]
-fn refund_gives_cost_back() {
+fn refund_returns_cost() {
     let serving = Serving::with_rules(&[REPLY]);
-    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"Harry","cost":5}"#);
-    let reply = serving.post("/v1/refund", r#"{"rule":"reply","key":"Harry","cost":2}"#);
+    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"user:42","cost":5}"#);
+    let reply = serving.post("/v1/refund", r#"{"rule":"reply","key":"user:42","cost":2}"#);
     assert_eq!(reply.json()["remaining"], 2);
     assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=2;t=60"#));
 }
 
 #[test]
-fn reset_forgets_the_key() {
+fn reset_deletes_the_key() {
     let serving = Serving::with_rules(&[REPLY]);
-    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"Harry","cost":5}"#);
-    assert_eq!(ok(&serving, "/v1/reset", HARRY), json!({"done": true}));
-    assert_eq!(ok(&serving, "/v1/peek", HARRY)["remaining"], 5);
+    ok(&serving, "/v1/check", r#"{"rule":"reply","key":"user:42","cost":5}"#);
+    assert_eq!(ok(&serving, "/v1/reset", USER_42), json!({"done": true}));
+    assert_eq!(ok(&serving, "/v1/peek", USER_42)["remaining"], 5);
 }
 
 #[test]
 fn next_is_a_unix_time_in_milliseconds_rounded_up() {
     let serving = Serving::with_rules(&[REPLY]);
-    ok(&serving, "/v1/check", HARRY);
+    ok(&serving, "/v1/check", USER_42);
     serving.clock.advance(Duration::from_secs(1));
-    assert_eq!(ok(&serving, "/v1/next", HARRY), json!({"next_ms": 1_700_000_060_000_u64}));
+    assert_eq!(ok(&serving, "/v1/next", USER_42), json!({"next_ms": 1_700_000_060_000_u64}));
     let idle = r#"{"rule":"reply","key":"Sally"}"#;
     serving.clock.advance(Duration::from_micros(1));
     assert_eq!(ok(&serving, "/v1/next", idle), json!({"next_ms": 1_700_000_001_001_u64}));
@@ -262,7 +263,8 @@ fn next_is_a_unix_time_in_milliseconds_rounded_up() {
 #[test]
 fn several_checks_are_all_or_nothing() {
     let serving = Serving::with_rules(&[REPLY, ("address", "fixed-window 2/min")]);
-    let both = r#"{"checks":[{"rule":"reply","key":"Harry"},{"rule":"address","key":"10.0.0.1","cost":2}]}"#;
+    let both =
+        r#"{"checks":[{"rule":"reply","key":"user:42"},{"rule":"address","key":"10.0.0.1","cost":2}]}"#;
     let reply = serving.post("/v1/check", both);
     let body = reply.json();
     assert_eq!((&body["allowed"], &body["remaining"], &body["limit"]), (&json!(true), &json!(0), &json!(2)));
@@ -272,7 +274,7 @@ fn several_checks_are_all_or_nothing() {
     let reply = serving.post("/v1/check?enforce=true", both);
     assert_eq!((reply.status, &reply.json()["violated-policies"]), (429, &json!(["address"])));
     assert_eq!(reply.json()["checks"].as_array().unwrap().len(), 2);
-    assert_eq!(ok(&serving, "/v1/peek", HARRY)["remaining"], 4, "a denial charges nothing");
+    assert_eq!(ok(&serving, "/v1/peek", USER_42)["remaining"], 4, "a denial charges nothing");
 }
 
 #[test]
@@ -281,10 +283,10 @@ fn policies_of_several_checks_have_names_of_their_own() {
     let reply = serving.post(
         "/v1/check",
         r#"{"checks":[
-            {"limit":"fixed-window 7/min start=first","key":"Harry"},
-            {"limit":"fixed-window 9/h start=first","key":"Harry"},
+            {"limit":"fixed-window 7/min start=first","key":"user:42"},
+            {"limit":"fixed-window 9/h start=first","key":"user:42"},
             {"limit":"fixed-window 9/h start=first","key":"Sally"},
-            {"rule":"reply","key":"Harry"},
+            {"rule":"reply","key":"user:42"},
             {"rule":"reply","key":"Sally","cost":2}
         ]}"#,
     );
@@ -321,10 +323,10 @@ fn an_inline_list_has_a_policy_for_each_limit() {
 }
 
 #[test]
-fn what_cannot_be_decided_now_is_503_with_problem_details() {
+fn an_unavailable_decision_is_503_with_problem_details() {
     let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=2000")]);
-    let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"Harry"}"#);
-    // A key has room for so many receipts only.
+    let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"user:42"}"#);
+    // The number of receipts per key is bounded.
     let reply = std::iter::repeat_with(reserve).take(2_000).find(|reply| reply.status != 200).unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (503, Some("application/problem+json")));
     let body = reply.json();
@@ -334,17 +336,17 @@ fn what_cannot_be_decided_now_is_503_with_problem_details() {
 }
 
 #[test]
-fn a_key_of_any_bytes_comes_in_base64() {
+fn a_key_may_be_base64() {
     let serving = Serving::with_rules(&[REPLY]);
-    ok(&serving, "/v1/check", HARRY);
-    assert_eq!(ok(&serving, "/v1/peek", r#"{"rule":"reply","key_base64":"SGFycnk="}"#)["remaining"], 4);
-    assert_eq!(ok(&serving, "/v1/peek", r#"{"rule":"reply","key_base64":"SGFycnk"}"#)["remaining"], 4);
+    ok(&serving, "/v1/check", USER_42);
+    assert_eq!(ok(&serving, "/v1/peek", r#"{"rule":"reply","key_base64":"dXNlcjo0Mg=="}"#)["remaining"], 4);
+    assert_eq!(ok(&serving, "/v1/peek", r#"{"rule":"reply","key_base64":"dXNlcjo0Mg"}"#)["remaining"], 4);
     assert_eq!(ok(&serving, "/v1/check", r#"{"rule":"reply","key_base64":"/wD+"}"#)["remaining"], 4);
     assert_eq!(ok(&serving, "/v1/check", r#"{"rule":"reply","key":""}"#)["remaining"], 4);
 }
 
 #[test]
-fn the_rules_are_listed_in_their_order() {
+fn the_rules_are_listed_in_order() {
     let rules = vec![
         rule("reply", &["sliding-log 5/60s"]),
         rule("api", &["token-bucket 10/1s", "fixed-window 9/day"]),
@@ -361,7 +363,7 @@ fn the_rules_are_listed_in_their_order() {
 }
 
 #[test]
-fn health_readiness_and_metrics_are_told() {
+fn health_readiness_and_metrics_are_served() {
     let serving = Serving::with_rules(&[]);
     let health = serving.get("/healthz");
     assert_eq!((health.status, health.text.as_str()), (200, "ok\n"));
@@ -372,44 +374,52 @@ fn health_readiness_and_metrics_are_told() {
     assert!(metrics.text.ends_with("# EOF\n"), "{}", metrics.text);
 }
 
-/// The path, the body, and what its error has to say.
+/// The path, the body, and what the error must contain.
 const MISTAKES: [(&str, &str, &str); 24] = [
     ("/v1/check", "", "EOF while parsing"),
-    ("/v1/check", "[]", "the body is not what POST /v1/check takes"),
-    ("/v1/check", r#"{"rule":"reply","key":"Harry"} x"#, "trailing characters"),
+    ("/v1/check", "[]", "the body is a list, not an object"),
+    ("/v1/check", r#"{"rule":"reply","key":"user:42"} x"#, "not valid JSON at line 1, column 33"),
     (
         "/v1/check",
-        r#"{"rule":"reply","key":"Harry","coast":2}"#,
-        "unknown field `coast`, expected one of `rule`",
+        r#"{"rule":"reply","key":"user:42","coast":2}"#,
+        "POST /v1/check does not take \"coast\"; did you mean \"cost\"?",
     ),
-    ("/v1/check", r#"{"rule":"reply","rule":"reply","key":"Harry"}"#, "duplicate field `rule`"),
-    ("/v1/check", r#"{"rule":"reply","key":7}"#, "invalid type: integer `7`, expected a string"),
-    ("/v1/check", r#"{"rule":"reply","key":"Harry","cost":-1}"#, "invalid value: integer `-1`, expected u64"),
-    ("/v1/check", r#"{"rule":"reply","key":"Harry","cost":1.5}"#, "floating point `1.5`, expected u64"),
-    ("/v1/check", r#"{"rule":"reply","key":"Harry","cost":1000000001}"#, "use at most 1000000000"),
-    ("/v1/check", r#"{"key":"Harry"}"#, "say what to ask: \"rule\""),
-    ("/v1/check", r#"{"rule":"reply","limit":"sliding-log 5/60s","key":"Harry"}"#, "not both"),
-    ("/v1/check", r#"{"rule":"reply"}"#, "say who asks: \"key\""),
-    ("/v1/check", r#"{"rule":"reply","key":"Harry","key_base64":"SGFycnk="}"#, "not both"),
-    ("/v1/check", r#"{"rule":"reply","key_base64":"H*rry"}"#, "key_base64 is not base64"),
-    ("/v1/check", r#"{"rule":"sliding-log 5/60s","key":"Harry"}"#, "put a limit in \"limit\""),
-    ("/v1/check", r#"{"limit":"reply","key":"Harry"}"#, "put the name of a rule in \"rule\""),
-    ("/v1/check", r#"{"limit":"sliding-log 5/60x","key":"Harry"}"#, "unknown unit \"x\""),
-    ("/v1/check", r#"{"rule":"nobody","key":"Harry"}"#, "no rule is called \"nobody\""),
+    ("/v1/check", r#"{"rule":"reply","rule":"reply","key":"user:42"}"#, "\"rule\" is given twice"),
+    ("/v1/check", r#"{"rule":"reply","key":7}"#, "\"key\" is 7, not a string; write the key as a string"),
+    (
+        "/v1/check",
+        r#"{"rule":"reply","key":"user:42","cost":-1}"#,
+        "\"cost\" is -1; use a whole number of at least 0",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule":"reply","key":"user:42","cost":1.5}"#,
+        "\"cost\" is 1.5; use a whole number of at least 0",
+    ),
+    ("/v1/check", r#"{"rule":"reply","key":"user:42","cost":1000000001}"#, "use at most 1000000000"),
+    ("/v1/check", r#"{"key":"user:42"}"#, "\"rule\" is missing"),
+    ("/v1/check", r#"{"rule":"reply","limit":"sliding-log 5/60s","key":"user:42"}"#, "are both set"),
+    ("/v1/check", r#"{"rule":"reply"}"#, "\"key\" is missing"),
+    ("/v1/check", r#"{"rule":"reply","key":"user:42","key_base64":"dXNlcjo0Mg=="}"#, "are both set"),
+    ("/v1/check", r#"{"rule":"reply","key_base64":"H*rry"}"#, "which is not base64"),
+    ("/v1/check", r#"{"rule":"sliding-log 5/60s","key":"user:42"}"#, "put a limit into \"limit\""),
+    ("/v1/check", r#"{"limit":"reply","key":"user:42"}"#, "put a rule name into \"rule\""),
+    ("/v1/check", r#"{"limit":"sliding-log 5/60x","key":"user:42"}"#, "unknown unit \"x\""),
+    ("/v1/check", r#"{"rule":"orders","key":"user:42"}"#, "no rule is called \"orders\""),
     ("/v1/check", r#"{"checks":[]}"#, "\"checks\" is empty"),
-    ("/v1/check", r#"{"checks":[{"rule":"reply","key":"Harry"}],"cost":2}"#, "takes no \"cost\""),
+    ("/v1/check", r#"{"checks":[{"rule":"reply","key":"user:42"}],"cost":2}"#, "does not take \"cost\""),
     (
         "/v1/peek",
-        r#"{"checks":[{"rule":"reply","key":"Harry"}]}"#,
-        "/v1/peek takes no \"checks\"; it takes rule,",
+        r#"{"checks":[{"rule":"reply","key":"user:42"}]}"#,
+        "/v1/peek does not take \"checks\"; it takes rule,",
     ),
     ("/v1/cancel", r#"{"receipt":"nonsense"}"#, "not a receipt"),
-    ("/v1/cancel", "{}", "say which reservation"),
-    ("/v1/settle", r#"{"receipt":"nonsense"}"#, "say how much was really used"),
+    ("/v1/cancel", "{}", "\"receipt\" is missing"),
+    ("/v1/settle", r#"{"receipt":"nonsense"}"#, "\"cost\" is missing"),
 ];
 
 #[test]
-fn headers_are_of_the_rule_that_decided_though_rules_change() {
+fn headers_are_of_the_rule_that_decided() {
     let serving = Serving::with_rules(&[REPLY]);
     let engine = Arc::clone(&serving.server().service().engine);
     let done = AtomicBool::new(false);
@@ -422,7 +432,7 @@ fn headers_are_of_the_rule_that_decided_though_rules_change() {
                 }
             }
         });
-        let ask = |_| serving.post("/v1/check", r#"{"rule":"reply","key":"Harry","cost":0}"#);
+        let ask = |_| serving.post("/v1/check", r#"{"rule":"reply","key":"user:42","cost":0}"#);
         let wrong = (0..500).map(ask).find(|reply| {
             let policy = format!("\"reply\";q={};w=60", reply.json()["limit"]);
             reply.header("ratelimit-policy") != Some(&policy)
@@ -434,64 +444,64 @@ fn headers_are_of_the_rule_that_decided_though_rules_change() {
 }
 
 #[test]
-fn a_mistake_repeats_little_of_what_was_sent() {
+fn an_error_repeats_little_of_the_request() {
     let serving = Serving::with_rules(&[REPLY]);
     let long = "\\u0001\\n\\u009b".repeat(1_000);
     for (body, advice) in [
-        (format!(r#"{{"rule":"a {long}","key":"Harry"}}"#), "put a limit in \"limit\""),
-        (format!(r#"{{"limit":"{long}","key":"Harry"}}"#), "put the name of a rule in \"rule\""),
-        (format!(r#"{{"{long}":1}}"#), "unknown field"),
-        (format!(r#"{{"rule":"reply","key":"Harry","cost":"{long}"}}"#), "invalid type"),
+        (format!(r#"{{"rule":"a {long}","key":"user:42"}}"#), "put a limit into \"limit\""),
+        (format!(r#"{{"limit":"{long}","key":"user:42"}}"#), "put a rule name into \"rule\""),
+        (format!(r#"{{"{long}":1}}"#), "does not take"),
+        (format!(r#"{{"rule":"reply","key":"user:42","cost":"{long}"}}"#), "is the string"),
     ] {
         let error = serving.post("/v1/check", &body).error();
         assert!(error.len() < 600 && !error.contains(char::is_control), "{error:?}");
         assert!(error.contains(advice), "{error}");
     }
     let long = "x".repeat(8_000);
-    let query = serving.post(&format!("/v1/check?{long}"), HARRY).error();
-    assert!(query.len() < 600 && query.contains("there is only ?enforce=true"), "{query}");
+    let query = serving.post(&format!("/v1/check?{long}"), USER_42).error();
+    assert!(query.len() < 600 && query.contains("the only one is ?enforce=true"), "{query}");
     let path = serving.get(&format!("/{long}")).error();
-    assert!(path.len() < 600 && path.contains("GET /openapi.json says what there is"), "{path}");
+    assert!(path.len() < 600 && path.contains("GET /openapi.json lists all paths"), "{path}");
 }
 
 #[test]
-fn a_mistake_is_400_and_says_what_was_wrong() {
+fn an_invalid_request_is_400_and_says_why() {
     let serving = Serving::with_rules(&[REPLY]);
     for (path, body, says) in MISTAKES {
         let reply = serving.post(path, body);
         assert_eq!((reply.status, reply.header("content-type")), (400, Some("application/json")), "{body}");
         assert!(reply.error().contains(says), "{body}: {}", reply.error());
     }
-    let query = serving.post("/v1/check?enforce=yes", HARRY);
-    assert!(query.error().contains("there is only ?enforce=true"), "{query:?}");
-    assert_eq!(ok(&serving, "/v1/peek", HARRY)["remaining"], 5, "none of these was charged");
+    let query = serving.post("/v1/check?enforce=yes", USER_42);
+    assert!(query.error().contains("the only one is ?enforce=true"), "{query:?}");
+    assert_eq!(ok(&serving, "/v1/peek", USER_42)["remaining"], 5, "none of these was charged");
 }
 
 #[test]
-fn limits_may_be_kept_from_callers() {
+fn inline_limits_can_be_disabled() {
     let settings = Settings { allow_inline: false, ..running::config().settings };
     let serving = Serving::start(Config { settings, ..running::config() });
-    let reply = serving.post("/v1/check", r#"{"limit":"sliding-log 5/60s","key":"Harry"}"#);
+    let reply = serving.post("/v1/check", r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#);
     assert_eq!(reply.status, 400);
     assert!(reply.error().contains("allow_inline = false"));
 }
 
 #[test]
-fn a_verb_that_a_limit_does_not_offer_is_a_mistake() {
+fn an_unsupported_verb_is_rejected() {
     let serving = Serving::with_rules(&[("paced", "pacer 10/s queue=20")]);
-    let reply = serving.post("/v1/refund", r#"{"rule":"paced","key":"Harry"}"#);
+    let reply = serving.post("/v1/refund", r#"{"rule":"paced","key":"user:42"}"#);
     assert_eq!(reply.status, 400, "{reply:?}");
 }
 
 #[test]
-fn unknown_paths_and_methods_say_what_there_is() {
+fn unknown_paths_and_methods_say_what_exists() {
     let serving = Serving::with_rules(&[]);
     let unknown = serving.get("/v2/check");
     assert_eq!(unknown.status, 404);
     assert!(unknown.error().contains("GET /openapi.json"));
     let got = serving.get("/v1/check");
     assert_eq!((got.status, got.header("allow")), (405, Some("POST")));
-    assert!(got.error().contains("does not take GET"));
+    assert!(got.error().contains("does not support GET"));
     let sent = serving.post("/v1/rules", "{}");
     assert_eq!((sent.status, sent.header("allow")), (405, Some("GET,HEAD")));
 }
@@ -500,7 +510,7 @@ fn unknown_paths_and_methods_say_what_there_is() {
 fn requests_may_be_pipelined() {
     let serving = Serving::with_rules(&[REPLY]);
     let mut raw = serving.connect();
-    raw.send(posted("/v1/check", HARRY).repeat(3));
+    raw.send(posted("/v1/check", USER_42).repeat(3));
     for remaining in [4, 3, 2] {
         let (status, body) = raw.answer();
         assert_eq!(status, 200);
@@ -509,19 +519,19 @@ fn requests_may_be_pipelined() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_was_begun_and_closes_what_is_idle() {
+fn a_stopping_server_finishes_requests_and_closes() {
     let serving = Serving::with_rules(&[REPLY]);
     let mut idle = serving.connect();
     let mut used = serving.connect();
-    used.send(posted("/v1/check", HARRY));
+    used.send(posted("/v1/check", USER_42));
     assert_eq!(used.answer().0, 200);
-    let (mut begun, request) = (serving.connect(), posted("/v1/check", HARRY));
+    let (mut begun, request) = (serving.connect(), posted("/v1/check", USER_42));
     let mut asks_whether_ready = serving.connect();
     begun.send(&request[..request.len() - 1]);
     asks_whether_ready.send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n");
-    // Whoever connected before this one is served, too.
+    // Connections from before this one are served too.
     let mut other = serving.connect();
-    other.send(posted("/v1/peek", HARRY));
+    other.send(posted("/v1/peek", USER_42));
     assert_eq!(other.answer().0, 200);
     let stopping = serving.stop();
     assert_eq!(idle.until_closed(), "");
@@ -535,13 +545,13 @@ fn a_server_that_stops_answers_what_was_begun_and_closes_what_is_idle() {
     stopping.wait();
 }
 
-/// By names only: values in a row would be taken for whatever field stands at their place.
+/// Fields by name only: a list of values could be mistaken for fields by position.
 #[test]
-fn a_list_of_values_is_no_question() {
+fn a_list_is_not_a_request() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 5/60s")]);
-    for body in [r#"["reply",null,"Harry"]"#, r#"{"checks":[["reply",null,"Harry"]]}"#, "null", "5"] {
+    for body in [r#"["reply",null,"user:42"]"#, r#"{"checks":[["reply",null,"user:42"]]}"#, "null", "5"] {
         let reply = serving.post("/v1/check", body);
         assert_eq!(reply.status, 400, "{body}");
-        assert!(reply.error().contains("an object such as"), "{}", reply.error());
+        assert!(reply.error().contains("not an object"), "{}", reply.error());
     }
 }

@@ -1,5 +1,5 @@
-//! A server that speaks HTTP in the background of a test, and what asks it: `ureq` for what clients do, plain bytes for what
-//! they should not do.
+//! An HTTP server in the background of a test, and its clients: `ureq` for valid requests, plain
+//! bytes for invalid ones.
 
 use crate::running::{self, PATIENCE};
 use redis_testkit::until;
@@ -22,7 +22,7 @@ pub(crate) struct Serving {
     agent: Agent,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -39,7 +39,7 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The message of a mistake.
+    /// The message of an error.
     pub(crate) fn error(&self) -> String {
         let body = self.json();
         assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
@@ -53,7 +53,7 @@ impl Serving {
         Serving::with_keys(config, async || Keys::InMemory)
     }
 
-    /// One whose keys live there.
+    /// A server whose keys live there.
     pub(crate) fn with_keys(config: Config, keys: impl AsyncFnOnce() -> Keys) -> Serving {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -64,7 +64,7 @@ impl Serving {
         Serving { runtime, server, clock, agent: settings.build().into() }
     }
 
-    /// One with rules of one limit each.
+    /// A server with rules of one limit each.
     pub(crate) fn with_rules(rules: &[(&str, &str)]) -> Serving {
         let rules = rules.iter().map(|(name, limit)| running::rule(name, &[limit])).collect();
         Serving::start(Config { rules, ..running::config() })
@@ -90,7 +90,7 @@ impl Serving {
         reply(self.agent.post(self.url(path)).content_type("application/json").send(body).unwrap())
     }
 
-    /// A connection that says what it likes.
+    /// A raw connection.
     pub(crate) fn connect(&self) -> Raw {
         let stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -98,15 +98,15 @@ impl Serving {
         Raw { stream }
     }
 
-    /// What comes back for these bytes until the server closes.
+    /// Everything the server sends for these bytes until it closes.
     pub(crate) fn say(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut raw = self.connect();
         raw.send(bytes);
         raw.until_closed()
     }
 
-    /// Waits until so many clients were counted that broke the protocol: a connection is counted when it has ended, which
-    /// may be a little after its client saw it close.
+    /// Waits until this many protocol errors are counted. A connection is counted when it has
+    /// ended, which may be a little after its client saw it close.
     pub(crate) fn counts_protocol_errors(&self, expected: u64) {
         until("they are counted", || self.protocol_errors() >= expected);
         assert_eq!(self.protocol_errors(), expected);
@@ -119,21 +119,21 @@ impl Serving {
         text.lines().find_map(|text| text.strip_prefix(line)).unwrap().parse().unwrap()
     }
 
-    /// Tells the server to stop, and gives a handle to wait for it.
+    /// Stops the server, and returns a handle to wait for it.
     pub(crate) fn stop(self) -> Stopping {
         let stopped = self.runtime.spawn(self.server.stop());
         Stopping { runtime: self.runtime, stopped }
     }
 }
 
-/// A server that was told to stop.
+/// A server that is stopping.
 pub(crate) struct Stopping {
     runtime: Runtime,
     stopped: tokio::task::JoinHandle<()>,
 }
 
 impl Stopping {
-    /// Waits until it has.
+    /// Waits until it has stopped.
     pub(crate) fn wait(self) {
         let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.stopped).await });
         waited.expect("the server does not stop").unwrap();
@@ -152,22 +152,22 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // A server that has heard enough may have closed already.
+        // The server may have closed the connection already.
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Whether all of the bytes could be sent: not if the server has closed.
+    /// Returns `true` if all bytes could be sent; not if the server has closed.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.set_write_timeout(Some(PATIENCE)).unwrap();
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// The same socket, to send by while this one reads.
+    /// A second handle to the socket, to send while this one reads.
     pub(crate) fn writer(&self) -> TcpStream {
         self.stream.try_clone().unwrap()
     }
 
-    /// All that comes until the server closes.
+    /// Everything until the server closes.
     pub(crate) fn until_closed(&mut self) -> String {
         let mut bytes = Vec::new();
         match self.stream.read_to_end(&mut bytes) {
@@ -178,7 +178,7 @@ impl Raw {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// The next answer, whose body has a length.
+    /// The next response, whose body has a length.
     pub(crate) fn answer(&mut self) -> (u16, String) {
         let mut head = Vec::new();
         let mut byte = [0];

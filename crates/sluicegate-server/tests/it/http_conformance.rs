@@ -1,4 +1,4 @@
-//! HTTP gives the model's answers, in milliseconds rounded up.
+//! HTTP matches the model, in milliseconds rounded up.
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::redis_store::{InRedis, Redis};
@@ -12,11 +12,11 @@ use sluicegate_server::engine::RuleSpec;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Random decisions for each algorithm: enough to see that nothing is lost in translation; the library is asked more.
+/// Random decisions per algorithm: enough to test the translation. The library is tested with more.
 const DECISIONS: u64 = 500;
 const MILLISECOND: u64 = 1_000;
 
-/// A rule of a running server, asked over a connection that all cases share.
+/// A rule of a running server, over a connection that all cases share.
 struct OverHttp {
     rule: String,
     clock: ManualClock,
@@ -40,7 +40,7 @@ impl Subject for OverHttp {
     }
 }
 
-/// A decision's body.
+/// The body of a decision.
 fn read(body: &Value) -> Fields {
     let number = |field: &str| body[field].as_u64().unwrap_or_else(|| panic!("{field} of {body}"));
     let allowed = body["allowed"].as_bool().unwrap();
@@ -59,12 +59,12 @@ fn read(body: &Value) -> Fields {
 }
 
 #[test]
-fn http_gives_the_answers_of_the_model() {
+fn http_matches_the_model() {
     gives_the_answers_of_the_model(&Serving::with_rules(&[]), |subject| subject);
 }
 
 #[test]
-fn http_gives_the_answers_of_the_model_with_keys_in_redis() {
+fn http_in_redis_matches_the_model() {
     let redis = Redis::start();
     gives_the_answers_of_the_model(&redis.serving(running::config()), InRedis);
 }

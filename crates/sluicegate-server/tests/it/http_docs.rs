@@ -1,4 +1,4 @@
-//! The examples of `docs/http.md` are true, in their order.
+//! Runs the examples of `docs/http.md`, in order.
 
 use crate::http_client::Serving;
 

@@ -1,20 +1,20 @@
-//! Who may ask: hosts, origins, kinds of body, passwords.
+//! Which requests are served: hosts, origins, content types, passwords.
 
 use crate::http_client::{Serving, posted};
 use crate::running;
 use sluicegate_server::auth::Password;
 use sluicegate_server::server::Config;
 
-const HARRY: &str = r#"{"limit":"sliding-log 5/60s","key":"Harry"}"#;
+const USER_42: &str = r#"{"limit":"sliding-log 5/60s","key":"user:42"}"#;
 
-/// The status of a request to be closed after, with these header lines.
+/// The status of a request with these header lines, after which the connection is closed.
 fn status(serving: &Serving, request_line: &str, headers: &str) -> u16 {
     let answer = serving.say(format!("{request_line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"));
     answer.split(' ').nth(1).unwrap_or_else(|| panic!("{answer:?}")).parse().unwrap()
 }
 
 #[test]
-fn a_host_that_we_do_not_serve_is_refused() {
+fn a_host_that_is_not_served_is_rejected() {
     let config = Config { hosts: vec!["limits.example".into()], ..running::config() };
     let serving = Serving::start(config);
     for host in ["localhost", "localhost:1", "127.0.0.1:8380", "[::1]:8380", "192.0.2.1", "limits.example:80"]
@@ -33,7 +33,7 @@ fn a_host_that_we_do_not_serve_is_refused() {
 }
 
 #[test]
-fn a_web_page_elsewhere_may_not_ask() {
+fn a_page_of_another_origin_is_rejected() {
     let serving = Serving::with_rules(&[]);
     let with_origin =
         |origin| status(&serving, "GET /v1/rules", &format!("Host: localhost:8380\r\nOrigin: {origin}\r\n"));
@@ -47,22 +47,22 @@ fn a_web_page_elsewhere_may_not_ask() {
 }
 
 #[test]
-fn a_body_has_to_be_json() {
+fn a_body_must_be_json() {
     let serving = Serving::with_rules(&[]);
     for kind in ["Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n", ""] {
-        let head = format!("Host: localhost\r\n{kind}Content-Length: {}\r\n", HARRY.len());
-        let answer = serving.say(format!("POST /v1/check HTTP/1.1\r\n{head}\r\n{HARRY}"));
+        let head = format!("Host: localhost\r\n{kind}Content-Length: {}\r\n", USER_42.len());
+        let answer = serving.say(format!("POST /v1/check HTTP/1.1\r\n{head}\r\n{USER_42}"));
         assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
         assert!(answer.contains("Content-Type: application/json"), "{answer}");
     }
-    let charset = posted("/v1/check", HARRY).replace("application/json", "application/json; charset=utf-8");
+    let charset = posted("/v1/check", USER_42).replace("application/json", "application/json; charset=utf-8");
     let mut raw = serving.connect();
     raw.send(charset);
     assert_eq!(raw.answer().0, 200);
 }
 
 #[test]
-fn a_password_has_to_be_said() {
+fn the_password_is_required() {
     let config = Config { password: Some(Password::new(b"open sesame").unwrap()), ..running::config() };
     let serving = Serving::start(config);
     for path in ["/v1/rules", "/metrics", "/openapi.json", "/nothing"] {

@@ -1,10 +1,10 @@
-//! Leases over HTTP: what is answered, who waits in line, and what becomes of clients that leave.
+//! Leases over HTTP: responses, waiting, and clients that disconnect.
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::leasing::{self, LONG_MS};
 use crate::running::{config, rule};
 use serde_json::{Value, json};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::server::Config;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn ask(serving: &Serving, path: &str, body: &Value) -> Value {
     reply.json()
 }
 
-/// Takes the place of a key, and gives its lease.
+/// Acquires the key's only lease.
 fn hold(serving: &Serving, key: &str) -> String {
     let taken = ask(serving, "/v1/acquire", &json!({"rule": "exports", "key": key}));
     taken["lease"].as_str().unwrap_or_else(|| panic!("{taken}")).to_owned()
@@ -28,11 +28,11 @@ fn done(serving: &Serving, path: &str, key: &str, lease: &str) -> bool {
     ask(serving, path, &json!({"rule": "exports", "key": key, "lease": lease}))["done"].as_bool().unwrap()
 }
 
-fn wait_for_line(serving: &Serving, len: usize) {
-    leasing::wait_for_line(&serving.server().service().engine, len);
+fn wait_for_waiters(serving: &Serving, len: usize) {
+    leasing::wait_for_waiters(&serving.server().service().engine, len);
 }
 
-/// Somebody who waits for acme's place.
+/// A client that waits for the lease of acme.
 fn in_line(serving: &Serving) -> Raw {
     let mut raw = serving.connect();
     let body = format!(r#"{{"rule":"exports","key":"acme","max_wait_ms":{LONG_MS}}}"#);
@@ -41,7 +41,7 @@ fn in_line(serving: &Serving) -> Raw {
 }
 
 #[test]
-fn what_is_answered() {
+fn replies() {
     let serving = serving();
     let acme = json!({"rule": "exports", "key": "acme"});
     let reply = serving.post("/v1/acquire", &acme.to_string());
@@ -58,7 +58,7 @@ fn what_is_answered() {
     assert!(done(&serving, "/v1/release", "acme", &lease) && !done(&serving, "/v1/renew", "acme", &lease));
     let lease = hold(&serving, "acme");
     serving.clock.advance(Duration::from_secs(30));
-    assert!(!done(&serving, "/v1/renew", "acme", &lease), "it has lapsed");
+    assert!(!done(&serving, "/v1/renew", "acme", &lease), "it has expired");
     hold(&serving, "acme");
     assert_eq!(ask(&serving, "/v1/reset", &acme), json!({"done": true}));
     let bytes = json!({"limit": "concurrency 2 ttl=1s", "key_base64": "AAE=", "cost": 2});
@@ -66,7 +66,7 @@ fn what_is_answered() {
 }
 
 #[test]
-fn mistakes_say_what_to_write() {
+fn errors_say_what_to_write() {
     let serving = serving();
     let error = |path: &str, body: Value| {
         let reply = serving.post(path, &body.to_string());
@@ -78,21 +78,24 @@ fn mistakes_say_what_to_write() {
         assert!(error(path, acme.clone()).ends_with("use RL.ACQUIRE or POST /v1/acquire"), "{path}");
     }
     assert!(error("/v1/check", json!({"checks": [acme]})).ends_with("use RL.ACQUIRE or POST /v1/acquire"));
-    let reply = json!({"rule": "reply", "key": "Harry"});
+    let reply = json!({"rule": "reply", "key": "user:42"});
     assert_eq!(
         error("/v1/acquire", reply),
-        "only a concurrency limit gives leases; use RL.CHECK or POST /v1/check"
+        "only a concurrency limit grants leases; use RL.CHECK or POST /v1/check"
     );
-    assert_eq!(error("/v1/release", acme.clone()), "say which lease: \"lease\"");
+    assert_eq!(
+        error("/v1/release", acme.clone()),
+        "\"lease\" is missing; send the lease that /v1/acquire returned"
+    );
     let wrong = json!({"rule": "exports", "key": "acme", "lease": "x"});
     assert!(error("/v1/renew", wrong).starts_with("not a lease"));
     assert!(error("/v1/acquire", json!({"limit": "concurrency 2", "key": "acme"})).contains("ttl=30s"));
     let long = json!({"rule": "exports", "key": "acme", "max_wait_ms": 60_001});
     assert_eq!(
         error("/v1/acquire", long),
-        "a wait of 60001 ms for a lease is too long; use at most 60000 (lease_wait_max), and ask again"
+        "a wait of 60001 ms is too long; use at most 60000 ms (lease_wait_max) and retry"
     );
-    let off = ClientLimits { lease_wait_max: None, ..ClientLimits::default() };
+    let off = ConnectionLimits { lease_wait_max: None, ..ConnectionLimits::default() };
     let rules = vec![rule("exports", &["concurrency 1 ttl=30s"])];
     let serving = Serving::start(Config { limits: off, rules, ..config() });
     let waits = json!({"rule": "exports", "key": "acme", "max_wait_ms": 1}).to_string();
@@ -100,13 +103,13 @@ fn mistakes_say_what_to_write() {
 }
 
 #[test]
-fn who_waits_is_answered_when_its_turn_has_come() {
+fn a_waiter_is_answered_when_its_lease_is_granted() {
     let serving = serving();
     let lease = hold(&serving, "acme");
     let mut line: Vec<Raw> = Vec::new();
     for place in 0..3 {
         line.push(in_line(&serving));
-        wait_for_line(&serving, place + 1);
+        wait_for_waiters(&serving, place + 1);
     }
     let mut lease = lease;
     for mut raw in line {
@@ -115,23 +118,23 @@ fn who_waits_is_answered_when_its_turn_has_come() {
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((status, &body["allowed"]), (200, &json!(true)));
         lease = body["lease"].as_str().unwrap().to_owned();
-        // The connection goes on.
+        // The connection stays usable.
         raw.send(posted("/v1/peek", r#"{"rule":"exports","key":"acme"}"#));
         assert!(raw.answer().1.contains(r#""allowed":false"#));
     }
 }
 
 #[test]
-fn who_waits_has_the_place_of_one_that_lapses_or_is_denied_when_the_time_is_over() {
+fn a_waiter_gets_an_expired_lease_or_is_denied_in_time() {
     let serving = serving();
     hold(&serving, "acme");
     let mut waits = in_line(&serving);
-    wait_for_line(&serving, 1);
+    wait_for_waiters(&serving, 1);
     serving.clock.advance(Duration::from_secs(30));
     assert!(waits.answer().1.contains(r#""allowed":true"#));
     let mut in_vain = serving.connect();
     in_vain.send(posted("/v1/acquire", r#"{"rule":"exports","key":"acme","max_wait_ms":5000}"#));
-    wait_for_line(&serving, 1);
+    wait_for_waiters(&serving, 1);
     serving.clock.advance(Duration::from_secs(5));
     let (status, body) = in_vain.answer();
     assert!(
@@ -141,31 +144,32 @@ fn who_waits_has_the_place_of_one_that_lapses_or_is_denied_when_the_time_is_over
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_leaves_the_line_and_nothing_behind() {
+fn a_waiter_that_disconnects_leaves_the_queue() {
     let serving = serving();
     let lease = hold(&serving, "acme");
-    // Also with a byte of the next request behind, or all of it: hyper does not look at the socket then.
+    // Also with a byte of the next request behind, or all of it: hyper does not poll the socket
+    // then.
     let next = posted("/v1/peek", r#"{"rule":"exports","key":"acme"}"#);
     for sent in ["", "P", &next] {
         let mut client = in_line(&serving);
-        wait_for_line(&serving, 1);
+        wait_for_waiters(&serving, 1);
         client.send(sent);
         drop(client);
-        wait_for_line(&serving, 0);
+        wait_for_waiters(&serving, 0);
     }
     assert!(done(&serving, "/v1/release", "acme", &lease));
     hold(&serving, "acme");
 }
 
-/// Each has just been given its place when it has left, or is leaving: the place is not lost.
+/// Each client disconnects about when its lease is granted: the lease is not lost.
 #[test]
-fn the_place_of_one_who_has_left_with_another_request_sent_goes_to_the_next() {
+fn a_disconnect_behind_another_request_is_detected() {
     let serving = serving();
     for _ in 0..20 {
         let lease = hold(&serving, "acme");
         let mut client = in_line(&serving);
         client.send("P");
-        wait_for_line(&serving, 1);
+        wait_for_waiters(&serving, 1);
         drop(client);
         assert!(done(&serving, "/v1/release", "acme", &lease));
         let waits = json!({"rule": "exports", "key": "acme", "max_wait_ms": LONG_MS});
@@ -175,11 +179,11 @@ fn the_place_of_one_who_has_left_with_another_request_sent_goes_to_the_next() {
 }
 
 #[test]
-fn a_server_that_stops_answers_those_who_wait() {
+fn a_stopping_server_answers_waiters() {
     let serving = serving();
     hold(&serving, "acme");
     let mut client = in_line(&serving);
-    wait_for_line(&serving, 1);
+    wait_for_waiters(&serving, 1);
     let began = Instant::now();
     let stopping = serving.stop();
     let (status, body) = client.answer();

@@ -1,25 +1,26 @@
-//! Every bound on HTTP clients, crossed.
+//! Exceeds every bound on HTTP clients.
 
 use crate::http_client::{Serving, posted};
 use crate::running::{self, PATIENCE};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::engine::Settings;
 use sluicegate_server::server::Config;
 use std::time::{Duration, Instant};
 
-const HARRY: &str = r#"{"rule":"reply","key":"Harry"}"#;
+const USER_42: &str = r#"{"rule":"reply","key":"user:42"}"#;
 
-fn with_limits(limits: ClientLimits) -> Serving {
+fn with_limits(limits: ConnectionLimits) -> Serving {
     let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
     Serving::start(Config { limits, rules, ..running::config() })
 }
 
-/// Short, for those who wait, and longer than a busy machine lets a client wait; the other timeouts stay long.
+/// Short enough to wait for, and longer than a busy machine delays a client. The other timeouts
+/// stay long.
 const SOON: Duration = Duration::from_millis(500);
 
 #[test]
-fn a_head_that_is_too_long_is_431() {
-    let serving = with_limits(ClientLimits { request_head_max: 1_000, ..ClientLimits::default() });
+fn a_long_head_is_431() {
+    let serving = with_limits(ConnectionLimits { request_head_max: 1_000, ..ConnectionLimits::default() });
     let head = |filling| {
         format!(
             "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
@@ -30,44 +31,44 @@ fn a_head_that_is_too_long_is_431() {
     assert!(serving.say(head(999 - fixed)).starts_with("HTTP/1.1 200 "));
     assert!(serving.say(head(1_001 - fixed)).starts_with("HTTP/1.1 431 "));
     assert!(serving.say(head(500_000)).starts_with("HTTP/1.1 431 "));
-    // One that never ends is not waited for either.
+    // Nor is an endless one waited for.
     assert!(serving.say(format!("GET /{}", "x".repeat(100_000))).starts_with("HTTP/1.1 4"));
     serving.counts_protocol_errors(3);
 }
 
 #[test]
-fn a_body_that_is_too_long_is_413() {
-    let serving = with_limits(ClientLimits { request_body_max: 1_000, ..ClientLimits::default() });
-    let body = |length: usize| format!("{HARRY}{}", " ".repeat(length - HARRY.len()));
+fn a_long_body_is_413() {
+    let serving = with_limits(ConnectionLimits { request_body_max: 1_000, ..ConnectionLimits::default() });
+    let body = |length: usize| format!("{USER_42}{}", " ".repeat(length - USER_42.len()));
     assert_eq!(serving.post("/v1/check", &body(1_000)).status, 200);
-    // Announced: it is not even waited for.
+    // Announced: it is not read at all.
     let answer = serving.say(&posted("/v1/check", &body(1_001)).as_bytes()[..200]);
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("more than 1000 bytes"), "{answer}");
-    // Sent all the same, and much of it: the answer still arrives.
+    // Sent all the same, and much of it: the response still arrives.
     assert!(serving.say(posted("/v1/check", &body(500_000))).starts_with("HTTP/1.1 413 "));
     // Not announced.
     let chunked = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunk = format!("64\r\n{}\r\n", " ".repeat(100));
     assert!(serving.say(format!("{chunked}{}", chunk.repeat(11))).starts_with("HTTP/1.1 413 "));
     serving.counts_protocol_errors(3);
-    let small = format!("{chunked}{:x}\r\n{HARRY}\r\n0\r\n\r\n", HARRY.len());
+    let small = format!("{chunked}{:x}\r\n{USER_42}\r\n0\r\n\r\n", USER_42.len());
     let mut raw = serving.connect();
     raw.send(small);
     assert_eq!(raw.answer().0, 200);
 }
 
 #[test]
-fn more_checks_than_64_are_a_mistake() {
-    let serving = with_limits(ClientLimits::default());
-    let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![HARRY; count].join(","));
+fn more_than_64_checks_are_rejected() {
+    let serving = with_limits(ConnectionLimits::default());
+    let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![USER_42; count].join(","));
     let reply = serving.post("/v1/check", &checks(65));
     assert_eq!(reply.status, 400);
-    assert!(reply.error().contains("more than 64 checks"), "{reply:?}");
+    assert!(reply.error().contains("more than 64 items"), "{reply:?}");
     assert_eq!(serving.post("/v1/check", &checks(64)).status, 200);
 }
 
 #[test]
-fn keys_and_costs_have_bounds() {
+fn keys_and_costs_are_bounded() {
     let settings = Settings { key_len_max: 10, cost_max: 3, ..running::config().settings };
     let rules = vec![running::rule("reply", &["sliding-log 5/60s"])];
     let serving = Serving::start(Config { settings, rules, ..running::config() });
@@ -81,7 +82,7 @@ fn keys_and_costs_have_bounds() {
 
 #[test]
 fn an_inline_list_has_a_longest_text() {
-    let serving = with_limits(ClientLimits::default());
+    let serving = with_limits(ConnectionLimits::default());
     let check =
         |limits: &str| serving.post("/v1/check", &format!(r#"{{"limit":"{limits}","key":"user:42"}}"#));
     let longest = running::longest_list();
@@ -103,19 +104,20 @@ fn an_inline_list_has_a_longest_text() {
 }
 
 #[test]
-fn deep_json_is_a_mistake() {
-    let serving = with_limits(ClientLimits::default());
-    // Checks have no checks of their own, so that 64 are 64.
+fn deeply_nested_json_is_rejected() {
+    let serving = with_limits(ConnectionLimits::default());
+    // Checks do not nest, so 64 is the total.
     for depth in [2, 5_000] {
         let deep = format!("{}{}", r#"{"checks":["#.repeat(depth), "]}".repeat(depth));
         let reply = serving.post("/v1/check", &deep);
         assert_eq!(reply.status, 400);
-        assert!(reply.error().contains("unknown field `checks`, expected one of `rule`"), "{reply:?}");
+        assert!(reply.error().contains("checks[0] does not take \"checks\""), "{reply:?}");
     }
     assert_eq!(serving.post("/v1/check", &"[".repeat(100_000)).status, 400);
 }
 
-/// Sends the bytes one by one, slowly, until the server has had enough; what it says, and how long that took.
+/// Sends the bytes slowly, one by one, until the server closes. Returns what it sent, and how long
+/// it took.
 fn dribble(serving: &Serving, bytes: &str) -> (String, Duration) {
     let mut raw = serving.connect();
     let began = Instant::now();
@@ -140,8 +142,8 @@ fn dribble(serving: &Serving, bytes: &str) -> (String, Duration) {
 }
 
 #[test]
-fn a_head_that_comes_too_slowly_is_not_waited_for() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+fn a_slow_head_times_out() {
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let (answer, took) = dribble(&serving, &"GET /healthz HTTP/1.1\r\nX: ".repeat(40));
     assert_eq!(answer, "");
     assert!(took >= SOON && took < SOON * 50, "all of it would have taken SOON * 100: {took:?}");
@@ -149,10 +151,10 @@ fn a_head_that_comes_too_slowly_is_not_waited_for() {
 }
 
 #[test]
-fn a_body_that_comes_too_slowly_is_408() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+fn a_slow_body_is_408() {
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
-    let request = posted("/v1/check", HARRY);
+    let request = posted("/v1/check", USER_42);
     let began = Instant::now();
     raw.send(&request[..request.len() - 1]);
     let answer = raw.until_closed();
@@ -163,11 +165,12 @@ fn a_body_that_comes_too_slowly_is_408() {
 }
 
 #[test]
-fn the_time_for_a_request_runs_though_it_came_with_the_one_before() {
-    let limits = ClientLimits { request_timeout: SOON, idle_timeout: None, ..ClientLimits::default() };
+fn a_pipelined_request_has_its_own_timeout() {
+    let limits =
+        ConnectionLimits { request_timeout: SOON, idle_timeout: None, ..ConnectionLimits::default() };
     let serving = with_limits(limits);
     let mut raw = serving.connect();
-    let request = posted("/v1/check", HARRY);
+    let request = posted("/v1/check", USER_42);
     raw.send(format!("{request}{}", &request[..request.len() - 1]));
     assert_eq!(raw.answer().0, 200);
     assert!(raw.until_closed().starts_with("HTTP/1.1 408 "));
@@ -175,38 +178,38 @@ fn the_time_for_a_request_runs_though_it_came_with_the_one_before() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_after_its_own_time() {
-    let limits = ClientLimits { idle_timeout: Some(SOON), ..ClientLimits::default() };
+fn an_idle_connection_is_closed_after_idle_timeout() {
+    let limits = ConnectionLimits { idle_timeout: Some(SOON), ..ConnectionLimits::default() };
     let serving = with_limits(limits);
     let began = Instant::now();
     assert_eq!(serving.connect().until_closed(), "");
     assert!(began.elapsed() >= SOON);
     let mut used = serving.connect();
     let began = Instant::now();
-    used.send(posted("/v1/check", HARRY));
+    used.send(posted("/v1/check", USER_42));
     assert_eq!(used.answer().0, 200);
     assert_eq!(used.until_closed(), "");
     assert!(began.elapsed() >= SOON, "{:?}", began.elapsed());
-    // To be idle is nothing wrong.
+    // An idle connection is not an error.
     serving.counts_protocol_errors(0);
 }
 
 #[test]
-fn an_idle_connection_may_wait_for_longer_than_a_request_may_take() {
-    let serving = with_limits(ClientLimits { request_timeout: SOON, ..ClientLimits::default() });
+fn idle_timeout_may_exceed_request_timeout() {
+    let serving = with_limits(ConnectionLimits { request_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
     for _ in 0..2 {
         std::thread::sleep(SOON * 2);
-        raw.send(posted("/v1/check", HARRY));
+        raw.send(posted("/v1/check", USER_42));
         assert_eq!(raw.answer().0, 200);
     }
 }
 
 #[test]
-fn a_client_that_does_not_read_is_closed() {
-    let serving = with_limits(ClientLimits { unread_timeout: SOON, ..ClientLimits::default() });
+fn a_client_that_does_not_read_is_disconnected() {
+    let serving = with_limits(ConnectionLimits { unread_timeout: SOON, ..ConnectionLimits::default() });
     let mut raw = serving.connect();
-    let many = posted("/v1/check", HARRY).repeat(100);
+    let many = posted("/v1/check", USER_42).repeat(100);
     // Until the buffers of both sides are full, and the server has given up.
     let began = Instant::now();
     while raw.try_send(many.as_bytes()) {
@@ -216,8 +219,8 @@ fn a_client_that_does_not_read_is_closed() {
 }
 
 #[test]
-fn what_is_not_http_is_refused() {
-    let serving = with_limits(ClientLimits::default());
+fn bytes_that_are_not_http_are_rejected() {
+    let serving = with_limits(ConnectionLimits::default());
     let nonsense = [
         "*1\r\n$4\r\nPING\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

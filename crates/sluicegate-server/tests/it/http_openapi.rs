@@ -1,9 +1,9 @@
-//! The document that describes HTTP to machines, held against what the server really takes and says.
+//! Compares the OpenAPI document with what the server accepts and returns.
 
 use crate::http_client::Serving;
 use serde_json::{Value, json};
 
-/// The words of JSON schema that the document uses. Another one would not be looked at, so it may not be there.
+/// The JSON schema keywords that the document uses. The test ignores others, so there may be none.
 const WORDS: [&str; 13] = [
     "$ref",
     "type",
@@ -34,7 +34,7 @@ impl Document {
         self.resolved(found.unwrap_or_else(|| panic!("nothing is at {place}")))
     }
 
-    /// Why a value is not what a schema says, if so.
+    /// Why a value does not match a schema, if it does not.
     fn wrong(&self, schema: &Value, value: &Value) -> Option<String> {
         let schema = self.resolved(schema);
         let kind = match value {
@@ -95,7 +95,7 @@ impl Document {
         }
     }
 
-    /// Every schema in the document, whole and in its parts.
+    /// Every schema in the document, including nested ones.
     fn walk(&self, schema: &Value, seen: &mut usize) {
         *seen += 1;
         for word in schema.as_object().unwrap().keys() {
@@ -113,7 +113,7 @@ impl Document {
         }
     }
 
-    /// Whether the request's body is what the document says, and the answer too.
+    /// Checks the request body and the response against the document.
     fn agrees(&self, serving: &Serving, path: &str, body: &Value) {
         let plain = path.split('?').next().unwrap();
         let operation = &self.0["paths"][plain]["post"];
@@ -134,7 +134,7 @@ impl Document {
 }
 
 #[test]
-fn it_is_an_openapi_document_whose_parts_are_all_there() {
+fn the_document_is_complete_openapi() {
     let serving = Serving::with_rules(&[]);
     let document = Document::of(&serving);
     assert_eq!(document.0["openapi"], "3.1.0");
@@ -177,21 +177,21 @@ fn it_is_an_openapi_document_whose_parts_are_all_there() {
 }
 
 #[test]
-fn what_is_asked_and_answered_is_what_it_says() {
+fn requests_and_responses_match_the_document() {
     let serving =
         Serving::with_rules(&[("reply", "sliding-log 5/60s"), ("paced", "token-bucket 1/s burst=2")]);
     let document = Document::of(&serving);
-    let harry = json!({"rule": "reply", "key": "Harry"});
+    let user = json!({"rule": "reply", "key": "user:42"});
     for path in ["/v1/check", "/v1/peek", "/v1/take", "/v1/refund", "/v1/reserve", "/v1/reset", "/v1/next"] {
-        document.agrees(&serving, path, &harry);
+        document.agrees(&serving, path, &user);
         document.agrees(&serving, path, &json!({"limit": "min-interval 200ms", "key_base64": "AAE="}));
         for wrong in [
             json!({}),
             json!([]),
             json!({"rule": "reply"}),
-            json!({"rule": "reply", "limit": "sliding-log 5/60s", "key": "Harry"}),
-            json!({"rule": "reply", "key": "Harry", "key_base64": "AAE="}),
-            json!({"rule": "reply", "key": "Harry", "coast": 1}),
+            json!({"rule": "reply", "limit": "sliding-log 5/60s", "key": "user:42"}),
+            json!({"rule": "reply", "key": "user:42", "key_base64": "AAE="}),
+            json!({"rule": "reply", "key": "user:42", "coast": 1}),
             json!({"rule": "reply", "key": 1}),
         ] {
             document.agrees(&serving, path, &wrong);
@@ -212,13 +212,13 @@ fn what_is_asked_and_answered_is_what_it_says() {
             document.agrees(&serving, &format!("{path}?enforce=true"), &body);
         }
     }
-    let waits = json!({"rule": "paced", "key": "Harry", "cost": 2, "max_wait_ms": 2_000});
+    let waits = json!({"rule": "paced", "key": "user:42", "cost": 2, "max_wait_ms": 2_000});
     for path in
         ["/v1/reserve", "/v1/reserve?enforce=true", "/v1/reserve", "/v1/check", "/v1/reserve?enforce=true"]
     {
         document.agrees(&serving, path, &waits);
     }
-    let reserved = serving.post("/v1/reserve", r#"{"rule":"reply","key":"Ron"}"#).json();
+    let reserved = serving.post("/v1/reserve", r#"{"rule":"reply","key":"user:7"}"#).json();
     for path in ["/v1/cancel", "/v1/settle"] {
         document.agrees(&serving, path, &json!({"receipt": reserved["receipt"]}));
         document.agrees(&serving, path, &json!({"receipt": reserved["receipt"], "cost": 1}));
@@ -245,12 +245,12 @@ fn what_is_asked_and_answered_is_what_it_says() {
     assert_eq!(document.wrong(schema, &rules), None);
 }
 
-/// The same for several checks.
+/// Requests with `checks`.
 #[test]
-fn what_several_checks_answer_is_what_it_says() {
+fn several_checks_match_the_document() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 5/60s")]);
     let document = Document::of(&serving);
-    let one = json!({"rule": "reply", "key": "Harry", "cost": 4});
+    let one = json!({"rule": "reply", "key": "user:42", "cost": 4});
     for checks in
         [json!([]), json!([one]), json!([one, one]), json!(vec![one.clone(); 65]), json!([{"checks": [one]}])]
     {

@@ -1,4 +1,4 @@
-//! Leases over RESP and HTTP, in memory and in Redis, held against the model on random traces.
+//! Compares leases over RESP and HTTP, in memory and in Redis, with the model on random traces.
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::redis_store::Redis;
@@ -13,7 +13,7 @@ use sluicegate_server::server::Config;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What is asked of a server over some wire.
+/// A server, over some protocol.
 trait Wire {
     fn acquire(&mut self, key: &str, cost: u64) -> (Told, Option<String>);
     fn peek(&mut self, key: &str, cost: u64) -> Told;
@@ -28,7 +28,7 @@ struct Told {
     allowed: bool,
     limit: u64,
     remaining: u64,
-    /// When denied; -2 for never.
+    /// If denied; -2 for never.
     retry_after_ms: Option<i64>,
     reset_after_ms: u64,
 }
@@ -36,7 +36,8 @@ struct Told {
 const RULE: Concurrency = Concurrency { count: 5, ttl: Some(10_000_000) };
 
 impl Told {
-    /// What is told of an answer of the model. Rounded up: who came a moment too early would be denied.
+    /// The model's answer as a server reports it. Rounded up: a caller that comes a moment too
+    /// early would be denied.
     fn of(answer: &Decision) -> Told {
         let ms_up = |us: u64| us.div_ceil(1_000);
         Told {
@@ -52,7 +53,7 @@ impl Told {
     }
 }
 
-/// A lease that was given at some time.
+/// A lease and when it was granted.
 #[derive(Clone)]
 struct Known {
     key: String,
@@ -67,7 +68,7 @@ fn rules() -> Vec<RuleSpec> {
 fn agrees_with_the_model(clock: &ManualClock, wire: &mut dyn Wire, steps: u32) {
     let mut rng = Rng::with_seed(8);
     let mut keys: HashMap<String, Leases> = HashMap::new();
-    // All leases there ever were.
+    // All leases ever granted.
     let mut given: Vec<Known> = Vec::new();
     let (mut denied, mut renewed, mut gone) = (0, 0, 0);
     for step in 0..steps {
@@ -137,7 +138,7 @@ impl OverResp {
             reset_after_ms: whole(4),
         };
         assert_eq!(number(5), 0, "there is no delay: {reply}");
-        // Who denied it is nil, or a length and a text; so is the lease, which a peek does not have.
+        // `denied_by` is nil, or a length and a text; so is the lease, which a peek does not have.
         let place = if fields[6] == "$-1" { 7 } else { 8 };
         let has_lease = fields.get(place).is_some_and(|length| !["", "$-1"].contains(length));
         let lease = has_lease.then(|| fields[place + 1].to_owned());
@@ -221,27 +222,27 @@ impl Wire for OverHttp {
 }
 
 #[test]
-fn leases_over_resp_are_those_of_the_model() {
+fn leases_over_resp_match_the_model() {
     let clock = ManualClock::default();
     let place = Place::start_at(Config { rules: rules(), ..config() }, &clock);
     agrees_with_the_model(&clock, &mut OverResp(place.client()), 20_000);
 }
 
 #[test]
-fn leases_over_http_are_those_of_the_model() {
+fn leases_over_http_match_the_model() {
     let serving = Serving::start(Config { rules: rules(), ..config() });
     agrees_with_the_model(&serving.clock, &mut OverHttp(serving.connect()), 5_000);
 }
 
 #[test]
-fn leases_over_resp_are_those_of_the_model_in_redis() {
+fn leases_over_resp_in_redis_match_the_model() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let place = redis.place_at(Config { rules: rules(), ..config() }, &clock);
     agrees_with_the_model(&clock, &mut OverResp(place.client()), 5_000);
 }
 
 #[test]
-fn leases_over_http_are_those_of_the_model_in_redis() {
+fn leases_over_http_in_redis_match_the_model() {
     let redis = Redis::start();
     let serving = redis.serving(Config { rules: rules(), ..config() });
     agrees_with_the_model(&serving.clock, &mut OverHttp(serving.connect()), 2_000);

@@ -1,9 +1,9 @@
-//! Listening: how many may come, and what happens to those who have come when the server stops.
+//! Listening: `connections_max`, and what happens to clients when the server stops.
 
 use crate::running::{PATIENCE, config, start};
 use redis_testkit::until;
 use sluicegate::clock::SystemClock;
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::future::poll_fn;
@@ -27,14 +27,14 @@ fn ping(stream: &mut TcpStream) -> io::Result<String> {
 
 fn read_to_end(mut stream: TcpStream) -> String {
     let mut said = String::new();
-    // A reset after the words is an end too.
+    // A reset after the reply is an end too.
     let _ = stream.read_to_string(&mut said);
     said
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
-    let limits = ClientLimits { connections_max: 2, ..ClientLimits::default() };
+async fn beyond_connections_max_clients_are_rejected() {
+    let limits = ConnectionLimits { connections_max: 2, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let in_threads = tokio::task::spawn_blocking(move || {
@@ -44,10 +44,10 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
         for _ in 0..3 {
             assert_eq!(read_to_end(connect(address)), "-ERR max number of clients reached\r\n");
         }
-        // Those who were there stay.
+        // Open connections stay.
         assert_eq!(ping(&mut first).unwrap(), "+PONG\r\n");
         drop(first);
-        // The server sees in its own time that one has left.
+        // The server notices a disconnect a little later.
         until("there is a place again", || ping(&mut connect(address)).is_ok());
         assert_eq!(ping(&mut second).unwrap(), "+PONG\r\n");
     });
@@ -56,23 +56,23 @@ async fn beyond_connections_max_clients_are_turned_away_until_one_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_protocol_counts_its_own_clients() {
-    let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
+async fn connections_max_is_per_protocol() {
+    let limits = ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() };
     let server = start(Config { limits, ..config() }).await;
     let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
     let in_threads = tokio::task::spawn_blocking(move || {
         let _http = connect(http);
         assert_eq!(ping(&mut connect(resp)).unwrap(), "+PONG\r\n");
-        // A second HTTP client is closed without a word.
+        // A second HTTP client is closed without a response.
         assert_eq!(read_to_end(connect(http)), "");
     });
     in_threads.await.unwrap();
     server.stop().await;
 }
 
-/// On one thread nobody accepts between the client's words and the stop: the system has taken them in for us.
+/// On one thread nothing accepts between the client's bytes and the stop: they are in the backlog.
 #[tokio::test]
-async fn who_has_arrived_when_the_server_stops_is_answered() {
+async fn the_backlog_is_answered_when_the_server_stops() {
     let (mut clients, mut stops) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let server = start(config()).await;
@@ -81,7 +81,7 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
         clients.push(client);
         stops.push(Box::pin(server.stop()));
     }
-    // All are told before any of them goes on.
+    // All are notified before any of them continues.
     poll_fn(|context| {
         stops.retain_mut(|stop| stop.as_mut().poll(context).is_pending());
         if stops.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -93,8 +93,8 @@ async fn who_has_arrived_when_the_server_stops_is_answered() {
 }
 
 #[tokio::test]
-async fn after_a_stop_nobody_listens_and_another_can() {
-    // A port that was given up may be another process's before it is asked for again; not each time.
+async fn after_a_stop_the_port_is_free() {
+    // Another process may take the freed port first, though not every time.
     for _ in 0..10 {
         let server = start(config()).await;
         let [resp, http] = Protocol::ALL.map(|protocol| server.address(protocol).unwrap());
@@ -107,11 +107,11 @@ async fn after_a_stop_nobody_listens_and_another_can() {
             return again.stop().await;
         }
     }
-    panic!("nobody can listen again");
+    panic!("the port cannot be bound again");
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
+async fn an_address_in_use_is_reported_with_its_flag() {
     let server = start(config()).await;
     let taken = server.address(Protocol::Http).unwrap();
     let config = Config { listen: vec![(Protocol::Http, taken)], ..config() };
@@ -120,6 +120,6 @@ async fn an_address_that_is_taken_is_told_with_the_flag_to_change() {
         error.starts_with(&format!("cannot listen for HTTP on {taken}: Address already in use")),
         "{error}"
     );
-    assert!(error.ends_with("; choose another with --http"), "{error}");
+    assert!(error.ends_with("; choose another address with --http"), "{error}");
     server.stop().await;
 }

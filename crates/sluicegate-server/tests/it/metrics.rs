@@ -1,4 +1,4 @@
-//! What `/metrics` says.
+//! `/metrics`.
 
 use crate::http_client::{Serving, posted};
 use crate::redis_store::Redis;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A page of metrics, read as Prometheus would.
+/// A page of metrics, parsed as Prometheus would.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Families by name, with their type.
@@ -25,7 +25,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Reads it, and complains of whatever the format does not allow.
+    /// Parses the page, and panics if it is invalid.
     pub(crate) fn read(text: &str) -> Page {
         let mut page = Page { families: BTreeMap::new(), series: BTreeMap::new() };
         let mut helped = BTreeSet::new();
@@ -54,12 +54,12 @@ impl Page {
         page
     }
 
-    /// The value of a series that counts.
+    /// The value of a counter.
     pub(crate) fn count(&self, series: &str) -> u64 {
         self.text(series).parse().unwrap()
     }
 
-    /// The value of a series that measures.
+    /// The value of a gauge.
     pub(crate) fn value(&self, series: &str) -> f64 {
         self.text(series).parse().unwrap()
     }
@@ -68,7 +68,7 @@ impl Page {
         self.series.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.series.keys()))
     }
 
-    /// The names of all samples, without labels: what an expression may ask for.
+    /// The names of all samples, without labels.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.series.keys().map(|series| name(series)).collect()
     }
@@ -106,7 +106,7 @@ fn check(engine: &Engine, rule: &str, key: &str) {
     Seen::of(&engine.check(&mut RuleCache::default(), target, 1, None).unwrap(), NOON).unwrap();
 }
 
-/// The pages of two servers that have just started, with keys in memory and in Redis: all series that there are.
+/// The pages of two new servers, with keys in memory and in Redis: all series that exist.
 pub(crate) fn page_of_new_servers() -> Page {
     let in_memory = engine(vec![rule("reply", &["sliding-log 5/60s"]), rule("api", &["token-bucket 10/s"])]);
     let mut page = Page::read(&Metrics::default().render(&in_memory));
@@ -125,13 +125,13 @@ fn a_decision_is_counted_by_rule_and_outcome() {
     let picky = RuleSpec { keys, ..rule("picky", &["sliding-log 1/60s"]) };
     let engine = engine(vec![strict, trial, picky]);
     for _ in 0..5 {
-        check(&engine, "reply", "Harry");
-        check(&engine, "trial", "Harry");
+        check(&engine, "reply", "user:42");
+        check(&engine, "trial", "user:42");
         check(&engine, "picky", "bad");
         check(&engine, "picky", "good");
     }
-    let harry = engine.call(Target { rule: "reply", key: b"Harry" }, 1).unwrap();
-    at_once(harry.peek(NOON)).unwrap();
+    let user = engine.call(Target { rule: "reply", key: b"user:42" }, 1).unwrap();
+    at_once(user.peek(NOON)).unwrap();
 
     let page = Page::read(&Metrics::default().render(&engine));
     for (rule, allowed, denied, shadow_denied) in
@@ -146,14 +146,14 @@ fn a_decision_is_counted_by_rule_and_outcome() {
 }
 
 #[test]
-fn limits_that_callers_bring_share_one_label() {
+fn inline_limits_share_one_label() {
     let engine = engine(Vec::new());
-    check(&engine, "sliding-log 1/60s", "Harry");
-    check(&engine, "sliding-log 1/60s", "Harry");
-    check(&engine, "fixed-window 7/h", "Harry");
+    check(&engine, "sliding-log 1/60s", "user:42");
+    check(&engine, "sliding-log 1/60s", "user:42");
+    check(&engine, "fixed-window 7/h", "user:42");
     let throttle = Throttle { max_burst: 0, count: 1, period_s: 60, quantity: 1 };
     for _ in 0..2 {
-        let call = engine.throttle(&mut RuleCache::default(), b"Harry", &throttle).unwrap();
+        let call = engine.throttle(&mut RuleCache::default(), b"user:42", &throttle).unwrap();
         Seen::of(&call, NOON).unwrap();
     }
     let page = Page::read(&Metrics::default().render(&engine));
@@ -162,15 +162,15 @@ fn limits_that_callers_bring_share_one_label() {
 }
 
 #[test]
-fn no_rule_may_have_the_label_of_limits_that_callers_bring() {
+fn no_rule_may_be_named_inline() {
     let engine = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
-    let mistake = engine.load(vec![rule("inline", &["sliding-log 5/60s"])]).unwrap_err();
-    assert!(mistake.to_string().starts_with("a rule may not be called \"inline\""), "{mistake}");
+    let error = engine.load(vec![rule("inline", &["sliding-log 5/60s"])]).unwrap_err();
+    assert!(error.to_string().starts_with("rule name \"inline\" is reserved"), "{error}");
     assert!(engine.rules().find("reply").is_some(), "the rules before go on");
 }
 
 #[test]
-fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
+fn no_series_grows_with_keys_or_inline_limits() {
     let engine = engine(vec![rule("reply", &["sliding-log 5/60s"])]);
     let metrics = Metrics::default();
     let before = Page::read(&metrics.render(&engine));
@@ -178,7 +178,7 @@ fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
         check(&engine, "reply", &format!("user-{number}"));
     }
     for count in 1..=1_000 {
-        check(&engine, &format!("fixed-window {count}/h"), "Harry");
+        check(&engine, &format!("fixed-window {count}/h"), "user:42");
     }
     for _ in 0..1_000 {
         metrics.connected(Protocol::Resp);
@@ -188,35 +188,35 @@ fn no_series_grows_with_keys_or_with_limits_that_callers_bring() {
     assert_eq!(after.count("sluice_decisions_total{rule=\"reply\",outcome=\"allowed\"}"), 10_000);
     assert_eq!(after.count("sluice_decisions_total{rule=\"inline\",outcome=\"allowed\"}"), 1_000);
     assert!(before.series.keys().eq(after.series.keys()), "{before:#?}\n{after:#?}");
-    // Three for each rule, 27 for each protocol and some more, whatever clients do.
+    // Three per rule, 27 per protocol and some more, whatever clients do.
     assert!(after.series.len() < 46 + 27 * Protocol::ALL.len(), "{}", after.series.len());
 }
 
 #[test]
-fn a_rule_that_goes_takes_its_series_with_it() {
+fn a_removed_rule_loses_its_series() {
     let engine = engine(vec![rule("old", &["sliding-log 5/60s"]), rule("kept", &["sliding-log 5/60s"])]);
-    check(&engine, "kept", "Harry");
+    check(&engine, "kept", "user:42");
     engine.load(vec![rule("kept", &["sliding-log 9/60s"])]).unwrap();
     let page = Page::read(&Metrics::default().render(&engine));
     assert!(!page.series.keys().any(|series| series.contains("rule=\"old\"")));
     let kept = page.count("sluice_decisions_total{rule=\"kept\",outcome=\"allowed\"}");
-    assert_eq!(kept, 1, "a changed rule goes on counting");
+    assert_eq!(kept, 1, "a changed rule keeps its counts");
 }
 
 #[test]
-fn clients_are_counted_by_protocol() {
+fn connections_are_counted_by_protocol() {
     let metrics = Metrics::default();
     for _ in 0..3 {
         metrics.connected(Protocol::Resp);
     }
     metrics.disconnected(Protocol::Resp);
-    metrics.refused(Protocol::Resp);
+    metrics.rejected(Protocol::Resp);
     metrics.protocol_error(Protocol::Http);
     let page = Page::read(&metrics.render(&engine(Vec::new())));
     for (name, resp, http) in [
         ("sluice_connections", 2, 0),
         ("sluice_connections_accepted_total", 3, 0),
-        ("sluice_connections_refused_total", 1, 0),
+        ("sluice_connections_rejected_total", 1, 0),
         ("sluice_protocol_errors_total", 0, 1),
     ] {
         assert_eq!(page.count(&format!("{name}{{protocol=\"resp\"}}")), resp, "{name}");
@@ -225,43 +225,43 @@ fn clients_are_counted_by_protocol() {
 }
 
 #[test]
-fn a_batch_counts_for_each_of_its_questions() {
+fn a_batch_counts_each_request() {
     let metrics = Metrics::default();
     metrics.answered(Protocol::Resp, 100, Duration::from_micros(30));
     metrics.answered(Protocol::Resp, 1, Duration::from_micros(3));
     let page = Page::read(&metrics.render(&engine(Vec::new())));
     let at_most = |le: &str| {
-        page.count(&format!("sluice_answer_duration_seconds_bucket{{le=\"{le}\",protocol=\"resp\"}}"))
+        page.count(&format!("sluice_request_duration_seconds_bucket{{le=\"{le}\",protocol=\"resp\"}}"))
     };
     assert_eq!(at_most("0.0000025"), 0);
     assert_eq!(at_most("0.000005"), 1);
     assert_eq!(at_most("0.00005"), 101);
     assert_eq!(at_most("+Inf"), 101);
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"resp\"}"), 101);
-    let sum = page.value("sluice_answer_duration_seconds_sum{protocol=\"resp\"}");
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"resp\"}"), 101);
+    let sum = page.value("sluice_request_duration_seconds_sum{protocol=\"resp\"}");
     assert!((sum - 0.003_003).abs() < 1e-9, "{sum}");
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"http\"}"), 0);
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"http\"}"), 0);
 }
 
 #[test]
-fn a_configuration_that_was_refused_shows_until_one_is_taken_up() {
+fn a_failed_reload_shows_until_one_succeeds() {
     let metrics = Metrics::default();
     let engine = engine(Vec::new());
     let page = || Page::read(&metrics.render(&engine));
     let (successful, at) =
-        ("sluice_config_last_reload_successful", "sluice_config_last_success_timestamp_seconds");
+        ("sluice_config_last_reload_successful", "sluice_config_last_reload_success_timestamp_seconds");
     let started = page().value(at);
     assert_eq!(page().count(successful), 1, "what the server started with was taken up");
 
     metrics.reloaded(false);
     assert_eq!(page().count(successful), 0);
     assert!(page().value(at) <= started, "what is in use is as old as before");
-    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"failed\"}"), 1);
+    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"failure\"}"), 1);
 
     metrics.reloaded(true);
     assert_eq!(page().count(successful), 1);
     assert!(page().value(at) > started);
-    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"ok\"}"), 1);
+    assert_eq!(page().count("sluice_config_reloads_total{outcome=\"success\"}"), 1);
 }
 
 #[test]
@@ -293,7 +293,7 @@ async fn until(server: &Server, series: &str, wanted: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_on_a_socket_is_counted_while_it_is_there() {
+async fn an_open_connection_is_counted() {
     let server = start(config()).await;
     let mut client = TcpStream::connect(server.address(Protocol::Resp).unwrap()).await.unwrap();
     until(&server, "sluice_connections{protocol=\"resp\"}", 1).await;
@@ -301,7 +301,7 @@ async fn a_client_on_a_socket_is_counted_while_it_is_there() {
     client.write_all(b"PING\r\nPING\r\n").await.unwrap();
     let mut pongs = [0; 14];
     client.read_exact(&mut pongs).await.unwrap();
-    until(&server, "sluice_answer_duration_seconds_count{protocol=\"resp\"}", 2).await;
+    until(&server, "sluice_request_duration_seconds_count{protocol=\"resp\"}", 2).await;
 
     client.write_all(b"*1\r\n!nonsense\r\n").await.unwrap();
     until(&server, "sluice_protocol_errors_total{protocol=\"resp\"}", 1).await;
@@ -312,7 +312,7 @@ async fn a_client_on_a_socket_is_counted_while_it_is_there() {
 }
 
 #[test]
-fn what_becomes_of_leases_is_counted_by_rule() {
+fn lease_events_are_counted_by_rule() {
     let engine =
         engine(vec![rule("exports", &["concurrency 3 ttl=30s"]), rule("reply", &["sliding-log 5/60s"])]);
     let acquire = |rule: &str| {
@@ -335,38 +335,41 @@ fn what_becomes_of_leases_is_counted_by_rule() {
     let event =
         |rule, event| page.count(&format!("sluice_lease_events_total{{rule=\"{rule}\",event=\"{event}\"}}"));
     assert_eq!(
-        ["acquired", "renewed", "released", "lapsed"].map(|name| event("exports", name)),
+        ["acquired", "renewed", "released", "expired"].map(|name| event("exports", name)),
         [3, 1, 1, 2]
     );
-    assert_eq!(["acquired", "renewed", "released", "lapsed"].map(|name| event("inline", name)), [1, 0, 0, 0]);
+    assert_eq!(
+        ["acquired", "renewed", "released", "expired"].map(|name| event("inline", name)),
+        [1, 0, 0, 0]
+    );
     assert_eq!(page.count("sluice_leases{rule=\"exports\"}"), 0);
     assert_eq!(page.count("sluice_leases{rule=\"inline\"}"), 1);
-    assert_eq!(page.count("sluice_lease_waiting{rule=\"exports\"}"), 0);
+    assert_eq!(page.count("sluice_lease_waiters{rule=\"exports\"}"), 0);
     assert_eq!(page.count("sluice_leases_max"), 100_000);
     assert_eq!(page.count("sluice_decisions_total{rule=\"exports\",outcome=\"denied\"}"), 1);
     assert!(!page.series.keys().any(|series| series.contains("lease") && series.contains("reply")));
 }
 
 #[test]
-fn every_question_that_was_read_is_timed_and_mistakes_are_counted() {
+fn every_request_is_timed_and_errors_are_counted() {
     let serving = Serving::with_rules(&[("reply", "sliding-log 1/60s")]);
-    let harry = r#"{"rule":"reply","key":"Harry"}"#;
+    let user = r#"{"rule":"reply","key":"user:42"}"#;
     let asked = [
-        serving.post("/v1/check", harry).status,
-        serving.post("/v1/check?enforce=true", harry).status,
+        serving.post("/v1/check", user).status,
+        serving.post("/v1/check?enforce=true", user).status,
         serving.post("/v1/check", "{}").status,
         serving.get("/healthz").status,
         serving.get("/nothing").status,
     ];
     assert_eq!(asked, [200, 429, 400, 200, 404]);
-    // The head came, and the body never will: it was not read, and is not timed.
+    // The head arrived, and the body never will: the request was not read, and is not timed.
     let answer = serving.say(&posted("/v1/check", &" ".repeat(1_000_000)).as_bytes()[..200]);
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     serving.counts_protocol_errors(1);
     let service = serving.server().service();
     let page = Page::read(&service.metrics.render(&service.engine));
-    assert_eq!(page.count("sluice_answer_duration_seconds_count{protocol=\"http\"}"), 5);
-    assert_eq!(page.count("sluice_mistakes_total{protocol=\"http\"}"), 2, "400 and 404");
-    assert_eq!(page.count("sluice_mistakes_total{protocol=\"resp\"}"), 0);
+    assert_eq!(page.count("sluice_request_duration_seconds_count{protocol=\"http\"}"), 5);
+    assert_eq!(page.count("sluice_client_errors_total{protocol=\"http\"}"), 2, "400 and 404");
+    assert_eq!(page.count("sluice_client_errors_total{protocol=\"resp\"}"), 0);
     assert_eq!(page.count("sluice_protocol_errors_total{protocol=\"http\"}"), 1, "413");
 }

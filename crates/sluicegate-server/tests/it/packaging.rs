@@ -1,8 +1,8 @@
-//! What operators are given beside the program is true: it names only metrics, files, flags and settings that there are.
+//! The files for operators name only metrics, files, flags and settings that exist.
 
 use crate::metrics::page_of_new_servers;
-use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::config::SETTINGS;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All words of a text that look like a metric of ours.
+/// All words of a text that look like our metrics.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
         .filter(|word| word.starts_with("sluice_") || word.starts_with("process_"))
@@ -22,9 +22,9 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_manual_explains_every_metric_and_no_other() {
+fn operating_md_explains_every_metric_and_no_other() {
     let (manual, page) = (text("docs/operating.md"), page_of_new_servers());
-    // A histogram is explained by its name; what expressions ask for ends in more.
+    // A histogram is explained by its family name; expressions use its suffixes.
     let mut known: BTreeSet<&str> = page.families.keys().map(String::as_str).collect();
     let said = metrics_in(&manual);
     for (family, kind) in &page.families {
@@ -37,7 +37,7 @@ fn the_manual_explains_every_metric_and_no_other() {
 }
 
 #[test]
-fn alerts_and_panels_ask_only_for_metrics_that_there_are() {
+fn alerts_and_panels_use_existing_metrics() {
     let page = page_of_new_servers();
     for path in ["packaging/alerts.yml", "packaging/grafana-dashboard.json"] {
         let text = text(path);
@@ -49,7 +49,7 @@ fn alerts_and_panels_ask_only_for_metrics_that_there_are() {
 }
 
 #[test]
-fn labels_that_alerts_and_panels_ask_for_are_those_of_the_metrics() {
+fn alerts_and_panels_use_existing_labels() {
     let page = page_of_new_servers();
     let texts = ["packaging/alerts.yml", "packaging/grafana-dashboard.json"].map(text);
     // As in `outcome="denied"`; in JSON the quotes are escaped.
@@ -69,7 +69,7 @@ fn labels_that_alerts_and_panels_ask_for_are_those_of_the_metrics() {
 }
 
 #[test]
-fn the_dashboard_can_be_imported_and_its_panels_do_not_overlap() {
+fn the_dashboard_is_importable_without_overlaps() {
     let dashboard: serde_json::Value =
         serde_json::from_str(&text("packaging/grafana-dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -98,10 +98,10 @@ fn the_dashboard_can_be_imported_and_its_panels_do_not_overlap() {
 }
 
 #[test]
-fn the_manual_lists_every_bound_on_clients_with_its_default() {
+fn operating_md_lists_every_bound_on_clients() {
     let manual = text("docs/operating.md");
-    let shown = format!("{:?}", ClientLimits::default());
-    let fields = shown.trim_start_matches("ClientLimits {").trim_end_matches('}');
+    let shown = format!("{:?}", ConnectionLimits::default());
+    let fields = shown.trim_start_matches("ConnectionLimits {").trim_end_matches('}');
     for field in fields.split(", ") {
         let (name, _) = field.trim().split_once(": ").unwrap();
         let setting = SETTINGS.iter().find(|setting| setting.name == name);
@@ -113,7 +113,7 @@ fn the_manual_lists_every_bound_on_clients_with_its_default() {
 }
 
 #[test]
-fn variables_in_the_manual_and_packages_are_ours() {
+fn documented_variables_exist() {
     let known: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.variable).collect();
     for path in ["docs/operating.md", "packaging/sluice.service", "packaging/Dockerfile"] {
         let text = text(path);
@@ -126,12 +126,12 @@ fn variables_in_the_manual_and_packages_are_ours() {
 }
 
 #[test]
-fn what_the_image_is_built_from_is_there() {
+fn the_files_of_the_image_exist() {
     let dockerfile = text("packaging/Dockerfile");
     let mut copied = 0;
     for line in dockerfile.lines().filter(|line| line.starts_with("COPY ")) {
         let words: Vec<_> = line.split_whitespace().skip(1).collect();
-        // From an earlier stage: not a file of ours.
+        // From an earlier stage: not a file of the repository.
         if words.iter().any(|word| word.starts_with("--from")) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A client that sends and compares bytes, for tests of RESP; and the server it speaks to.
+//! A RESP client that sends and compares bytes, and its server.
 
 use crate::running::{self, PATIENCE};
 use sluicegate::clock::{Clock, ManualClock};
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// A server that runs beside the test, which itself is an ordinary blocking client.
+/// A server in the background of a test, which itself is a blocking client.
 pub(crate) struct Place {
     runtime: Runtime,
     server: Option<Server>,
@@ -27,7 +27,7 @@ impl Place {
         Place::new(|runtime| runtime.block_on(running::start_at(config, clock)))
     }
 
-    /// One whose keys live there.
+    /// A server whose keys live there.
     pub(crate) fn with_keys(
         config: Config,
         clock: impl Clock + 'static,
@@ -73,7 +73,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// The next reply, all of it, as it came.
+    /// The next reply, as received.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
         loop {
             if let Some(len) = reply_len(&self.arrived) {
@@ -92,7 +92,7 @@ impl Client {
         shown(&self.reply())
     }
 
-    /// Sends a line, as people type it, and shows its reply.
+    /// Sends an inline command and shows the reply.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n"));
         self.shown()
@@ -135,7 +135,7 @@ pub(crate) fn array(arguments: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The words of a line; a word with blanks is in double quotes.
+/// The words of a line; a word with spaces is in double quotes.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (place, part) in line.split('"').enumerate() {
@@ -148,7 +148,7 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// How long the first reply in these bytes is, if all of it is there.
+/// The length of the first reply in these bytes, if it is complete.
 fn reply_len(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
     let number = || str::from_utf8(&bytes[1..end - 2]).unwrap().parse::<i64>().unwrap();

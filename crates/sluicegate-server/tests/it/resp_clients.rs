@@ -20,7 +20,7 @@ fn check(key: &str) -> redis::Cmd {
 }
 
 #[test]
-fn the_redis_crate_in_both_versions_with_and_without_a_password() {
+fn the_redis_crate_works_with_both_protocol_versions() {
     for (query, password) in [("", false), ("?protocol=resp3", false), ("", true), ("?protocol=resp3", true)]
     {
         let clock = ManualClock::default();
@@ -29,14 +29,14 @@ fn the_redis_crate_in_both_versions_with_and_without_a_password() {
         let place = Place::start_at(Config { password, ..rules() }, &clock);
         let url = format!("redis://{user}{}/{query}", place.address);
         let mut client = redis::Client::open(url).unwrap().get_connection().unwrap();
-        let decision: Decision = check("Harry").query(&mut client).unwrap();
+        let decision: Decision = check("user:42").query(&mut client).unwrap();
         assert_eq!(decision, (true, 5, 4, -1, 60_000, 0, None), "{query}");
         let throttled: (i64, i64, i64, i64, i64) =
             redis::cmd("CL.THROTTLE").arg("k").arg(15).arg(30).arg(60).query(&mut client).unwrap();
         assert_eq!(throttled, (0, 16, 15, -1, 2));
         let mut pipeline = redis::pipe();
         for _ in 0..6 {
-            pipeline.add_command(check("Ron"));
+            pipeline.add_command(check("user:7"));
         }
         let decisions: Vec<Decision> = pipeline.query(&mut client).unwrap();
         assert_eq!(decisions.iter().map(|decision| decision.2).collect::<Vec<_>>(), [4, 3, 2, 1, 0, 0]);
@@ -48,7 +48,7 @@ fn the_redis_crate_in_both_versions_with_and_without_a_password() {
 }
 
 #[test]
-fn a_wrong_password_is_told_as_such() {
+fn a_wrong_password_is_reported() {
     let place = Place::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
     let connect = |query: &str| {
         let url = format!("redis://:wrong@{}/{query}", place.address);
@@ -59,7 +59,7 @@ fn a_wrong_password_is_told_as_such() {
 }
 
 #[test]
-fn many_tasks_share_one_connection_of_the_redis_crate() {
+fn many_tasks_share_one_redis_crate_connection() {
     let place = Place::start(rules());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let allowed = runtime.block_on(async {
@@ -69,7 +69,7 @@ fn many_tasks_share_one_connection_of_the_redis_crate() {
         for _ in 0..200 {
             let mut connection = connection.clone();
             tasks.spawn(
-                async move { check("Harry").query_async::<Decision>(&mut connection).await.unwrap().0 },
+                async move { check("user:42").query_async::<Decision>(&mut connection).await.unwrap().0 },
             );
         }
         tasks.join_all().await.into_iter().filter(|allowed| *allowed).count()
@@ -94,9 +94,13 @@ pub(crate) fn run(tool: &str, place: &Place, arguments: &[&str]) -> String {
 #[test]
 fn redis_cli() {
     let place = Place::start_at(rules(), &ManualClock::default());
-    assert_eq!(run("redis-cli", &place, &["RL.CHECK", "reply", "Harry"]), "1\n5\n4\n-1\n60000\n0\n\n");
+    assert_eq!(run("redis-cli", &place, &["RL.CHECK", "reply", "user:42"]), "1\n5\n4\n-1\n60000\n0\n\n");
     assert_eq!(
-        run("redis-cli", &place, &["-3", "--no-raw", "RL.CHECK", "sliding-log 5/60s", "Harry", "COST", "6"]),
+        run(
+            "redis-cli",
+            &place,
+            &["-3", "--no-raw", "RL.CHECK", "sliding-log 5/60s", "user:42", "COST", "6"]
+        ),
         "1) (integer) 0\n2) (integer) 5\n3) (integer) 5\n4) (integer) -2\n5) (integer) 0\n6) (integer) 0\n7) \"sliding-log 5/min\"\n"
     );
     assert_eq!(run("redis-cli", &place, &["CL.THROTTLE", "user", "15", "30", "60"]), "0\n16\n15\n-1\n2\n");
@@ -104,7 +108,7 @@ fn redis_cli() {
         run("redis-cli", &place, &["INFO", "replication"]),
         "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
     );
-    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.check"]).contains("May the key act now?"));
+    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.check"]).contains("Decides a call"));
     let place = Place::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
     assert_eq!(run("redis-cli", &place, &["PING"]), "NOAUTH Authentication required.\n\n");
     let said = run("redis-cli", &place, &["-a", "sesame", "--no-auth-warning", "-3", "PING"]);
@@ -117,7 +121,7 @@ fn redis_benchmark() {
     let said = run(
         "redis-benchmark",
         &place,
-        &["-n", "2000", "-c", "4", "-P", "16", "-q", "RL.CHECK", "reply", "Harry"],
+        &["-n", "2000", "-c", "4", "-P", "16", "-q", "RL.CHECK", "reply", "user:42"],
     );
     assert!(said.contains("requests per second"), "{said}");
     let tally = place.engine.rules().find("reply").unwrap().tally();

@@ -33,7 +33,7 @@ fn rules() -> Config {
     }
 }
 
-/// Asks all in RESP2, as lines, and on a server of its own all in RESP3, as arrays.
+/// Sends all commands in RESP2, as lines, and to another server in RESP3, as arrays.
 fn check(rows: &[Row]) {
     let place = Place::start_at(rules(), &clock());
     let mut client = place.client();
@@ -51,18 +51,18 @@ fn check(rows: &[Row]) {
 #[test]
 fn checks_and_peeks() {
     check(&[
-        ("RL.CHECK reply Harry", "*7|:1|:5|:4|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:4|:-1|:60000|:0|_|")),
+        ("RL.CHECK reply user:42", "*7|:1|:5|:4|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:4|:-1|:60000|:0|_|")),
         (
-            "rl.check reply Harry cost 4",
+            "rl.check reply user:42 cost 4",
             "*7|:1|:5|:0|:-1|:60000|:0|$-1|",
             Some("*7|:1|:5|:0|:-1|:60000|:0|_|"),
         ),
-        ("RL.CHECK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
-        ("RL.PEEK reply Harry", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
-        ("RL.CHECK reply Harry COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$17|sliding-log 5/min|", None),
-        ("RL.PEEK reply Ron COST 5", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
+        ("RL.CHECK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.PEEK reply user:42", "*7|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.CHECK reply user:42 COST 6", "*7|:0|:5|:0|:-2|:60000|:0|$17|sliding-log 5/min|", None),
+        ("RL.PEEK reply user:7 COST 5", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
         (
-            "RL.CHECK \"sliding-log 5/60s\" Harry COST 0",
+            "RL.CHECK \"sliding-log 5/60s\" user:42 COST 0",
             "*7|:1|:5|:5|:-1|:0|:0|$-1|",
             Some("*7|:1|:5|:5|:-1|:0|:0|_|"),
         ),
@@ -74,7 +74,7 @@ fn checks_and_peeks() {
 }
 
 #[test]
-fn a_check_may_be_told_to_wait() {
+fn a_check_may_be_delayed() {
     check(&[
         ("RL.CHECK third x", "*7|:1|:1|:0|:-1|:334|:0|$-1|", Some("*7|:1|:1|:0|:-1|:334|:0|_|")),
         ("RL.CHECK third x MAXWAIT 333", "*7|:0|:1|:0|:1|:334|:0|$24|token-bucket 3/s burst=1|", None),
@@ -83,10 +83,10 @@ fn a_check_may_be_told_to_wait() {
             "*7|:1|:1|:0|:-1|:667|:334|$-1|",
             Some("*7|:1|:1|:0|:-1|:667|:334|_|"),
         ),
-        // A pacer's call is told its slot in any case, unless that is too late.
+        // A pacer assigns a time slot in any case, unless it is too late.
         ("RL.CHECK queue x", "*7|:1|:3|:2|:-1|:100|:0|$-1|", Some("*7|:1|:3|:2|:-1|:100|:0|_|")),
         ("RL.CHECK queue x MAXWAIT 0", "*7|:0|:3|:2|:100|:100|:0|$18|pacer 10/s queue=2|", None),
-        ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
+        ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT has no value; write it as in MAXWAIT 1|", None),
         (
             "RL.CHECK \"sliding-log 5/min count=all\" x MAXWAIT 1",
             "-ERR count=all does not support a maximum wait, since denied calls count too; use check without one|",
@@ -96,7 +96,7 @@ fn a_check_may_be_told_to_wait() {
 }
 
 #[test]
-fn smooth_lets_callers_wait_and_the_next_one_pay() {
+fn smooth_makes_the_next_caller_wait() {
     check(&[
         (
             "RL.CHECK \"smooth 10/s\" x COST 25",
@@ -140,46 +140,46 @@ fn exceptions_and_shadow_rules() {
             Some("*7|:1|:1000000000|:1000000000|:-1|:0|:0|_|"),
         ),
         (
-            "RL.CHECK api Harry COST 50",
+            "RL.CHECK api user:42 COST 50",
             "*7|:1|:50|:0|:-1|:5000|:0|$-1|",
             Some("*7|:1|:50|:0|:-1|:5000|:0|_|"),
         ),
-        // A shadow rule allows, and tells all the same.
-        ("RL.CHECK api Harry", "*7|:1|:50|:0|:100|:5000|:0|$26|token-bucket 10/s burst=50|", None),
+        // A shadow rule allows, and reports the denial.
+        ("RL.CHECK api user:42", "*7|:1|:50|:0|:100|:5000|:0|$26|token-bucket 10/s burst=50|", None),
         ("RL.CHECK api bad", "*7|:1|:0|:0|:-2|:0|:0|$7|blocked|", None),
     ]);
 }
 
 #[test]
-fn the_other_verbs() {
+fn other_verbs() {
     check(&[
         (
-            "RL.TAKE reply Harry 3",
+            "RL.TAKE reply user:42 3",
             "*8|:1|:5|:2|:-1|:60000|:0|$-1|:3|",
             Some("*8|:1|:5|:2|:-1|:60000|:0|_|:3|"),
         ),
         (
-            "RL.TAKE reply Harry 3",
+            "RL.TAKE reply user:42 3",
             "*8|:1|:5|:0|:-1|:60000|:0|$-1|:2|",
             Some("*8|:1|:5|:0|:-1|:60000|:0|_|:2|"),
         ),
-        ("RL.TAKE reply Harry 3", "*8|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|:0|", None),
+        ("RL.TAKE reply user:42 3", "*8|:0|:5|:0|:60000|:60000|:0|$17|sliding-log 5/min|:0|", None),
         (
-            "RL.REFUND reply Harry COST 2",
+            "RL.REFUND reply user:42 COST 2",
             "*7|:1|:5|:2|:-1|:60000|:0|$-1|",
             Some("*7|:1|:5|:2|:-1|:60000|:0|_|"),
         ),
-        ("RL.REFUND reply Harry", "*7|:1|:5|:3|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:3|:-1|:60000|:0|_|")),
-        ("RL.NEXT reply Harry", ":1700000060001|", None),
-        ("RL.RESET reply Harry", "+OK|", None),
-        ("RL.PEEK reply Harry", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
-        ("RL.NEXT reply Harry", ":1700000000001|", None),
-        ("RL.NEXT window Harry", ":1700000040000|", None),
+        ("RL.REFUND reply user:42", "*7|:1|:5|:3|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:3|:-1|:60000|:0|_|")),
+        ("RL.NEXT reply user:42", ":1700000060001|", None),
+        ("RL.RESET reply user:42", "+OK|", None),
+        ("RL.PEEK reply user:42", "*7|:1|:5|:5|:-1|:0|:0|$-1|", Some("*7|:1|:5|:5|:-1|:0|:0|_|")),
+        ("RL.NEXT reply user:42", ":1700000000001|", None),
+        ("RL.NEXT window user:42", ":1700000040000|", None),
     ]);
 }
 
 #[test]
-fn a_reservation_has_a_receipt_that_is_good_once() {
+fn a_receipt_is_valid_once() {
     for hello in ["HELLO 2", "HELLO 3"] {
         let place = Place::start_at(rules(), &clock());
         let mut client = place.client();
@@ -192,12 +192,12 @@ fn a_reservation_has_a_receipt_that_is_good_once() {
             assert_eq!(len, format!("${}", receipt.len()));
             receipt.to_owned()
         };
-        let first = client.ask("RL.RESERVE third Harry");
+        let first = client.ask("RL.RESERVE third user:42");
         let first = receipt_of(&first, &format!("*8|:1|:1|:0|:-1|:334|:0|{nil}"));
-        let second = client.ask("rl.reserve third Harry maxwait 334 cost 1");
+        let second = client.ask("rl.reserve third user:42 maxwait 334 cost 1");
         let second = receipt_of(&second, &format!("*8|:1|:1|:0|:-1|:667|:334|{nil}"));
         assert_eq!(
-            client.ask("RL.RESERVE third Harry MAXWAIT 334"),
+            client.ask("RL.RESERVE third user:42 MAXWAIT 334"),
             format!("*8|:0|:1|:0|:333|:667|:0|$24|token-bucket 3/s burst=1|{nil}")
         );
         assert_eq!(client.ask(&format!("RL.CANCEL {second}")), ":1|");
@@ -210,40 +210,40 @@ fn a_reservation_has_a_receipt_that_is_good_once() {
 }
 
 #[test]
-fn a_receipt_of_a_limit_that_was_brought_along_is_good_too() {
+fn a_receipt_of_an_inline_limit_is_valid() {
     let place = Place::start_at(rules(), &clock());
     let mut client = place.client();
-    let reserved = client.ask("RL.RESERVE \"token-bucket 1/s burst=5\" Harry COST 5");
+    let reserved = client.ask("RL.RESERVE \"token-bucket 1/s burst=5\" user:42 COST 5");
     let receipt = reserved.split('|').nth(9).unwrap();
     assert_eq!(client.ask(&format!("RL.SETTLE {receipt} 2")), ":1|", "{reserved}");
-    assert!(client.ask("RL.PEEK \"token-bucket 1/s burst=5\" Harry").starts_with("*7|:1|:5|:3|"));
+    assert!(client.ask("RL.PEEK \"token-bucket 1/s burst=5\" user:42").starts_with("*7|:1|:5|:3|"));
 }
 
 #[test]
 fn all_or_nothing() {
     check(&[
         (
-            "RL.CHECKALL reply Harry 4 window Harry 5",
+            "RL.CHECKALL reply user:42 4 window user:42 5",
             "*7|:1|:5|:0|:-1|:40000|:0|$-1|",
             Some("*7|:1|:5|:0|:-1|:40000|:0|_|"),
         ),
         (
-            "RL.CHECKALL reply Harry 1 window Harry 1",
+            "RL.CHECKALL reply user:42 1 window user:42 1",
             "*7|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|",
             None,
         ),
-        ("RL.CHECKALL reply Harry 1", "*7|:1|:5|:0|:-1|:60000|:0|$-1|", Some("*7|:1|:5|:0|:-1|:60000|:0|_|")),
-        ("RL.CHECKALL reply Harry", "-ERR wrong number of arguments for 'rl.checkall' command|", None),
         (
-            "RL.CHECKALL reply Harry 1 reply",
+            "RL.CHECKALL reply user:42 1",
+            "*7|:1|:5|:0|:-1|:60000|:0|$-1|",
+            Some("*7|:1|:5|:0|:-1|:60000|:0|_|"),
+        ),
+        ("RL.CHECKALL reply user:42", "-ERR wrong number of arguments for 'rl.checkall' command|", None),
+        (
+            "RL.CHECKALL reply user:42 1 reply",
             "-ERR wrong number of arguments for 'rl.checkall' command|",
             None,
         ),
-        (
-            "RL.CHECKALL reply Harry -1",
-            "-ERR the cost \"-1\" is not a whole number from 0 on; write digits alone|",
-            None,
-        ),
+        ("RL.CHECKALL reply user:42 -1", "-ERR cost \"-1\" is not a whole number; use digits only|", None),
     ]);
 }
 
@@ -261,7 +261,7 @@ fn the_rules_are_listed() {
 }
 
 #[test]
-fn redis_cell_s_command() {
+fn cl_throttle() {
     check(&[
         ("CL.THROTTLE user 15 30 60", "*5|:0|:16|:15|:-1|:2|", None),
         ("cl.throttle user 15 30 60 15", "*5|:0|:16|:0|:-1|:32|", None),
@@ -273,13 +273,13 @@ fn redis_cell_s_command() {
 }
 
 #[test]
-fn what_clients_say_and_ask() {
+fn connection_commands() {
     check(&[
         ("PING", "+PONG|", None),
         ("ping hi", "$2|hi|", None),
         ("ECHO \"a b\"", "$3|a b|", None),
         ("SELECT 0", "+OK|", None),
-        ("SELECT 1", "-ERR DB index is out of range; there is one database, 0|", None),
+        ("SELECT 1", "-ERR DB index is out of range; the only database is 0|", None),
         ("SELECT x", "-ERR value is not an integer or out of range|", None),
         ("CLIENT GETNAME", "$-1|", Some("_|")),
         ("CLIENT SETNAME me", "+OK|", None),
@@ -295,11 +295,11 @@ fn what_clients_say_and_ask() {
         ("CLIENT SETINFO", "-ERR wrong number of arguments for 'client|setinfo' command|", None),
         ("CLIENT NO-EVICT ON", "+OK|", None),
         ("CLIENT REPLY ON", "+OK|", None),
-        ("CLIENT REPLY OFF", "-ERR CLIENT REPLY OFF is not offered here|", None),
+        ("CLIENT REPLY OFF", "-ERR CLIENT REPLY OFF is not supported|", None),
         ("CLIENT TRACKING OFF", "+OK|", None),
         (
             "CLIENT MAINT_NOTIFICATIONS ON",
-            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS' of CLIENT; there are ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
+            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS' of CLIENT; use one of ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
             None,
         ),
         ("CONFIG GET save", "*2|$4|save|$0||", Some("%1|$4|save|$0||")),
@@ -308,7 +308,7 @@ fn what_clients_say_and_ask() {
         ("CONFIG GET", "-ERR wrong number of arguments for 'config|get' command|", None),
         (
             "CONFIG SET save 1",
-            "-ERR CONFIG SET is not offered; settings are in the configuration file|",
+            "-ERR CONFIG SET is not supported; settings are in the configuration file|",
             None,
         ),
         ("COMMAND COUNT", ":26|", None),
@@ -319,14 +319,14 @@ fn what_clients_say_and_ask() {
         ),
         (
             "COMMAND DOCS echo",
-            "*2|$4|echo|*6|$7|summary|$20|Answers the message.|$5|since|$5|0.1.0|$5|group|$10|connection|",
+            "*2|$4|echo|*6|$7|summary|$20|Returns the message.|$5|since|$5|0.1.0|$5|group|$10|connection|",
             Some(
-                "%1|$4|echo|%3|$7|summary|$20|Answers the message.|$5|since|$5|0.1.0|$5|group|$10|connection|",
+                "%1|$4|echo|%3|$7|summary|$20|Returns the message.|$5|since|$5|0.1.0|$5|group|$10|connection|",
             ),
         ),
         (
             "COMMAND GETKEYS x",
-            "-ERR unknown subcommand 'GETKEYS' of COMMAND; there are COUNT LIST INFO DOCS|",
+            "-ERR unknown subcommand 'GETKEYS' of COMMAND; use COUNT, LIST, INFO or DOCS|",
             None,
         ),
         ("INFO replication", "$48|# Replication|role:master|connected_slaves:0||", None),
@@ -349,9 +349,9 @@ fn what_clients_say_and_ask() {
 }
 
 #[test]
-fn every_mistake_is_one_helpful_line() {
+fn every_error_is_one_helpful_line() {
     check(&[
-        ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST names those there are|", None),
+        ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST lists all commands|", None),
         ("RL.CHECK reply", "-ERR wrong number of arguments for 'rl.check' command|", None),
         ("RL.PEEK reply k COST 1 x", "-ERR wrong number of arguments for 'rl.peek' command|", None),
         (
@@ -359,31 +359,23 @@ fn every_mistake_is_one_helpful_line() {
             "-ERR wrong number of arguments for 'rl.check' command|",
             None,
         ),
-        ("RL.CHECK reply k COST", "-ERR COST needs a number after it, as in COST 1|", None),
+        ("RL.CHECK reply k COST", "-ERR COST has no value; write it as in COST 1|", None),
         ("RL.CHECK reply k PRICE 2", "-ERR unknown option \"PRICE\"; use COST or MAXWAIT|", None),
-        (
-            "RL.CHECK reply k COST -1",
-            "-ERR the cost \"-1\" is not a whole number from 0 on; write digits alone|",
-            None,
-        ),
-        (
-            "RL.CHECK reply k COST 1.5",
-            "-ERR the cost \"1.5\" is not a whole number from 0 on; write digits alone|",
-            None,
-        ),
+        ("RL.CHECK reply k COST -1", "-ERR cost \"-1\" is not a whole number; use digits only|", None),
+        ("RL.CHECK reply k COST 1.5", "-ERR cost \"1.5\" is not a whole number; use digits only|", None),
         (
             "RL.CHECK reply k COST 99999999999999999999",
-            "-ERR the cost \"99999999999999999999\" is too large; write less|",
+            "-ERR cost \"99999999999999999999\" is too large; use a smaller number|",
             None,
         ),
         (
             "RL.CHECK reply k COST 1000000001",
-            "-ERR the cost 1000000001 is too large; use at most 1000000000|",
+            "-ERR cost 1000000001 is too large; use at most 1000000000|",
             None,
         ),
         (
             "RL.CHECK replies k",
-            "-ERR no rule is called \"replies\"; RL.RULES and GET /v1/rules list them, and a limit is written like \"sliding-log 5/60s\"|",
+            "-ERR no rule is called \"replies\"; RL.RULES and GET /v1/rules list the rules, and a limit is written like \"sliding-log 5/60s\"|",
             None,
         ),
         (
@@ -394,18 +386,14 @@ fn every_mistake_is_one_helpful_line() {
         ("RL.RESERVE reply k MAXWAIT 1 MAXWAIT 2", "-ERR MAXWAIT is there twice; write it once|", None),
         (
             "RL.RESERVE reply k MAXWAIT soon",
-            "-ERR the longest wait in milliseconds \"soon\" is not a whole number from 0 on; write digits alone|",
+            "-ERR MAXWAIT \"soon\" is not a whole number; use digits only|",
             None,
         ),
-        (
-            "RL.TAKE reply k many",
-            "-ERR the cost \"many\" is not a whole number from 0 on; write digits alone|",
-            None,
-        ),
+        ("RL.TAKE reply k many", "-ERR cost \"many\" is not a whole number; use digits only|", None),
         ("CL.THROTTLE k 1 2", "-ERR wrong number of arguments for 'cl.throttle' command|", None),
         (
             "CL.THROTTLE k a 2 3",
-            "-ERR the max_burst \"a\" is not a whole number of 64 bits; write digits, such as 15 or -1|",
+            "-ERR max_burst \"a\" is not a 64-bit whole number; use digits, such as 15 or -1|",
             None,
         ),
         ("PING a b", "-ERR wrong number of arguments for 'ping' command|", None),
@@ -418,28 +406,25 @@ fn every_mistake_is_one_helpful_line() {
 }
 
 #[test]
-fn nothing_that_a_client_sends_comes_back_raw() {
+fn client_text_is_escaped_in_errors() {
     let place = Place::start(rules());
     let mut client = place.client();
     for (arguments, expected) in [
         (
             vec![&b"a\r\n+OK\r\n"[..]],
-            "-ERR unknown command 'a\\r\\n+OK\\r\\n'; COMMAND LIST names those there are|",
+            "-ERR unknown command 'a\\r\\n+OK\\r\\n'; COMMAND LIST lists all commands|",
         ),
-        (
-            vec![b"RL.CHECK", b"\xff\r\n", b"k"],
-            "-ERR the rule is not UTF-8: \"\\xff\\r\\n\"; write it in UTF-8|",
-        ),
+        (vec![b"RL.CHECK", b"\xff\r\n", b"k"], "-ERR rule \"\\xff\\r\\n\" is not UTF-8; encode it in UTF-8|"),
         (
             vec![b"RL.CHECK", b"reply", b"k", b"\r\n", b"1"],
             "-ERR unknown option \"\\r\\n\"; use COST or MAXWAIT|",
         ),
         (
             vec![b"CLIENT", b"\r\n"],
-            "-ERR unknown subcommand '\\r\\n' of CLIENT; there are ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
+            "-ERR unknown subcommand '\\r\\n' of CLIENT; use one of ID INFO LIST GETNAME SETNAME SETINFO REPLY NO-EVICT NO-TOUCH TRACKING|",
         ),
         (vec![b"HELLO", b"3", b"\r\n"], "-ERR Syntax error in HELLO option '\\r\\n'|"),
-        (vec![b"CONFIG", b"\n"], "-ERR CONFIG \\n is not offered; settings are in the configuration file|"),
+        (vec![b"CONFIG", b"\n"], "-ERR CONFIG \\n is not supported; settings are in the configuration file|"),
     ] {
         client.send(array(&arguments));
         assert_eq!(client.shown(), expected);
@@ -462,7 +447,7 @@ fn nothing_that_a_client_sends_comes_back_raw() {
 }
 
 #[test]
-fn hello_tells_who_answers() {
+fn hello_describes_the_server() {
     let place = Place::start(config());
     let mut client = place.client();
     let id = client.ask("CLIENT ID");
@@ -485,9 +470,9 @@ fn hello_tells_who_answers() {
 fn info_has_what_clients_parse() {
     let place = Place::start(rules());
     let mut client = place.client();
-    client.ask("RL.CHECK reply Harry");
-    client.ask("RL.CHECK \"sliding-log 1/60s\" Harry");
-    client.ask("RL.CHECK \"sliding-log 1/60s\" Harry");
+    client.ask("RL.CHECK reply user:42");
+    client.ask("RL.CHECK \"sliding-log 1/60s\" user:42");
+    client.ask("RL.CHECK \"sliding-log 1/60s\" user:42");
     let info = client.ask("info");
     for field in [
         "redis_version:7.0.0|",
@@ -506,9 +491,9 @@ fn info_has_what_clients_parse() {
     assert!(server.contains("redis_version:7.0.0|") && !server.contains("role:"), "{server}");
 }
 
-/// One packet each, as sniffed.
+/// One packet each, as captured.
 #[test]
-fn what_real_clients_send_first_is_answered() {
+fn the_handshakes_of_real_clients_are_answered() {
     let greetings: [&[&[&str]]; 6] = [
         // redis-py, node-redis, go-redis
         &[
@@ -559,12 +544,12 @@ const NO_AUTH: &str = "-NOAUTH Authentication required.|";
 const WRONG_PASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
 
 #[test]
-fn nothing_is_answered_before_the_password() {
+fn nothing_is_answered_before_authentication() {
     let place = Place::start(guarded());
     let mut client = place.client();
     for line in [
         "PING",
-        "RL.CHECK reply Harry",
+        "RL.CHECK reply user:42",
         "CL.THROTTLE k 1 1 1",
         "INFO",
         "NOPE",
@@ -598,7 +583,7 @@ fn nothing_is_answered_before_the_password() {
 }
 
 #[test]
-fn the_password_may_come_in_one_packet_with_what_follows() {
+fn auth_may_share_a_packet_with_commands() {
     let place = Place::start(guarded());
     for greeting in ["AUTH sesame", "HELLO 3 AUTH default sesame SETNAME me"] {
         let mut client = place.client();
@@ -614,7 +599,7 @@ fn the_password_may_come_in_one_packet_with_what_follows() {
 }
 
 #[test]
-fn who_resets_its_connection_has_no_names() {
+fn reset_clears_the_names() {
     let place = Place::start(rules());
     let mut client = place.client();
     let names = |line: String| line.split_once(" name=").map(|(_, names)| names.to_owned());
@@ -632,7 +617,7 @@ fn who_resets_its_connection_has_no_names() {
 }
 
 #[test]
-fn a_client_s_names_have_a_bound() {
+fn client_names_are_bounded() {
     let place = Place::start(rules());
     let mut client = place.client();
     let (longest, longer) = ("n".repeat(128), "n".repeat(129));
@@ -649,50 +634,50 @@ fn a_client_s_names_have_a_bound() {
 }
 
 #[test]
-fn who_quits_is_answered_and_left() {
+fn quit_is_answered_and_closes() {
     let place = Place::start(rules());
     let mut client = place.client();
-    client.send("RL.CHECK reply Harry\r\nQUIT\r\nRL.CHECK reply Harry\r\n");
+    client.send("RL.CHECK reply user:42\r\nQUIT\r\nRL.CHECK reply user:42\r\n");
     assert!(client.shown().starts_with("*7|:1|"));
     assert_eq!(client.rest(), "+OK|");
     assert!(
-        place.client().ask("RL.PEEK reply Harry").starts_with("*7|:1|:5|:4|"),
+        place.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:4|"),
         "what came after QUIT was done"
     );
 }
 
 #[test]
-fn a_protocol_error_is_the_last_word() {
+fn a_protocol_error_closes_the_connection() {
     let place = Place::start(rules());
     for (bytes, expected) in [
         ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
         ("*1\r\n$-1\r\n", "invalid bulk length; an argument has at most 65536 bytes"),
-        ("*x\r\n", "invalid multibulk length; write how many arguments follow, as in *1"),
-        ("*1\r\n$4\r\nPINGPONG\r\n", "a bulk string does not end where it said"),
+        ("*x\r\n", "invalid multibulk length; write the number of arguments, as in *1"),
+        ("*1\r\n$4\r\nPINGPONG\r\n", "invalid bulk end; expected CRLF after the announced length"),
         (
             "ECHO \"x\r\n",
-            "unbalanced quotes in request; close each quote, and write a blank or nothing after it",
+            "unbalanced quotes in request; close each quote, and put a space or nothing after it",
         ),
         ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", "this port speaks RESP, not HTTP"),
         ("GET / HTTP/1.1\r\n", "this port speaks RESP, not HTTP"),
         ("host: x\r\n", "this port speaks RESP, not HTTP"),
         (
             "\u{16}\u{3}\u{1}hello\r\n",
-            "expected '*' or a line of text; if this is TLS, the server was started without it",
+            "expected '*' or a line of text; if this is TLS, note that the server runs without it",
         ),
     ] {
         let mut client = place.client();
-        client.send(format!("PING\r\n{bytes}RL.CHECK reply Harry\r\n"));
+        client.send(format!("PING\r\n{bytes}RL.CHECK reply user:42\r\n"));
         assert_eq!(client.rest(), format!("+PONG|-ERR Protocol error: {expected}|"), "{bytes:?}");
     }
     assert!(
-        place.client().ask("RL.PEEK reply Harry").starts_with("*7|:1|:5|:5|"),
-        "what came after a mistake was done"
+        place.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:5|"),
+        "a command after the protocol error was executed"
     );
 }
 
 #[test]
-fn a_server_that_stops_answers_what_has_arrived() {
+fn a_stopping_server_answers_what_has_arrived() {
     let place = Place::start(rules());
     let mut silent = place.client();
     assert_eq!(silent.ask("PING"), "+PONG|");
@@ -710,7 +695,7 @@ fn a_server_that_stops_answers_what_has_arrived() {
 }
 
 #[test]
-fn commands_that_come_together_see_each_other() {
+fn commands_of_a_batch_see_each_other() {
     let clock = clock();
     let place = Place::start_at(rules(), &clock);
     let mut client = place.client();

@@ -1,4 +1,4 @@
-//! The server behind RESP as a subject: all vectors, and random traces for each algorithm and for lists.
+//! The conformance suite over RESP: all vectors, and random traces per algorithm and for lists.
 
 use crate::redis_store::{InRedis, Redis};
 use crate::resp_client::{Client, Place, array};

@@ -1,4 +1,4 @@
-//! `docs/protocol.md` is true: it has every command, and `redis-cli` gets the answers it shows.
+//! `docs/protocol.md` lists every command, and `redis-cli` gets the replies it shows.
 
 use crate::resp_client::{Place, words};
 use crate::resp_clients::run;
@@ -10,8 +10,8 @@ use sluicegate_server::server::Config;
 const PAGE: &str = include_str!("../../../../docs/protocol.md");
 
 #[test]
-fn every_command_is_on_the_page() {
-    // In a table a bar is written with a backslash.
+fn every_command_is_documented() {
+    // In a table a bar is escaped by a backslash.
     let page = PAGE.replace("\\|", "|");
     for usage in usages() {
         let has = page.contains(&format!("#### {usage}\n")) || page.contains(&format!("| `{usage}` |"));
@@ -19,7 +19,7 @@ fn every_command_is_on_the_page() {
     }
 }
 
-/// The commands of the page and what it shows of their answers.
+/// The commands of the page and the replies it shows.
 fn examples() -> Vec<(&'static str, String)> {
     let blocks = PAGE.split("```redis\n").skip(1).map(|block| block.split("```").next().unwrap());
     let mut examples: Vec<(&str, String)> = Vec::new();
@@ -33,27 +33,27 @@ fn examples() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_example_on_the_page_is_what_redis_cli_shows() {
+fn every_example_matches_redis_cli() {
     let rules = vec![
         rule("reply", &["sliding-log 5/60s"]),
         rule("api", &["token-bucket 10/s burst=50", "fixed-window 1000/day"]),
         rule("exports", &["concurrency 2 ttl=30s"]),
     ];
     let place = Place::start_at(Config { rules, ..config() }, &ManualClock::default());
-    // The receipt or the lease that was told last.
-    let mut told = String::new();
+    // The latest receipt or lease.
+    let mut latest = String::new();
     let mut wrong = Vec::new();
     for (command, expected) in examples() {
-        let command = command.replace("$RECEIPT", &told).replace("$LEASE", &told);
+        let command = command.replace("$RECEIPT", &latest).replace("$LEASE", &latest);
         let words = words(&command);
         let mut arguments = vec!["--no-raw"];
         arguments.extend(words.iter().map(String::as_str));
         let mut shown = run("redis-cli", &place, &arguments);
         if let Some((before, text)) = shown.split_once("8) \"").filter(|_| expected.contains("8) \"...\"")) {
-            told = text.trim_end().trim_end_matches('"').to_owned();
+            latest = text.trim_end().trim_end_matches('"').to_owned();
             shown = format!("{before}8) \"...\"\n");
         }
-        // After an error redis-cli leaves a line empty.
+        // After an error redis-cli prints an empty line.
         if shown.trim_end() != expected.trim_end() {
             wrong.push(format!("> {command}\nthe page shows\n{expected}redis-cli shows\n{shown}"));
         }

@@ -1,4 +1,4 @@
-//! The fuzz target without the fuzzer: the corpus, and inputs made from it at random.
+//! The fuzz target without the fuzzer: the corpus, and random inputs made from it.
 
 #[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
@@ -10,7 +10,7 @@ fn any_bytes_as_resp() {
     replay::replay("resp", resp_inputs::resp);
 }
 
-/// Garbage that has nothing of RESP but the bytes that matter in it.
+/// Garbage made of the bytes that matter in RESP.
 #[test]
 fn random_bytes_as_resp() {
     let alphabet = b"*$\r\n\r\n0123-\"'\\x aP\0\xff";

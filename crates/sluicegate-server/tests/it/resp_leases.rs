@@ -1,12 +1,12 @@
-//! Leases over RESP: what is answered, who waits in line, and what becomes of clients that leave.
+//! Leases over RESP: replies, waiting, and clients that disconnect.
 
-use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_line};
+use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_waiters};
 use crate::resp_client::{Client, Place, array, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::engine::RuleSpec;
 use sluicegate_server::server::Config;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_is_answered() {
+fn replies() {
     let clock = ManualClock::default();
     let rules = vec![rule("exports", &["concurrency 2 ttl=30s"])];
     let place = Place::start_at(Config { rules, ..config() }, &clock);
@@ -51,10 +51,10 @@ fn what_is_answered() {
 }
 
 #[test]
-fn mistakes_say_what_to_write() {
+fn errors_say_what_to_write() {
     let place = place();
     let mut client = place.client();
-    let use_acquire = "-ERR a concurrency limit gives leases, which a check could not return; use RL.ACQUIRE or POST /v1/acquire|";
+    let use_acquire = "-ERR a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire|";
     for (command, reply) in [
         ("RL.CHECK exports acme", use_acquire),
         ("RL.CHECK exports acme MAXWAIT 5", use_acquire),
@@ -66,22 +66,22 @@ fn mistakes_say_what_to_write() {
         ("RL.CHECKALL reply acme 1 exports acme 1", use_acquire),
         (
             "RL.ACQUIRE reply acme",
-            "-ERR only a concurrency limit gives leases; use RL.CHECK or POST /v1/check|",
+            "-ERR only a concurrency limit grants leases; use RL.CHECK or POST /v1/check|",
         ),
         (
             "RL.ACQUIRE exports acme MAXWAIT 60001",
-            "-ERR a wait of 60001 ms for a lease is too long; use at most 60000 (lease_wait_max), and ask again|",
+            "-ERR a wait of 60001 ms is too long; use at most 60000 ms (lease_wait_max) and retry|",
         ),
         (
             "RL.ACQUIRE exports acme MAXWAIT soon",
-            "-ERR the longest wait in milliseconds \"soon\" is not a whole number from 0 on; write digits alone|",
+            "-ERR MAXWAIT \"soon\" is not a whole number; use digits only|",
         ),
         ("RL.ACQUIRE exports", "-ERR wrong number of arguments for 'rl.acquire' command|"),
         ("RL.RENEW exports acme", "-ERR wrong number of arguments for 'rl.renew' command|"),
         ("RL.RELEASE exports acme lease", "-ERR not a lease id; pass the text from the acquire unchanged|"),
     ] {
         assert_eq!(client.ask_words(command), reply, "{command}");
-        // In a batch too, where checks are prepared.
+        // Also in a batch, where calls are made ahead.
         let words = words(command);
         let bytes = array(&words.iter().map(String::as_bytes).collect::<Vec<_>>());
         client.send([bytes, array(&[b"PING"])].concat());
@@ -90,25 +90,25 @@ fn mistakes_say_what_to_write() {
 }
 
 #[test]
-fn nobody_waits_for_longer_than_lease_wait_max_or_at_all_if_it_is_off() {
+fn lease_wait_max() {
     let within = |lease_wait_max| {
-        let limits = ClientLimits { lease_wait_max, ..ClientLimits::default() };
+        let limits = ConnectionLimits { lease_wait_max, ..ConnectionLimits::default() };
         Place::start(Config { limits, rules: rules(), ..config() })
     };
     let place = within(Some(Duration::from_millis(30)));
     let mut client = place.client();
     hold(&mut client, "acme");
     assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"));
-    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 (lease_wait_max)"));
+    assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 ms (lease_wait_max)"));
     let place = within(None);
     assert_eq!(
         place.client().ask("RL.ACQUIRE exports acme MAXWAIT 1"),
-        "-ERR nobody waits in line for a lease here (lease_wait_max = \"off\"); ask again after retry_after|"
+        "-ERR waiting for leases is disabled (lease_wait_max = \"off\"); retry after retry_after|"
     );
 }
 
 #[test]
-fn who_waits_in_vain_is_denied_when_the_time_is_over() {
+fn a_waiter_is_denied_when_its_time_is_over() {
     let place = place();
     let mut client = place.client();
     hold(&mut client, "acme");
@@ -118,7 +118,7 @@ fn who_waits_in_vain_is_denied_when_the_time_is_over() {
 }
 
 #[test]
-fn those_who_wait_go_first_come_first_served() {
+fn waiters_are_first_in_first_out() {
     let place = place();
     let mut holder = place.client();
     let mut lease = hold(&mut holder, "acme");
@@ -126,7 +126,7 @@ fn those_who_wait_go_first_come_first_served() {
     for place_in_line in 0..5 {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place.engine, place_in_line + 1);
+        wait_for_waiters(&place.engine, place_in_line + 1);
         line.push(client);
     }
     for mut client in line {
@@ -139,48 +139,50 @@ fn those_who_wait_go_first_come_first_served() {
 }
 
 #[test]
-fn commands_before_a_wait_are_answered_before_it_and_those_behind_it_after() {
+fn commands_around_a_wait_keep_their_order() {
     let place = place();
     let mut holder = place.client();
     let lease = hold(&mut holder, "acme");
     let mut client = place.client();
-    client.send(format!("PING\r\nRL.CHECK reply Harry\r\nRL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\nRL.ACQUIRE"));
+    client.send(format!("PING\r\nRL.CHECK reply user:42\r\nRL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\nRL.ACQUIRE"));
     assert_eq!(client.shown(), "+PONG|");
     assert!(client.shown().starts_with("*7|:1|"));
-    wait_for_line(&place.engine, 1);
-    // The rest comes while it waits, in pieces.
+    wait_for_waiters(&place.engine, 1);
+    // The rest arrives in pieces while the call waits.
     client.send(format!(" exports acme MAXWAIT {LONG_MS}\r\n"));
     client.send("ECHO last\r\n");
     release(&mut holder, "acme", &lease);
     let lease = lease_in(&client.shown()).unwrap();
     assert_eq!(client.shown(), "$6|behind|");
-    wait_for_line(&place.engine, 1);
+    wait_for_waiters(&place.engine, 1);
     release(&mut holder, "acme", &lease);
     assert!(lease_in(&client.shown()).is_some());
     assert_eq!(client.shown(), "$4|last|");
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_leaves_the_line_and_nothing_behind() {
+fn a_waiter_that_disconnects_leaves_the_queue() {
     let place = place();
     let mut holder = place.client();
     let lease = hold(&mut holder, "acme");
-    // The last is more than is read of a client that waits, and less than the system holds besides.
+    // The last is more than the read-ahead of a waiting client, and less than the system buffers
+    // besides.
     for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000), &"ECHO x\r\n".repeat(10_000)] {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place.engine, 1);
+        wait_for_waiters(&place.engine, 1);
         client.send(sent);
         drop(client);
-        wait_for_line(&place.engine, 0);
+        wait_for_waiters(&place.engine, 0);
     }
     release(&mut holder, "acme", &lease);
     assert!(is_free(&mut holder, "acme"));
 }
 
-/// Many who leave with more sent than is read of them, and each has just been given its place: the place is not lost.
+/// Many clients disconnect behind more input than is read ahead, about when their lease is granted:
+/// no lease is lost.
 #[test]
-fn the_place_of_one_who_has_left_with_much_sent_goes_to_the_next() {
+fn a_disconnect_behind_unread_input_is_detected() {
     let place = place();
     let mut holder = place.client();
     for _ in 0..20 {
@@ -188,7 +190,7 @@ fn the_place_of_one_who_has_left_with_much_sent_goes_to_the_next() {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
         client.send("ECHO x\r\n".repeat(10_000));
-        wait_for_line(&place.engine, 1);
+        wait_for_waiters(&place.engine, 1);
         drop(client);
         release(&mut holder, "acme", &lease);
         let reply = holder.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}"));
@@ -197,27 +199,27 @@ fn the_place_of_one_who_has_left_with_much_sent_goes_to_the_next() {
 }
 
 #[test]
-fn who_waits_has_a_place_that_a_changed_rule_adds() {
+fn a_waiter_gets_a_permit_that_a_reload_adds() {
     let place = place();
     let mut holder = place.client();
     hold(&mut holder, "acme");
     let mut client = place.client();
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-    wait_for_line(&place.engine, 1);
+    wait_for_waiters(&place.engine, 1);
     place.engine.load(vec![rule("exports", &["concurrency 2 ttl=60s"])]).unwrap();
-    assert!(!is_free(&mut holder, "acme"), "one place more, and somebody waits for it");
+    assert!(!is_free(&mut holder, "acme"), "one permit more, and a waiter for it");
     assert!(lease_in(&client.shown()).is_some());
-    wait_for_line(&place.engine, 0);
+    wait_for_waiters(&place.engine, 0);
 }
 
 #[test]
-fn a_server_that_stops_answers_those_who_wait() {
+fn a_stopping_server_answers_waiters() {
     let place = place();
     let mut holder = place.client();
     hold(&mut holder, "acme");
     let mut client = place.client();
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\n"));
-    wait_for_line(&place.engine, 1);
+    wait_for_waiters(&place.engine, 1);
     let began = Instant::now();
     let stopping = thread::spawn(move || place.stop());
     assert!(client.shown().starts_with("*8|:0|:1|:0|"));
@@ -229,7 +231,7 @@ fn a_server_that_stops_answers_those_who_wait() {
 }
 
 #[test]
-fn who_has_not_said_the_password_does_not_wait() {
+fn an_unauthenticated_client_does_not_wait() {
     let password = Some(Password::new(b"sesame").unwrap());
     let place = Place::start(Config { password, rules: rules(), ..config() });
     let mut client = place.client();
@@ -237,7 +239,7 @@ fn who_has_not_said_the_password_does_not_wait() {
 }
 
 #[test]
-fn max_leases_are_denied_with_a_wait() {
+fn beyond_max_leases_calls_are_denied() {
     let settings = sluicegate_server::engine::Settings { max_leases: 2, max_keys: 100, ..Default::default() };
     let place = Place::start(Config { settings, rules: rules(), ..config() });
     let mut client = place.client();
@@ -250,7 +252,7 @@ fn max_leases_are_denied_with_a_wait() {
 }
 
 #[test]
-fn redis_cli_and_the_redis_crate_take_leases() {
+fn redis_cli_and_the_redis_crate_acquire_leases() {
     type Leased = (bool, i64, i64, i64, i64, i64, Option<String>, Option<String>);
     let place = place();
     let taken = run("redis-cli", &place, &["RL.ACQUIRE", "exports", "acme"]);
@@ -270,17 +272,17 @@ fn redis_cli_and_the_redis_crate_take_leases() {
     let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
     assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1min"), None));
     let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
-    wait_for_line(&place.engine, 1);
+    wait_for_waiters(&place.engine, 1);
     assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
     let (allowed, .., lease) = waits.join().unwrap();
     assert!(allowed && lease.is_some());
-    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Takes a lease"));
+    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Acquires a lease"));
 }
 
-/// Many clients wait, take, return and give up at random: never are more at work than there are places, and in the end
-/// none is missing.
+/// Many clients wait, acquire, release and disconnect at random: the limit is never exceeded, and
+/// in the end no permit is missing.
 #[test]
-fn clients_that_come_and_go_never_hold_more_than_there_is_and_lose_nothing() {
+fn churning_clients_never_exceed_the_limit() {
     const CLIENTS: u64 = 12;
     let rules = vec![rule("exports", &["concurrency 3 ttl=1h"])];
     let place = Place::start(Config { rules, ..config() });
@@ -308,19 +310,19 @@ fn clients_that_come_and_go_never_hold_more_than_there_is_and_lose_nothing() {
     assert_eq!(place.client().ask("RL.PEEK exports acme COST 3"), "*7|:1|:3|:3|:-1|:0|:0|$-1|");
 }
 
-/// Half of a line leaves while a place goes from one to the next. Those who stay are all served.
+/// Half of a queue disconnects while a lease is passed on. All others get it.
 #[test]
-fn those_who_leave_the_line_take_no_place_with_them() {
+fn waiters_that_disconnect_take_no_permit() {
     let place = place();
     let mut holder = place.client();
     let lease = hold(&mut holder, "acme");
     let mut line: Vec<Client> = (0..20).map(|_| place.client()).collect();
     for (before, client) in line.iter_mut().enumerate() {
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&place.engine, before + 1);
+        wait_for_waiters(&place.engine, before + 1);
     }
     let mut stay: Vec<Client> = line.into_iter().step_by(2).collect();
-    wait_for_line(&place.engine, 10);
+    wait_for_waiters(&place.engine, 10);
     release(&mut holder, "acme", &lease);
     for client in &mut stay {
         let lease = lease_in(&client.shown()).unwrap();

@@ -1,9 +1,9 @@
-//! Every bound on clients, crossed over a real socket.
+//! Exceeds every bound on clients, over a real socket.
 
 use crate::resp_client::{Client, Place, array, shown};
 use crate::running::{PATIENCE, config, longest_list, rule};
 use sluicegate_server::auth::{PASSWORD_LEN_MAX, Password};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::server::Config;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -12,23 +12,24 @@ use std::time::{Duration, Instant};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Longer than a busy machine lets a client wait, and short enough to wait for.
+/// Longer than a busy machine delays a client, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(700);
 
-fn with(limits: ClientLimits) -> Place {
+fn with(limits: ConnectionLimits) -> Place {
     Place::start(Config { limits, rules: vec![rule("reply", &["sliding-log 5/60s"])], ..config() })
 }
 
-fn patient() -> ClientLimits {
-    ClientLimits {
+fn patient() -> ConnectionLimits {
+    ConnectionLimits {
         idle_timeout: None,
         request_timeout: LONG,
         unread_timeout: LONG,
-        ..ClientLimits::default()
+        ..ConnectionLimits::default()
     }
 }
 
-/// What is within the bound is answered; what is just beyond it ends the connection with this.
+/// A command within the bound is answered; one just beyond it closes the connection with this
+/// error.
 fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
     let mut client = place.client();
     client.send(within);
@@ -39,7 +40,7 @@ fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
 
 #[test]
 fn arguments_max() {
-    let place = with(ClientLimits { arguments_max: 4, ..patient() });
+    let place = with(ConnectionLimits { arguments_max: 4, ..patient() });
     let error = "invalid multibulk length; a command has at most 4 arguments";
     crossed(&place, &array(&[&b"PING"[..]; 4]), b"*5\r\n", error);
     crossed(&place, b"a b c d\r\n", b"a b c d e\r\n", error);
@@ -47,11 +48,11 @@ fn arguments_max() {
 
 #[test]
 fn bulk_len_max() {
-    let place = with(ClientLimits { bulk_len_max: 10, ..patient() });
+    let place = with(ConnectionLimits { bulk_len_max: 10, ..patient() });
     let error = "invalid bulk length; an argument has at most 10 bytes";
     crossed(&place, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
     crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
-    // However long it says it is.
+    // Whatever length it announces.
     crossed(&place, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
 }
 
@@ -84,7 +85,7 @@ fn the_length_of_an_inline_list() {
 
 #[test]
 fn command_len_max() {
-    let place = with(ClientLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
+    let place = with(ConnectionLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
     // *2 $4 PING $LL: 4 + 10 + 5 bytes before the message, 2 after it.
     let message = [b'x'; 30];
     let three = array(&[b"PING", &message, &message]);
@@ -92,11 +93,11 @@ fn command_len_max() {
         &place,
         &array(&[b"PING", &message]),
         &three[..60],
-        "too big command; all of it has at most 60 bytes",
+        "too big command; a command has at most 60 bytes",
     );
     let line = |len: usize| [&b"PING"[..], &vec![b' '; len - 5], b"\r\n"].concat();
     crossed(&place, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
-    // Not even the line's end is waited for.
+    // Rejected before the line ends.
     crossed(&place, b"PING\r\n", &[b'x'; 61], "too big inline request; a line has at most 60 bytes");
 }
 
@@ -108,7 +109,7 @@ fn nothing_is_nested() {
 
 #[test]
 fn idle_timeout() {
-    let place = with(ClientLimits { idle_timeout: Some(SHORT), ..patient() });
+    let place = with(ConnectionLimits { idle_timeout: Some(SHORT), ..patient() });
     let began = Instant::now();
     let (mut silent, mut polite) = (place.client(), place.client());
     assert_eq!(polite.ask("PING"), "+PONG|");
@@ -118,8 +119,8 @@ fn idle_timeout() {
 }
 
 #[test]
-fn who_speaks_in_time_is_not_idle() {
-    let place = with(ClientLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
+fn a_client_that_sends_in_time_is_not_idle() {
+    let place = with(ConnectionLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
@@ -129,11 +130,11 @@ fn who_speaks_in_time_is_not_idle() {
 
 #[test]
 fn request_timeout() {
-    let place = with(ClientLimits { request_timeout: SHORT, ..patient() });
+    let place = with(ConnectionLimits { request_timeout: SHORT, ..patient() });
     let mut client = place.client();
     client.send("PING\r\n*1\r\n$100\r\n");
     assert_eq!(client.shown(), "+PONG|");
-    assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not come in time|");
+    assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not arrive in time|");
     // Bytes that trickle in do not buy more time.
     let mut client = place.client();
     client.send("*1\r\n$10000\r\n");
@@ -141,19 +142,19 @@ fn request_timeout() {
     client.stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let mut closed = Vec::new();
     while began.elapsed() < LONG && closed.is_empty() {
-        // Once it is closed this may fail, which the reading tells.
+        // May fail once the connection is closed; the read tells.
         let _ = client.stream.write_all(b"x");
         let mut some = [0; 256];
         if let Ok(read) = client.stream.read(&mut some) {
             closed.extend_from_slice(&some[..read]);
         }
     }
-    assert_eq!(shown(&closed), "-ERR Protocol error: the rest of the command did not come in time|");
+    assert_eq!(shown(&closed), "-ERR Protocol error: the rest of the command did not arrive in time|");
 }
 
 #[test]
-fn a_command_in_time_after_a_late_one_begins_anew() {
-    let place = with(ClientLimits { request_timeout: Duration::from_secs(2), ..patient() });
+fn each_command_has_its_own_request_timeout() {
+    let place = with(ConnectionLimits { request_timeout: Duration::from_secs(2), ..patient() });
     let mut client = place.client();
     let began = Instant::now();
     // Always in the middle of a command, but never for long in the same one.
@@ -164,18 +165,18 @@ fn a_command_in_time_after_a_late_one_begins_anew() {
     }
 }
 
-fn guarded(limits: ClientLimits) -> Place {
+fn guarded(limits: ConnectionLimits) -> Place {
     Place::start(Config { limits, password: Some(Password::new(b"sesame").unwrap()), ..config() })
 }
 
 #[test]
 fn handshake_timeout() {
-    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     let mut known = place.client();
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
-    let error = "-ERR Protocol error: the password did not come in time|";
+    let error = "-ERR Protocol error: the password did not arrive in time|";
     assert_eq!(place.client().rest(), error);
-    // Talking does not help.
+    // Sending commands does not help.
     let mut client = place.client();
     let began = Instant::now();
     let last = loop {
@@ -188,18 +189,18 @@ fn handshake_timeout() {
     };
     assert_eq!(last, error);
     assert_eq!(known.ask("PING"), "+PONG|");
-    // Who gives the password back is as new.
+    // After RESET the timeout starts again.
     assert_eq!(known.ask("RESET"), "+RESET|");
     assert_eq!(known.rest(), error);
 }
 
 #[test]
-fn who_never_stops_talking_has_no_longer_for_the_password() {
-    let place = guarded(ClientLimits { handshake_timeout: SHORT, ..patient() });
+fn constant_traffic_does_not_extend_the_password_timeout() {
+    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
         let began = Instant::now();
         let mut client = place.client();
-        // It waits for no reply, and is read from beside it.
+        // It does not wait for replies; another thread reads them.
         let mut stream = client.stream.try_clone().unwrap();
         let writer = std::thread::spawn(move || {
             while began.elapsed() < PATIENCE {
@@ -211,7 +212,7 @@ fn who_never_stops_talking_has_no_longer_for_the_password() {
         });
         let said = client.rest();
         let after = began.elapsed();
-        let last = "-ERR Protocol error: the password did not come in time|";
+        let last = "-ERR Protocol error: the password did not arrive in time|";
         assert!(said.ends_with(last), "{:?}", said.get(said.len().saturating_sub(200)..));
         assert!(after >= SHORT, "closed after {after:?}");
         assert!(writer.join().unwrap(), "closed while it was talking");
@@ -219,19 +220,19 @@ fn who_never_stops_talking_has_no_longer_for_the_password() {
 }
 
 #[test]
-fn who_guesses_is_closed_after_some_wrong_passwords() {
+fn too_many_wrong_passwords_close_the_connection() {
     let place = guarded(patient());
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.|";
     let mut client = place.client();
     for guess in ["AUTH a", "AUTH default b", "HELLO 3 AUTH default c", "AUTH d"] {
         assert_eq!(client.ask(guess), wrong);
-        // This makes nothing forgotten.
+        // This does not reset the count.
         assert_eq!(client.ask("RESET"), "+RESET|");
     }
     client.send("AUTH e\r\nAUTH sesame\r\n");
-    let last = "-ERR Protocol error: too many wrong passwords; connect anew with the right one|";
+    let last = "-ERR Protocol error: too many wrong passwords; reconnect with the right one|";
     assert_eq!(client.rest(), format!("{wrong}{last}"));
-    // The right one begins a new count.
+    // The right one resets the count.
     let mut client = place.client();
     for _ in 0..2 {
         for _ in 0..4 {
@@ -243,7 +244,7 @@ fn who_guesses_is_closed_after_some_wrong_passwords() {
 }
 
 #[test]
-fn bounds_are_tight_before_the_password() {
+fn bounds_are_tight_before_authentication() {
     let place = guarded(patient());
     let long = vec![b'x'; 512];
     let longer = vec![b'x'; 513];
@@ -255,12 +256,12 @@ fn bounds_are_tight_before_the_password() {
     );
     let error = "invalid bulk length; an argument has at most 512 bytes";
     crossed(&place, &array(&[b"AUTH", &long]), &array(&[b"AUTH", &longer]), error);
-    let error = "too big command; all of it has at most 2048 bytes";
+    let error = "too big command; a command has at most 2048 bytes";
     let four = [&b"HELLO"[..], &long, &long, &long, &long];
     crossed(&place, &array(&four[..4]), &array(&four), error);
     let error = "too big inline request; a line has at most 2048 bytes";
     crossed(&place, b"PING\r\n", &[b' '; 2049], error);
-    // In one packet with the password, more is allowed at once.
+    // Behind the password in one packet, the full bounds apply at once.
     let mut client = place.client();
     client.send([array(&[b"AUTH", b"sesame"]), array(&[b"ECHO", &longer])].concat());
     assert_eq!(client.shown(), "+OK|");
@@ -268,20 +269,21 @@ fn bounds_are_tight_before_the_password() {
 }
 
 #[test]
-fn no_setting_keeps_the_longest_password_from_being_said() {
+fn no_setting_prevents_the_longest_password() {
     let password = [b'x'; PASSWORD_LEN_MAX];
-    let limits = ClientLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
+    let limits = ConnectionLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
     let config = Config { limits, password: Some(Password::new(&password).unwrap()), ..config() };
     let place = Place::start(config);
     let mut client = place.client();
     client.send(array(&[b"HELLO", b"3", b"AUTH", b"default", &password, b"SETNAME", &[b'n'; 128]]));
     assert!(client.shown().starts_with("%7|"));
-    // What comes after it has to keep to the settings.
+    // Later commands must keep to the settings.
     client.send(array(&[b"ECHO", &password]));
     assert_eq!(client.rest(), "-ERR Protocol error: invalid bulk length; an argument has at most 64 bytes|");
 }
 
-/// A client that sends so many long messages and does not read; how many bytes it could send, and then all of it.
+/// A client that sends many long messages and does not read. Returns how many bytes it could send
+/// at first, and then in total.
 fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std::thread::JoinHandle<bool>) {
     let mut stream = client.stream.try_clone().unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -300,10 +302,10 @@ fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std
 #[test]
 fn unread_replies_max() {
     const TOTAL: usize = 1_000;
-    let place = with(ClientLimits { unread_replies_max: 1_000, ..patient() });
+    let place = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
     let mut client = place.client();
     let (sent, writer) = send_without_reading(&client, TOTAL);
-    // Until nothing moves any more: the system's buffers are full, and the server has stopped reading.
+    // Until nothing moves: the system's buffers are full, and the server has stopped reading.
     let mut before = usize::MAX;
     while before != sent.load(Ordering::Relaxed) {
         before = sent.load(Ordering::Relaxed);
@@ -320,7 +322,7 @@ fn unread_replies_max() {
 
 #[test]
 fn unread_timeout() {
-    let place = with(ClientLimits { unread_timeout: SHORT, ..patient() });
+    let place = with(ConnectionLimits { unread_timeout: SHORT, ..patient() });
     let client = place.client();
     let (_, writer) = send_without_reading(&client, 100_000);
     assert!(!writer.join().unwrap(), "a client that never reads was served for ever");
@@ -328,11 +330,11 @@ fn unread_timeout() {
 }
 
 #[test]
-fn bytes_that_come_one_by_one_are_commands_all_the_same() {
+fn bytes_that_arrive_one_by_one_form_commands() {
     let place = with(patient());
     let mut client = place.client();
     let bytes =
-        [array(&[b"RL.CHECK", b"reply", b"Harry"]), b"RL.CHECK 'reply' \"Harry\"\r\n".to_vec()].concat();
+        [array(&[b"RL.CHECK", b"reply", b"user:42"]), b"RL.CHECK 'reply' \"user:42\"\r\n".to_vec()].concat();
     for byte in bytes {
         client.send([byte]);
     }
@@ -354,15 +356,15 @@ fn many_commands_at_once_are_answered_in_order() {
     writer.join().unwrap();
 }
 
-/// In one batch, also where its replies cross the bound on unread ones in the middle.
+/// In one batch, also if its replies exceed the bound on unread replies midway.
 #[test]
-fn a_check_after_the_password_is_answered_in_the_batch_that_said_it() {
+fn a_check_behind_auth_in_one_batch_is_answered() {
     for filler in [10, 65_520] {
-        let place = guarded(ClientLimits::default());
+        let place = guarded(ConnectionLimits::default());
         let mut client = place.client();
         assert_eq!(client.ask("AUTH sesame"), "+OK|");
         let filler = "x".repeat(filler);
-        let check = "RL.CHECK \"sliding-log 5/60s\" harry\r\n";
+        let check = "RL.CHECK \"sliding-log 5/60s\" user\r\n";
         client.send(format!("ECHO {filler}\r\nRESET\r\n{check}AUTH sesame\r\n{check}"));
         assert_eq!(client.reply().len(), filler.len() + format!("${}\r\n\r\n", filler.len()).len());
         assert_eq!(client.shown(), "+RESET|");

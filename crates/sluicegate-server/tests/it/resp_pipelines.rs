@@ -1,11 +1,11 @@
-//! Whatever is sent, each command has one reply, and they come in order.
+//! Whatever is sent, each command has one reply, in order.
 
 use crate::resp_client::{Place, array};
 use crate::running::{config, rule};
 use sluicegate_server::resp::usages;
 use sluicegate_server::server::Config;
 
-/// Numbers that look random, the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -19,11 +19,11 @@ impl Random {
     }
 }
 
-/// What arguments are like, and what they should not be like.
+/// Valid and invalid arguments.
 const ARGUMENTS: [&[u8]; 36] = [
     b"reply",
     b"exports",
-    // No lease that there is.
+    // A lease that does not exist.
     b"0123456789abcdef0123456789abcdef0123456789abcdef",
     b"list",
     b"sliding-log 5/60s",
@@ -32,8 +32,8 @@ const ARGUMENTS: [&[u8]; 36] = [
     b"pacer 1/s",
     b"concurrency 3 ttl=1s",
     b"smooth 3/s",
-    b"Harry",
-    b"Ron",
+    b"user:42",
+    b"user:7",
     b"",
     b"\0",
     b"\xff\xfe",
@@ -69,11 +69,11 @@ fn every_command_has_one_reply() {
     ];
     let place = Place::start(Config { rules, ..config() });
     let names: Vec<&[u8]> = usages().map(|usage| usage.split(' ').next().unwrap().as_bytes()).collect();
-    // Who quits gets no more replies, and a test of its own.
+    // After QUIT there are no more replies; it has its own test.
     let names: Vec<&[u8]> =
         names.into_iter().filter(|name| *name != b"QUIT").chain([&b"NOPE"[..], b"\r\n"]).collect();
     let mut random = Random(1);
-    let (mut answered, mut refused) = (0, 0);
+    let (mut answered, mut rejected) = (0, 0);
     for round in 0..60 {
         let mut client = place.client();
         let mut bytes = Vec::new();
@@ -81,14 +81,14 @@ fn every_command_has_one_reply() {
             let mut command = vec![random.of(&names)];
             command.extend((0..random.below(8)).map(|_| random.of(&ARGUMENTS)));
             bytes.extend_from_slice(&array(&command));
-            // A reply that no other command has, so that one too many or too few shows at once.
+            // A unique reply, so that a missing or extra one shows at once.
             bytes.extend_from_slice(&array(&[b"ECHO", format!("marker {round} {number}").as_bytes()]));
         }
         client.send(&bytes);
         for number in 0..200 {
             let reply = client.reply();
             answered += 1;
-            refused += u32::from(reply[0] == b'-');
+            rejected += u32::from(reply[0] == b'-');
             let marker = format!("marker {round} {number}");
             assert_eq!(
                 client.shown(),
@@ -99,7 +99,7 @@ fn every_command_has_one_reply() {
         }
     }
     assert!(
-        answered == 12_000 && refused > 3_000 && refused < 11_900,
-        "{refused} of {answered} were refused"
+        answered == 12_000 && rejected > 3_000 && rejected < 11_900,
+        "{rejected} of {answered} were rejected"
     );
 }

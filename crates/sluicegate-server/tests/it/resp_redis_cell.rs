@@ -1,4 +1,4 @@
-//! `CL.THROTTLE` beside redis-cell: what it would answer, what we do, and why they differ where they do.
+//! Compares `CL.THROTTLE` with redis-cell: its replies, ours, and why they differ.
 
 use crate::redis_store::Redis;
 use crate::resp_client::{Place, shown};
@@ -6,10 +6,10 @@ use crate::running::config;
 use sluicegate::Time;
 use sluicegate::clock::ManualClock;
 
-/// Where the tables' time begins.
+/// The start time of the tables.
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// The fields of a row; one with a comma in it is in quotes.
+/// The fields of a row; a field with a comma is in quotes.
 fn fields(row: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;
@@ -24,7 +24,7 @@ fn fields(row: &str) -> Vec<String> {
     fields
 }
 
-/// Asks a server what a table says, once with keys in memory and once with keys in Redis.
+/// Runs a table against a server, with keys in memory and in Redis.
 fn check(table: &str) {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     answers(table, &clock, &Place::start_at(config(), &clock));
@@ -50,19 +50,20 @@ fn answers(table: &str, clock: &ManualClock, place: &Place) {
 }
 
 #[test]
-fn cl_throttle_answers_as_redis_cell_does() {
+fn cl_throttle_matches_redis_cell() {
     check(include_str!("redis_cell.csv"));
 }
 
-/// What a real redis-cell answered, at the times at which it was asked: `cargo xtask bench server parity` wrote it down.
+/// Recorded replies of a real redis-cell, with their times; written by `cargo xtask bench server
+/// parity`.
 #[test]
-fn cl_throttle_answers_what_redis_cell_was_heard_to_answer() {
+fn cl_throttle_matches_recorded_redis_cell() {
     let clock = ManualClock::default();
     answers_what_was_heard(&clock, &Place::start_at(config(), &clock));
 }
 
 #[test]
-fn cl_throttle_answers_what_redis_cell_was_heard_to_answer_with_keys_in_redis() {
+fn cl_throttle_in_redis_matches_recorded_redis_cell() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     answers_what_was_heard(&clock, &redis.place_at(config(), &clock));
 }
@@ -79,7 +80,8 @@ fn answers_what_was_heard(clock: &ManualClock, place: &Place) {
         client.send(format!("CL.THROTTLE {key} {max_burst} {count} {period} {quantity}\r\n"));
         let reply = shown(&client.reply());
         let answered = reply.strip_prefix("*5|:").unwrap().trim_end_matches('|').replace("|:", ",");
-        // Under new numbers that its debt exceeds, redis-cell answers a peek as denied; for us cost 0 is always allowed.
+        // If new parameters are below a key's debt, redis-cell denies a peek; here cost 0 is always
+        // allowed.
         if quantity == "0" && heard[0] == "1" {
             assert!(
                 answered.starts_with("0,") && answered.split(',').nth(3) == Some("-1"),
@@ -100,6 +102,6 @@ fn answers_what_was_heard(clock: &ManualClock, place: &Place) {
 }
 
 #[test]
-fn a_key_with_new_numbers_re_reads_its_debt_as_time() {
+fn new_parameters_reinterpret_debt_as_time() {
     check(include_str!("redis_cell_new_numbers.csv"));
 }

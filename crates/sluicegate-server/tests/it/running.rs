@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Longer than anything takes on a busy machine. A test that waits for so long has failed.
+/// Longer than anything takes on a busy machine. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What most tests start with: any free ports, no rules.
@@ -46,26 +46,26 @@ pub(crate) fn rule(name: &str, limits: &[&str]) -> RuleSpec {
     }
 }
 
-/// A server by the system's clock.
+/// A server on the system's clock.
 pub(crate) async fn start(config: Config) -> Server {
     Server::start(config, Arc::new(SystemClock)).await.unwrap()
 }
 
-/// A server by a clock that the test sets.
+/// A server on a clock that the test sets.
 pub(crate) async fn start_at(config: Config, clock: &ManualClock) -> Server {
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     Server::start(config, clock).await.unwrap()
 }
 
-/// The answer of an engine whose keys live in memory: it is there at once.
+/// The result of an engine with keys in memory, which is ready at once.
 pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("an engine in memory waits for nobody"),
+        Poll::Pending => panic!("an engine in memory never waits"),
     }
 }
 
-/// An answer under its rule, after the call is gone.
+/// A decision that outlives its call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) allowed: bool,
@@ -92,12 +92,12 @@ impl From<Decided<'_>> for Seen {
 }
 
 impl Seen {
-    /// Decides a call of an engine whose keys live in memory.
+    /// Decides a call of an engine with keys in memory.
     pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, RequestError> {
         Seen::with(call, now, |decided| Seen::from(decided))
     }
 
-    /// The same, for what is to be seen of the answer.
+    /// Copies a decision.
     pub(crate) fn with<T: Send>(
         call: &Call<'_>,
         now: Time,

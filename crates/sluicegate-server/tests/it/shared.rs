@@ -1,4 +1,5 @@
-//! Keys in a Redis that several servers share: the same answers as from memory, and what happens when it is away.
+//! Keys in a Redis that several servers share: the replies equal those from memory, and fallbacks
+//! while it is unavailable.
 
 use crate::redis_store::{DEADLINE, Redis};
 use crate::resp_client::{Client, Place};
@@ -17,12 +18,12 @@ fn with_rules(rules: &[(&str, &str)]) -> Config {
     Config { rules: rules.iter().map(|(name, limit)| rule(name, &[limit])).collect(), ..config() }
 }
 
-/// A rule that says what to answer when the store is away.
+/// A rule with a fallback.
 fn away(name: &str, limit: &str, says: OnStoreFailure) -> RuleSpec {
     RuleSpec { on_store_failure: Some(says), ..rule(name, &[limit]) }
 }
 
-/// The same commands to two servers, in one piece to each. What they answer.
+/// Sends the same commands to two servers, in one piece, and returns the replies.
 fn answers(clients: &mut [Client; 2], commands: &[String]) -> [Vec<String>; 2] {
     for client in clients.iter_mut() {
         client.send(commands.concat());
@@ -30,7 +31,7 @@ fn answers(clients: &mut [Client; 2], commands: &[String]) -> [Vec<String>; 2] {
     clients.each_mut().map(|client| commands.iter().map(|_| client.shown()).collect())
 }
 
-/// A reply without a receipt at its end, which no two servers write alike.
+/// A reply without the receipt at its end, which differs between servers.
 fn without_receipt(reply: &str) -> &str {
     let mut items = reply.trim_end_matches('|').rsplitn(3, '|');
     match (items.next(), items.next(), items.next()) {
@@ -61,7 +62,7 @@ fn everything() -> Config {
 }
 
 #[test]
-fn a_pipeline_gets_the_same_replies_from_redis_as_from_memory() {
+fn a_pipeline_gets_equal_replies_from_redis_and_memory() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let in_memory = Place::start_at(everything(), &clock);
     let in_redis = redis.place_at(everything(), &clock);
@@ -95,7 +96,7 @@ fn command(dice: &mut fastrand::Rng) -> String {
         "\"smooth 3/s warmup=2s start=2023-01-01T00:00:00Z\"",
         "nobody",
     ];
-    let keys = ["Harry", "Ron", "{acme}:Hermione", "partner", "good", "bad"];
+    let keys = ["user:42", "user:7", "{acme}:user:9", "partner", "good", "bad"];
     let mut rule = || rules[dice.usize(..rules.len())];
     let (one, two) = (rule(), rule());
     let mut key = || keys[dice.usize(..keys.len())];
@@ -126,35 +127,35 @@ fn two_servers_share_a_limit() {
     let mut clients = places.each_ref().map(Place::client);
     let mut ask = |turn: usize, what: &str| clients[turn % 2].ask(what);
     for turn in 0..5 {
-        assert_eq!(ask(turn, "RL.CHECK reply Harry")[..6], *"*7|:1|", "call {turn}");
+        assert_eq!(ask(turn, "RL.CHECK reply user:42")[..6], *"*7|:1|", "call {turn}");
     }
-    assert_eq!(ask(5, "RL.CHECK reply Harry")[..6], *"*7|:0|");
-    assert_eq!(ask(6, "RL.CHECK reply Harry")[..6], *"*7|:0|");
-    assert_eq!(ask(0, "RL.RESET reply Harry"), "+OK|");
-    assert_eq!(ask(1, "RL.CHECK reply Harry")[..6], *"*7|:1|");
+    assert_eq!(ask(5, "RL.CHECK reply user:42")[..6], *"*7|:0|");
+    assert_eq!(ask(6, "RL.CHECK reply user:42")[..6], *"*7|:0|");
+    assert_eq!(ask(0, "RL.RESET reply user:42"), "+OK|");
+    assert_eq!(ask(1, "RL.CHECK reply user:42")[..6], *"*7|:1|");
     for turn in 0..3 {
         let limited = if turn < 2 { "*5|:0|" } else { "*5|:1|" };
-        assert_eq!(&ask(turn, "CL.THROTTLE Harry 1 1 60")[..6], limited);
+        assert_eq!(&ask(turn, "CL.THROTTLE user:42 1 1 60")[..6], limited);
     }
 }
 
 #[test]
-fn a_receipt_of_one_server_is_good_on_the_other_once() {
+fn a_receipt_of_one_server_is_valid_once_on_the_other() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let rules = with_rules(&[("mail", "token-bucket 1/h burst=10")]);
     let places = [redis.place_at(rules.clone(), &clock), redis.place_at(rules, &clock)];
     let [mut one, mut other] = places.each_ref().map(Place::client);
     for rule in ["mail", "\"token-bucket 1/h burst=10\""] {
         let receipt = |reply: String| reply.trim_end_matches('|').rsplit('|').next().unwrap().to_owned();
-        let first = receipt(one.ask(&format!("RL.RESERVE {rule} Harry COST 4")));
-        let second = receipt(one.ask(&format!("RL.RESERVE {rule} Harry COST 4")));
+        let first = receipt(one.ask(&format!("RL.RESERVE {rule} user:42 COST 4")));
+        let second = receipt(one.ask(&format!("RL.RESERVE {rule} user:42 COST 4")));
         assert_eq!(other.ask(&format!("RL.CANCEL {first}")), ":1|");
         assert_eq!(other.ask(&format!("RL.CANCEL {first}")), ":0|");
         assert_eq!(other.ask(&format!("RL.SETTLE {second} 1")), ":1|");
         assert_eq!(one.ask(&format!("RL.SETTLE {second} 1")), ":0|");
-        assert_eq!(one.ask(&format!("RL.PEEK {rule} Harry"))[..14], *"*7|:1|:10|:9|:");
+        assert_eq!(one.ask(&format!("RL.PEEK {rule} user:42"))[..14], *"*7|:1|:10|:9|:");
         places[1].engine.load(Vec::new()).unwrap();
-        let third = receipt(one.ask(&format!("RL.RESERVE {rule} Harry")));
+        let third = receipt(one.ask(&format!("RL.RESERVE {rule} user:42")));
         let known = if rule == "mail" { ":0|" } else { ":1|" };
         assert_eq!(other.ask(&format!("RL.CANCEL {third}")), known, "a rule that the other does not know");
     }
@@ -162,14 +163,14 @@ fn a_receipt_of_one_server_is_good_on_the_other_once() {
 }
 
 #[test]
-fn a_bucket_that_fills_from_the_start_has_to_say_when_that_was() {
+fn an_initial_level_needs_a_start_in_redis() {
     let redis = Redis::start();
     let place = redis.place(config(), SHORT);
     let said = place.engine.load(vec![rule("slow", &["token-bucket 50/10s initial=0"])]).unwrap_err();
     let said = said.to_string();
     assert!(said.starts_with("rule slow: token-bucket 50/10s initial=0: "), "{said}");
     assert!(said.contains("write start=TIME"), "{said}");
-    let said = place.client().ask("RL.CHECK \"token-bucket 50/10s initial=0\" Harry");
+    let said = place.client().ask("RL.CHECK \"token-bucket 50/10s initial=0\" user:42");
     assert!(said.starts_with("-ERR token-bucket 50/10s initial=0: "), "{said}");
     place
         .engine
@@ -177,7 +178,7 @@ fn a_bucket_that_fills_from_the_start_has_to_say_when_that_was() {
         .unwrap();
 }
 
-/// Each rule of its own mind, and one that none of this concerns.
+/// One rule per fallback, and one with unlimited keys.
 fn of_every_mind() -> Config {
     let good = vec![(b"good".to_vec(), KeySpec::Unlimited)];
     let rules = vec![
@@ -190,50 +191,50 @@ fn of_every_mind() -> Config {
 }
 
 #[test]
-fn when_redis_is_killed_each_rule_answers_as_it_says_until_redis_is_back() {
+fn each_rule_uses_its_fallback_while_redis_is_down() {
     let redis = Redis::start();
     let place = redis.place(of_every_mind(), DEADLINE);
     let mut client = place.client();
     for name in ["error", "allow", "deny", "local"] {
-        assert_eq!(client.ask(&format!("RL.CHECK {name} Harry"))[..12], *"*7|:1|:5|:4|", "{name}");
+        assert_eq!(client.ask(&format!("RL.CHECK {name} user:42"))[..12], *"*7|:1|:5|:4|", "{name}");
     }
     redis.0.kill();
-    let said = client.ask("RL.CHECK error Harry");
+    let said = client.ask("RL.CHECK error user:42");
     assert!(said.starts_with("-ERR the ") && said.contains("store"), "{said}");
     assert_eq!(client.ask("RL.CHECK error good")[..6], *"*7|:1|", "no store is needed for who has no limits");
-    assert_eq!(client.ask("RL.CHECK allow Harry")[..6], *"*7|:1|");
-    assert_eq!(client.ask("RL.CHECK deny Harry"), "*7|:0|:5|:0|:1000|:1000|:0|$-1|");
-    let local: Vec<_> = (0..3).map(|_| client.ask("RL.CHECK local Harry")[..12].to_owned()).collect();
+    assert_eq!(client.ask("RL.CHECK allow user:42")[..6], *"*7|:1|");
+    assert_eq!(client.ask("RL.CHECK deny user:42"), "*7|:0|:5|:0|:1000|:1000|:0|$-1|");
+    let local: Vec<_> = (0..3).map(|_| client.ask("RL.CHECK local user:42")[..12].to_owned()).collect();
     assert_eq!(local, ["*7|:1|:2|:1|", "*7|:1|:2|:0|", "*7|:0|:2|:0|"], "40 % of the limit");
-    // All at once, as for each of them.
+    // All at once, as for each alone.
     client.send("RL.CHECK allow a\r\nRL.CHECK error a\r\nRL.CHECK deny a\r\nPING\r\n");
     let all: Vec<_> = (0..4).map(|_| client.shown()[..5].to_owned()).collect();
     assert_eq!(all, ["*7|:1", "-ERR ", "*7|:0", "+PONG"]);
-    assert_eq!(client.ask("RL.CHECKALL allow Harry 1 allow Ron 1")[..6], *"*7|:1|");
-    assert_eq!(client.ask("RL.CHECKALL allow Harry 1 deny Ron 1")[..6], *"*7|:0|");
-    assert_eq!(client.ask("RL.CHECKALL allow Harry 1 local Ron 1")[..5], *"-ERR ");
+    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 allow user:7 1")[..6], *"*7|:1|");
+    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 deny user:7 1")[..6], *"*7|:0|");
+    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 local user:7 1")[..5], *"-ERR ");
     let info = client.ask("INFO store");
     assert!(info.contains("store_up:0|"), "{info}");
     redis.0.restart();
-    until("the store answers again", || client.ask("RL.CHECK error Harry").starts_with("*7|:1|"));
+    until("the store answers again", || client.ask("RL.CHECK error user:42").starts_with("*7|:1|"));
     assert!(client.ask("INFO store").contains("store_up:1|"));
 }
 
 #[test]
-fn together_only_those_with_a_say_decide_what_is_answered_without_redis_and_it_is_asked_once() {
+fn check_all_combines_fallbacks_and_asks_redis_once() {
     let redis = Redis::start();
     let mut minds = of_every_mind();
     let trial = away("trial", "sliding-log 5/60s", OnStoreFailure::Deny);
     minds.rules.push(RuleSpec { shadow: true, ..trial });
     let place = redis.place(minds, SHORT);
     let mut client = place.client();
-    assert_eq!(client.ask("RL.CHECK error Harry")[..6], *"*7|:1|");
+    assert_eq!(client.ask("RL.CHECK error user:42")[..6], *"*7|:1|");
     redis.0.stop();
-    // None of these may be sent twice, since nobody knows whether it was charged.
+    // None of these may be retried, as it may have been charged.
     for (failures, (calls, answer)) in (1..).zip([
-        ("deny Harry 1 trial Harry 1", "*7|:0|"),
-        ("allow Harry 1 trial Harry 1", "*7|:1|"),
-        ("allow Harry 1 error good 1", "*7|:1|"),
+        ("deny user:42 1 trial user:42 1", "*7|:0|"),
+        ("allow user:42 1 trial user:42 1", "*7|:1|"),
+        ("allow user:42 1 error good 1", "*7|:1|"),
     ]) {
         assert_eq!(&client.ask(&format!("RL.CHECKALL {calls}"))[..6], answer, "{calls}");
         let info = client.ask("INFO store");
@@ -243,11 +244,11 @@ fn together_only_those_with_a_say_decide_what_is_answered_without_redis_and_it_i
 }
 
 #[test]
-fn http_says_when_the_store_is_away_and_never_calls_that_a_used_up_limit() {
+fn a_store_failure_over_http_is_503_and_never_429() {
     let redis = Redis::start();
     let serving = redis.serving(of_every_mind());
     let ask = |rule: &str, query: &str| {
-        serving.post(&format!("/v1/check{query}"), &format!(r#"{{"rule":"{rule}","key":"Harry"}}"#))
+        serving.post(&format!("/v1/check{query}"), &format!(r#"{{"rule":"{rule}","key":"user:42"}}"#))
     };
     let normal = ask("error", "").json();
     assert_eq!(normal.as_object().unwrap().len(), 8, "{normal}");
@@ -275,11 +276,13 @@ fn http_says_when_the_store_is_away_and_never_calls_that_a_used_up_limit() {
         "sluice_store_answers_total{source=\"store\"} 1",
         "sluice_store_answers_total{source=\"denied\"} 2",
         "sluice_store_answers_total{source=\"local\"} 1",
-        "sluice_store_answer_duration_seconds_count 1",
+        "sluice_store_request_duration_seconds_count 1",
     ] {
         assert!(page.lines().any(|have| have == line), "{line}:\n{page}");
     }
-    assert!(page.contains("sluice_store_failures_total{kind=\"lost\"} ") && !page.contains("sluice_keys"));
+    assert!(
+        page.contains("sluice_store_failures_total{kind=\"disconnected\"} ") && !page.contains("sluice_keys")
+    );
     assert_eq!(serving.get("/healthz").status, 200);
     assert_eq!(serving.get("/readyz").status, 503);
     let engine = &serving.server().service().engine;
@@ -290,46 +293,46 @@ fn http_says_when_the_store_is_away_and_never_calls_that_a_used_up_limit() {
 }
 
 #[test]
-fn a_client_that_leaves_while_its_batch_is_under_way_harms_nobody() {
+fn a_disconnect_during_a_batch_affects_no_one_else() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let place = redis.place_at(with_rules(&[("reply", "fixed-window 1000/day")]), &clock);
     let mut stays = place.client();
-    assert_eq!(stays.ask("RL.CHECK reply Harry")[..14], *"*7|:1|:1000|:9");
+    assert_eq!(stays.ask("RL.CHECK reply user:42")[..14], *"*7|:1|:1000|:9");
     redis.0.stop();
     for _ in 0..10 {
         let mut leaves = place.client();
-        leaves.send("RL.CHECK reply Harry\r\n".repeat(20));
+        leaves.send("RL.CHECK reply user:42\r\n".repeat(20));
         leaves.send("PING\r\n");
         drop(leaves);
     }
-    stays.send("RL.CHECK reply Ron\r\nPING\r\n");
+    stays.send("RL.CHECK reply user:7\r\nPING\r\n");
     redis.0.cont();
-    assert_eq!(stays.shown()[..16], *"*7|:1|:1000|:999", "its own answer, and nobody else's");
+    assert_eq!(stays.shown()[..16], *"*7|:1|:1000|:999", "its own reply");
     assert_eq!(stays.shown(), "+PONG|");
     // Each batch was charged as a whole or not at all.
     let remaining = |reply: String| reply.split('|').nth(3).unwrap()[1..].parse::<u32>().unwrap();
-    let left = remaining(stays.ask("RL.PEEK reply Harry"));
+    let left = remaining(stays.ask("RL.PEEK reply user:42"));
     assert_eq!((999 - left) % 20, 0, "{left}");
 }
 
 #[test]
-fn a_server_stops_though_its_store_hangs() {
+fn a_server_stops_even_if_its_store_hangs() {
     let redis = Redis::start();
     let place = redis.place(with_rules(&[("reply", "fixed-window 1000/day")]), SHORT);
     let mut client = place.client();
-    client.ask("RL.CHECK reply Harry");
+    client.ask("RL.CHECK reply user:42");
     redis.0.stop();
-    client.send("RL.CHECK reply Harry\r\n".repeat(300));
+    client.send("RL.CHECK reply user:42\r\n".repeat(300));
     place.stop();
     redis.0.cont();
 }
 
 #[test]
-fn a_new_number_for_a_rule_keeps_what_keys_have_used() {
+fn a_changed_limit_keeps_what_keys_have_used() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let place = redis.place_at(with_rules(&[("reply", "fixed-window 5/day")]), &clock);
     let mut client = place.client();
-    assert_eq!(client.ask("RL.CHECK reply Harry COST 3")[..12], *"*7|:1|:5|:2|");
+    assert_eq!(client.ask("RL.CHECK reply user:42 COST 3")[..12], *"*7|:1|:5|:2|");
     place.engine.load(vec![rule("reply", &["fixed-window 10/day"])]).unwrap();
-    assert_eq!(client.ask("RL.CHECK reply Harry")[..13], *"*7|:1|:10|:6|");
+    assert_eq!(client.ask("RL.CHECK reply user:42")[..13], *"*7|:1|:10|:6|");
 }

@@ -11,7 +11,7 @@ use sluicegate_server::server::Config;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than any answer takes, also on a busy machine; and a ticket is then good for as long as can be.
+/// Longer than any reply takes on a busy machine; it also gives waiters their longest TTL.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn rules() -> Vec<RuleSpec> {
@@ -22,17 +22,17 @@ fn place(redis: &Redis) -> Place {
     redis.place(Config { rules: rules(), ..config() }, DEADLINE)
 }
 
-fn wait_for_line(redis: &Redis, len: usize) {
+fn wait_for_waiters(redis: &Redis, len: usize) {
     until(&format!("{len} are in line"), || redis.in_line("acme") == len);
 }
 
 #[test]
-fn a_lease_of_one_server_counts_and_is_good_on_the_other() {
+fn a_lease_of_one_server_is_valid_on_the_other() {
     let redis = Redis::start();
     let places = [place(&redis), place(&redis)];
     let [mut one, mut other] = places.each_ref().map(Place::client);
     let lease = hold(&mut one, "acme");
-    assert!(!is_free(&mut other, "acme") && is_free(&mut other, "somebody"));
+    assert!(!is_free(&mut other, "acme") && is_free(&mut other, "other"));
     assert!(other.ask("RL.ACQUIRE exports acme").starts_with("*8|:0|:1|:0|:"));
     assert_eq!(other.ask(&format!("RL.RENEW exports acme {lease}")), ":1|");
     release(&mut other, "acme", &lease);
@@ -43,29 +43,32 @@ fn a_lease_of_one_server_counts_and_is_good_on_the_other() {
     assert!(one.ask("RL.RELEASE exports acme nonsense").starts_with("-ERR "));
     assert!(one.ask("RL.CHECK exports acme").contains("use RL.ACQUIRE"));
     let view = places[0].engine.rules().find("exports").unwrap().leases().unwrap();
-    assert_eq!((view.acquired, view.renewed, view.released, view.waiting, view.here), (1, 0, 0, 0, None));
+    assert_eq!(
+        (view.acquired, view.renewed, view.released, view.waiting, view.in_memory),
+        (1, 0, 0, 0, None)
+    );
 }
 
 #[test]
-fn who_waits_at_one_server_has_the_place_that_is_returned_at_the_other() {
+fn a_release_at_one_server_wakes_a_waiter_at_the_other() {
     let redis = Redis::start();
     let places = [place(&redis), place(&redis)];
     let [mut one, mut other] = places.each_ref().map(Place::client);
     let lease = hold(&mut one, "acme");
-    assert!(other.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"), "in vain");
+    assert!(other.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"), "not granted in time");
     other.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nPING\r\n"));
-    wait_for_line(&redis, 1);
-    // The store knows of it before the server has heard so.
+    wait_for_waiters(&redis, 1);
+    // The store knows of the waiter before the server has its reply.
     let waiting = |place: &Place| place.engine.rules().find("exports").unwrap().leases().unwrap().waiting;
     until("each server knows its own", || places.each_ref().map(waiting) == [0, 1]);
     release(&mut one, "acme", &lease);
     assert!(lease_in(&other.shown()).is_some());
     assert_eq!(other.shown(), "+PONG|");
-    wait_for_line(&redis, 0);
+    wait_for_waiters(&redis, 0);
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_leaves_nothing_in_the_store() {
+fn a_waiter_that_disconnects_leaves_nothing_in_the_store() {
     let redis = Redis::start();
     let place = place(&redis);
     let mut holder = place.client();
@@ -73,10 +76,10 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_in_the_store() {
     for _ in 0..3 {
         let mut client = place.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_line(&redis, 1);
+        wait_for_waiters(&redis, 1);
         drop(client);
         let left = Instant::now();
-        wait_for_line(&redis, 0);
+        wait_for_waiters(&redis, 0);
         assert!(left.elapsed() < WAITER_TTL_MAX / 2, "its ticket was left to run out: {:?}", left.elapsed());
     }
     release(&mut holder, "acme", &lease);
@@ -84,13 +87,13 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_in_the_store() {
 }
 
 #[test]
-fn a_server_that_stops_answers_those_who_wait() {
+fn a_stopping_server_answers_waiters() {
     let redis = Redis::start();
     let place = place(&redis);
     hold(&mut place.client(), "acme");
     let mut client = place.client();
     client.send("RL.ACQUIRE exports acme MAXWAIT 60000\r\n");
-    wait_for_line(&redis, 1);
+    wait_for_waiters(&redis, 1);
     let began = Instant::now();
     let stopping = thread::spawn(move || place.stop());
     assert!(client.shown().starts_with("*8|:0|:1|:0|"));
@@ -99,7 +102,7 @@ fn a_server_that_stops_answers_those_who_wait() {
 }
 
 #[test]
-fn a_changed_rule_and_a_new_exception_keep_the_leases_that_are_out() {
+fn a_changed_rule_and_a_new_exception_keep_held_leases() {
     let redis = Redis::start();
     let place = place(&redis);
     let mut client = place.client();
@@ -112,7 +115,7 @@ fn a_changed_rule_and_a_new_exception_keep_the_leases_that_are_out() {
     release(&mut client, "acme", &lease);
 }
 
-/// A rule for each thing to do without the store, in a server that does not wait for it for long.
+/// One rule per fallback, in a server with a short deadline.
 fn each_says(redis: &Redis) -> Place {
     let says =
         |name: &str, says| RuleSpec { on_store_failure: Some(says), ..rule(name, &["concurrency 1 ttl=1h"]) };
@@ -126,7 +129,7 @@ fn each_says(redis: &Redis) -> Place {
 }
 
 #[test]
-fn without_the_store_each_rule_answers_as_it_says() {
+fn without_the_store_each_rule_uses_its_fallback() {
     let redis = Redis::start();
     let place = each_says(&redis);
     let mut client = place.client();
@@ -140,7 +143,7 @@ fn without_the_store_each_rule_answers_as_it_says() {
     );
     assert!(client.ask("RL.ACQUIRE deny acme").starts_with("*8|:0|"));
     assert!(client.ask(&format!("RL.RELEASE deny acme {lease}")).starts_with("-ERR the store"));
-    // A lease in this server's memory is as good as any, as long as the store is away and when it is back.
+    // A lease in this server's memory stays valid while the store is unavailable and afterwards.
     let local = lease_in(&client.ask("RL.ACQUIRE local acme")).unwrap();
     assert!(client.ask("RL.ACQUIRE local acme").starts_with("*8|:0|:1|:0|"));
     assert_eq!(client.ask(&format!("RL.RENEW local acme {local}")), ":1|");
@@ -150,7 +153,7 @@ fn without_the_store_each_rule_answers_as_it_says() {
 }
 
 #[test]
-fn who_waits_while_the_store_is_away_is_told_what_the_rule_says() {
+fn a_waiter_gets_the_fallback_when_the_store_fails() {
     let redis = Redis::start();
     let place = each_says(&redis);
     let mut holder = place.client();
@@ -166,13 +169,13 @@ fn who_waits_while_the_store_is_away_is_told_what_the_rule_says() {
     assert!(error.shown().starts_with("-ERR the store"));
     let allowed = allow.shown();
     assert!(allowed.starts_with("*8|:1|") && allowed.ends_with("|$-1|$-1|"), "{allowed}");
-    assert!(deny.shown().starts_with("*8|:0|"), "in vain");
-    // In memory there is a line too.
+    assert!(deny.shown().starts_with("*8|:0|"), "not granted in time");
+    // In memory there is a queue too.
     let waiting = || place.engine.rules().find("local").unwrap().leases().unwrap().waiting;
     until("one is in line in memory", || waiting() == 1);
     assert_eq!(holder.ask(&format!("RL.RELEASE local acme {local}")), ":1|");
     assert!(lease_in(&of_local.shown()).is_some());
-    // Who waits under deny has its place when the store is back.
+    // A waiter under `deny` gets its lease when the store is back.
     let mut deny = waits("deny", LONG_MS);
     redis.0.cont();
     assert!(lease_in(&deny.shown()).is_some());

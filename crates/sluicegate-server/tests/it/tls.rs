@@ -1,8 +1,8 @@
-//! TLS, for both protocols: handshakes that work, that never end and that are none, and certificates that change.
+//! TLS for both protocols: handshakes that work, stall and fail, and renewed certificates.
 
 use crate::config::Folder;
 use crate::running::{PATIENCE, config, start};
-use sluicegate_server::client_limits::ClientLimits;
+use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::net::tls::{CertFiles, Tls};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::Config;
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A certificate in files, and as a client trusts it.
+/// A certificate in files, and its root for clients.
 struct Made {
     files: CertFiles,
     trusted: CertificateDer<'static>,
@@ -40,7 +40,7 @@ async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::
     connect_for(address, trusted, &[]).await
 }
 
-/// Connects as a client that would speak one of these (ALPN).
+/// Connects as a client that offers these protocols (ALPN).
 async fn connect_for(
     address: SocketAddr,
     trusted: &CertificateDer<'static>,
@@ -67,7 +67,7 @@ async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Res
 }
 
 #[tokio::test]
-async fn resp_and_http_are_spoken_in_tls() {
+async fn resp_and_http_work_over_tls() {
     let folder = Folder::new("tls-both");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -81,7 +81,7 @@ async fn resp_and_http_are_spoken_in_tls() {
 }
 
 #[tokio::test]
-async fn the_handshake_names_the_protocol_that_is_spoken() {
+async fn alpn_names_the_protocol() {
     let folder = Folder::new("tls-alpn");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -97,14 +97,14 @@ async fn the_handshake_names_the_protocol_that_is_spoken() {
 }
 
 #[tokio::test]
-async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
+async fn a_renewed_certificate_is_for_new_connections() {
     let folder = Folder::new("tls-renew");
     let (old, new) = (made(&folder, "old"), made(&folder, "new"));
     let tls = Arc::new(Tls::new(old.files.read().unwrap()));
     let server = start(with(&tls)).await;
     let address = server.address(Protocol::Resp).unwrap();
     let mut before = connect(address, &old.trusted).await.unwrap();
-    tls.renew(new.files.read().unwrap());
+    tls.replace(new.files.read().unwrap());
     assert_eq!(ping(address, &new.trusted).await.unwrap(), "+PONG\r\n");
     assert!(ping(address, &old.trusted).await.is_err(), "the old certificate is still shown");
     before.write_all(b"PING\r\n").await.unwrap();
@@ -116,7 +116,7 @@ async fn new_connections_get_a_renewed_certificate_and_old_ones_go_on() {
 }
 
 #[tokio::test]
-async fn garbage_instead_of_a_handshake_stops_nobody_else() {
+async fn garbage_instead_of_a_handshake_affects_no_one_else() {
     let folder = Folder::new("tls-garbage");
     let made = made(&folder, "one");
     let server = start(with(&Arc::new(Tls::new(made.files.read().unwrap())))).await;
@@ -127,7 +127,7 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(garbage).await.unwrap();
             stream.shutdown().await.unwrap();
-            // The server closes; what it says before is none of our words.
+            // The server closes the connection, perhaps after a TLS alert.
             let mut said = Vec::new();
             let _ = stream.read_to_end(&mut said).await;
             assert!(!said.starts_with(b"+") && !said.starts_with(b"HTTP"), "answered in the clear: {said:?}");
@@ -138,15 +138,16 @@ async fn garbage_instead_of_a_handshake_stops_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() {
+async fn a_stalled_handshake_times_out_and_blocks_no_one() {
     let folder = Folder::new("tls-slow");
     let made = made(&folder, "one");
-    let limits = ClientLimits { handshake_timeout: Duration::from_secs(2), ..ClientLimits::default() };
+    let limits =
+        ConnectionLimits { handshake_timeout: Duration::from_secs(2), ..ConnectionLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
-    // It returns at all: the server has closed.
+    // The read returns: the server has closed the connection.
     let mut said = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await.unwrap();
     assert_eq!(said, b"");
@@ -157,17 +158,18 @@ async fn a_handshake_that_does_not_go_on_is_given_up_and_keeps_nobody_waiting() 
 async fn a_stop_does_not_wait_for_a_handshake() {
     let folder = Folder::new("tls-stop");
     let made = made(&folder, "one");
-    let limits = ClientLimits { handshake_timeout: Duration::from_secs(3600), ..ClientLimits::default() };
+    let limits =
+        ConnectionLimits { handshake_timeout: Duration::from_secs(3600), ..ConnectionLimits::default() };
     let server = start(Config { limits, ..with(&Arc::new(Tls::new(made.files.read().unwrap()))) }).await;
     let address = server.address(Protocol::Resp).unwrap();
     let _silent = TcpStream::connect(address).await.unwrap();
-    // The silent one was accepted before this one, which was answered.
+    // The silent client was accepted before this one, which was answered.
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
     tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
 }
 
 #[test]
-fn files_that_are_wrong_are_named() {
+fn an_invalid_certificate_file_is_named() {
     let folder = Folder::new("tls-files");
     let (one, other) = (made(&folder, "one").files, made(&folder, "other").files);
     let text = folder.write("text.pem", "no certificate\n");
@@ -176,11 +178,11 @@ fn files_that_are_wrong_are_named() {
     };
     let (text, missing) = (std::path::Path::new(&text), std::path::Path::new("no/such.pem"));
     for (said, begins) in [
-        (read(missing, &one.key), "no/such.pem: the certificate cannot be read: ".to_owned()),
-        (read(&one.cert, missing), "no/such.pem: the key cannot be read: ".to_owned()),
-        (read(text, &one.key), format!("{}: there is no certificate in it; ", text.display())),
-        (read(&one.cert, text), format!("{}: the key cannot be read: ", text.display())),
-        (read(&one.cert, &one.cert), format!("{}: the key cannot be read: ", one.cert.display())),
+        (read(missing, &one.key), "no/such.pem: cannot read the certificate: ".to_owned()),
+        (read(&one.cert, missing), "no/such.pem: cannot read the private key: ".to_owned()),
+        (read(text, &one.key), format!("{}: the file holds no certificate; ", text.display())),
+        (read(&one.cert, text), format!("{}: cannot read the private key: ", text.display())),
+        (read(&one.cert, &one.cert), format!("{}: cannot read the private key: ", one.cert.display())),
         (read(&one.cert, &other.key), format!("{} and {}: ", one.cert.display(), other.key.display())),
     ] {
         assert!(said.starts_with(&begins) && !said.contains('\n'), "{said}");

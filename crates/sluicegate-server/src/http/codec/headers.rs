@@ -1,7 +1,8 @@
-//! The header fields of a decision: `RateLimit-Policy`, `RateLimit` and `Retry-After`. What they say of one limit is the
-//! library's work (`sluicegate::http_fields`); here several calls of a request come together.
+//! The header fields of a decision: `RateLimit-Policy`, `RateLimit` and `Retry-After`.
 //!
-//! A rule's only limit has the rule's name; of several, each has its number behind a `#`, which no name of a rule has.
+//! `sluicegate::http_fields` formats one limit; here the calls of a request are combined. A rule's
+//! only limit has the rule's name. Of several, each has its number after a `#`, which no rule name
+//! contains.
 
 use crate::engine::{Call, Decided};
 use axum::http::header::RETRY_AFTER;
@@ -11,11 +12,11 @@ use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted, r
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
 
-/// What the fields say of one request.
+/// The fields of one request.
 pub(in crate::http) struct RateLimit {
     policies: String,
     standings: String,
-    /// The names of the policies that said no.
+    /// The names of the policies that denied the request.
     pub(in crate::http) violated: Vec<String>,
 }
 
@@ -25,18 +26,18 @@ struct Named<'a> {
     policies: Vec<Policy>,
 }
 
-/// How a key stands under the policies of a name.
+/// The state of a key under the policies of a name.
 struct Standing {
     named: usize,
-    /// Which of its policies this is about, if that can be told.
-    place: Option<usize>,
+    /// The index of the policy, if it is known.
+    index: Option<usize>,
     remaining: u64,
     reset_s: u64,
     denied: bool,
 }
 
 impl RateLimit {
-    /// The fields for a call, or several that were decided together.
+    /// The fields of a call, or of several that were decided together.
     pub(in crate::http) fn of<'c>(each: impl Iterator<Item = (&'c Call<'c>, Decided<'c>)>) -> RateLimit {
         let mut all: Vec<Named<'_>> = Vec::new();
         let mut standings: Vec<Standing> = Vec::new();
@@ -56,13 +57,13 @@ impl RateLimit {
                 }
             }
             let about = policy_about(&of_call, decided.denied_at(), decided.limit());
-            let about = about.and_then(|place| of_call.get(place));
-            let place = about.and_then(|policy| all[named].policies.iter().position(|one| one == policy));
+            let about = about.and_then(|index| of_call.get(index));
+            let index = about.and_then(|policy| all[named].policies.iter().position(|one| one == policy));
             add(
                 &mut standings,
                 Standing {
                     named,
-                    place,
+                    index,
                     remaining: decided.remaining(),
                     reset_s: decided.reset_after().as_secs_up(),
                     denied: !decided.allowed(),
@@ -75,14 +76,14 @@ impl RateLimit {
     fn written(all: &[Named<'_>], standings: &[Standing]) -> RateLimit {
         let mut policies = Vec::new();
         for named in all {
-            for (place, policy) in named.policies.iter().enumerate() {
-                policies.push(format!("{}{policy}", quoted(&named.name_of(Some(place)))));
+            for (index, policy) in named.policies.iter().enumerate() {
+                policies.push(format!("{}{policy}", quoted(&named.name_of(Some(index)))));
             }
         }
         let mut items = Vec::new();
         let mut violated = Vec::new();
-        for Standing { named, place, remaining, reset_s, denied } in standings {
-            let name = all[*named].name_of(*place);
+        for Standing { named, index, remaining, reset_s, denied } in standings {
+            let name = all[*named].name_of(*index);
             items.push(format!("{};r={remaining};t={reset_s}", quoted(&name)));
             if *denied {
                 violated.push(name);
@@ -91,7 +92,7 @@ impl RateLimit {
         RateLimit { policies: policies.join(", "), standings: items.join(", "), violated }
     }
 
-    /// Writes the fields; `decided` is the answer to the request as a whole.
+    /// Writes the fields; `decided` is the overall decision.
     pub(in crate::http) fn write(&self, decided: &Decided<'_>, headers: &mut HeaderMap) {
         for (name, text) in [(RATELIMIT_POLICY, &self.policies), (RATELIMIT, &self.standings)] {
             // Cannot fail: `quoted` lets only plain text through, and the rest is numbers.
@@ -107,14 +108,15 @@ impl RateLimit {
 }
 
 impl Named<'_> {
-    fn name_of(&self, place: Option<usize>) -> String {
-        policy_name(self.name, place, self.policies.len())
+    fn name_of(&self, index: Option<usize>) -> String {
+        policy_name(self.name, index, self.policies.len())
     }
 }
 
-/// No name stands twice in the field: of two keys under one policy, the one with less remaining is told.
+/// Adds a standing. A name occurs once in the field: of two keys under one policy, the one with
+/// less remaining counts.
 fn add(standings: &mut Vec<Standing>, new: Standing) {
-    let same = |old: &&mut Standing| (old.named, old.place) == (new.named, new.place);
+    let same = |old: &&mut Standing| (old.named, old.index) == (new.named, new.index);
     match standings.iter_mut().find(same) {
         None => standings.push(new),
         Some(old) => {

@@ -1,28 +1,28 @@
-//! A request's body, within bounds.
+//! Reads the body of a request, within bounds.
 
-use super::super::connection::is_too_slow;
+use super::super::connection::is_timeout;
 use super::problem::Rejection;
 use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
 use std::future::poll_fn;
 use std::pin::Pin;
 
-/// Room made before anything has come: a client that announces much and sends nothing costs no more.
-const ROOM_AT_FIRST: usize = 4 * 1024;
+/// The largest buffer reserved ahead: a client that announces much and sends nothing costs no more.
+const INITIAL_CAPACITY_MAX: usize = 4 * 1024;
 
-/// All of the body, of at most `most` bytes. What is announced as longer is not read at all.
+/// Reads a body of at most `most` bytes. One that is announced as longer is not read at all.
 pub(super) async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Rejection> {
     let too_large = || {
-        let message = format!("the body has more than {most} bytes; send less at once");
+        let message = format!("the body has more than {most} bytes; split it into several requests");
         Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     };
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > most {
         return Err(too_large());
     }
-    let mut bytes = Vec::with_capacity(announced.min(ROOM_AT_FIRST));
+    let mut bytes = Vec::with_capacity(announced.min(INITIAL_CAPACITY_MAX));
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        // Trailers say nothing to us.
+        // Trailers are ignored.
         let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
         if data.len() > most - bytes.len() {
             return Err(too_large());
@@ -33,11 +33,11 @@ pub(super) async fn read(mut body: Body, most: usize) -> Result<Vec<u8>, Rejecti
 }
 
 fn broken(error: &axum::Error) -> Rejection {
-    if is_too_slow(error) {
+    if is_timeout(error) {
         return Rejection::new(
             StatusCode::REQUEST_TIMEOUT,
-            "the body took too long to come; send it at once",
+            "the body did not arrive in time; send it without pauses",
         );
     }
-    Rejection::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))
+    Rejection::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
 }

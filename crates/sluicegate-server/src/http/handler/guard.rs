@@ -1,7 +1,8 @@
-//! Who may ask at all.
+//! Which requests are served at all.
 //!
-//! A web page can make its visitor's browser post to loopback. It cannot choose the `Host` that the browser sends, it
-//! cannot hide its `Origin`, and it cannot send JSON elsewhere without asking first, which is never granted here.
+//! A web page can make a visitor's browser post to loopback. But it cannot choose the `Host` that
+//! the browser sends, it cannot hide its `Origin`, and it cannot send JSON to another origin
+//! without a preflight request, which is never granted here.
 
 use super::problem::Rejection;
 use crate::service::Service;
@@ -12,17 +13,17 @@ use axum::http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use sluicegate::internal::grammar::quoted;
 use std::net::IpAddr;
 
-/// What whoever starts and watches the server may see without a password.
+/// Paths for probes, which need no password.
 const WITHOUT_PASSWORD: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Lets a request pass, or says why not.
+/// Admits a request, or says why not.
 pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Result<(), Rejection> {
     let host = host(request)?;
     if !is_served(&host, &service.hosts) {
         return Err(Rejection::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!(
-                "the host {} is not served here; use an address or localhost, or add it to hosts",
+                "host {} is not served here; use an IP address or localhost, or add it to hosts in [server]",
                 quoted(host.host())
             ),
         ));
@@ -32,58 +33,61 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
     {
         return Err(Rejection::new(
             StatusCode::FORBIDDEN,
-            format!("pages of the origin {} may not ask here; only those of this host may", quoted(origin)),
+            format!("origin {} is not allowed; only pages of this host may call it", quoted(origin)),
         ));
     }
     if !WITHOUT_PASSWORD.contains(&request.uri().path()) {
-        knows_password(request.headers(), service)?;
+        authenticate(request.headers(), service)?;
     }
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
     if has_body && !single(request.headers(), &CONTENT_TYPE)?.is_some_and(is_json) {
         return Err(Rejection::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "a body needs the header Content-Type: application/json",
+            "the Content-Type is not JSON; send the header Content-Type: application/json",
         ));
     }
     Ok(())
 }
 
-/// The host that is asked: of the URL if it stands there, which only proxies are sent, else of the header.
+/// The requested host: that of the URL if it has one (as requests to proxies do), or that of the
+/// header.
 fn host<B>(request: &Request<B>) -> Result<Authority, Rejection> {
     let wrong = |message| Rejection::new(StatusCode::BAD_REQUEST, message);
     let header = single(request.headers(), &HOST)?;
     if let Some(authority) = request.uri().authority() {
         return Ok(authority.clone());
     }
-    let header = header.ok_or_else(|| wrong("there is no Host header; HTTP/1.1 needs one"))?;
-    header.parse().map_err(|_| wrong("the Host header is not a host"))
+    let header = header.ok_or_else(|| wrong("the Host header is missing; HTTP/1.1 requires it"))?;
+    header
+        .parse()
+        .map_err(|_| wrong("the Host header is not a host name; send the name or address of this server"))
 }
 
-/// The value of a header that may come once.
+/// The value of a header that may occur once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Rejection> {
-    let wrong = |what| Rejection::new(StatusCode::BAD_REQUEST, format!("the header {name} {what}"));
+    let wrong = |what| Rejection::new(StatusCode::BAD_REQUEST, format!("the {name} header {what}"));
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(wrong("came twice; send it once"));
+        return Err(wrong("is sent twice; send it once"));
     }
-    value.to_str().map(Some).map_err(|_| wrong("is not plain text"))
+    value.to_str().map(Some).map_err(|_| wrong("is not ASCII; remove other characters"))
 }
 
-/// Loopback by name, any address, and what the configuration names. A name that somebody else points at us is none of
-/// these, so that a page cannot reach us under its own name.
-fn is_served(asked: &Authority, hosts: &[String]) -> bool {
-    let host = asked.host();
+/// Returns `true` for `localhost`, any IP address, and the names in `hosts`. A web page that points
+/// its own name at this server (DNS rebinding) is none of these.
+fn is_served(authority: &Authority, hosts: &[String]) -> bool {
+    let host = authority.host();
     let is_address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
     let is_named = || hosts.iter().any(|served| served.eq_ignore_ascii_case(host));
-    // The host alone, or with a port that is a number.
-    let is_plain = asked.as_str().len() == host.len() || asked.port_u16().is_some();
+    // The host alone, or with a numeric port.
+    let is_plain = authority.as_str().len() == host.len() || authority.port_u16().is_some();
     is_plain
-        && !asked.as_str().contains('@')
+        && !authority.as_str().contains('@')
         && (is_address || host.eq_ignore_ascii_case("localhost") || is_named())
 }
 
-/// Whether a page of this origin is one of ours.
+/// Returns `true` if an origin is this host.
 fn is_of_host(origin: &str, host: &Authority) -> bool {
     let of =
         |scheme| origin.strip_prefix(scheme).is_some_and(|rest| rest.eq_ignore_ascii_case(host.as_str()));
@@ -95,16 +99,19 @@ fn is_json(content_type: &str) -> bool {
     kind.eq_ignore_ascii_case("application/json")
 }
 
-fn knows_password(headers: &HeaderMap, service: &Service) -> Result<(), Rejection> {
+fn authenticate(headers: &HeaderMap, service: &Service) -> Result<(), Rejection> {
     let Some(password) = &service.password else { return Ok(()) };
-    let mut said = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
+    let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, secret) = value.as_bytes().split_at_checked("Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(secret)
     });
-    if said.next().is_some_and(|secret| password.is(secret)) {
+    if bearers.next().is_some_and(|secret| password.is(secret)) {
         return Ok(());
     }
-    Err(Rejection::new(StatusCode::UNAUTHORIZED, "send the password as Authorization: Bearer PASSWORD"))
+    Err(Rejection::new(
+        StatusCode::UNAUTHORIZED,
+        "the password is missing or wrong; send it as Authorization: Bearer PASSWORD",
+    ))
 }
 
 #[cfg(test)]
@@ -117,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_and_addresses_are_served_with_any_port() {
+    fn loopback_and_addresses_are_served_on_any_port() {
         for host in
             ["localhost", "LocalHost:8380", "127.0.0.1", "127.0.0.1:1", "[::1]:8380", "[::1]", "10.1.2.3:80"]
         {
@@ -126,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_served_only_if_the_configuration_says_so() {
+    fn other_names_are_served_only_if_configured() {
         for host in [
             "evil.example",
             "localhost.evil.example:8380",
@@ -141,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_ours_only_with_the_same_host_and_port() {
+    fn an_origin_must_have_the_same_host_and_port() {
         let host: Authority = "127.0.0.1:8380".parse().unwrap();
         assert!(is_of_host("http://127.0.0.1:8380", &host));
         for origin in
@@ -152,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_json_with_or_without_parameters() {
+    fn a_json_content_type_may_have_parameters() {
         assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
         for other in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
             assert!(!is_json(other), "{other}");

@@ -1,5 +1,5 @@
-//! The contract for machines: `OpenAPI` 3.1, written by hand. Tests hold it against the routes, against what verbs take, and
-//! against real requests and answers.
+//! The contract for machines: an `OpenAPI` 3.1 document, written by hand. Tests compare it with the
+//! routes, the fields of each verb, and real requests and responses.
 
 pub(super) const DOCUMENT: &str = include_str!("openapi.json");
 
@@ -16,7 +16,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_every_route_and_no_other() {
+    fn it_lists_every_route_and_no_other() {
         let document = document();
         let written: BTreeSet<_> = document["paths"]
             .as_object()
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_every_field_that_a_verb_takes_and_no_other() {
+    fn it_lists_every_field_of_a_verb_and_no_other() {
         fn fields<'a>(document: &'a Value, schema: &'a Value, found: &mut BTreeSet<&'a str>) {
             if let Some(place) = schema["$ref"].as_str() {
                 return fields(document, document.pointer(place.trim_start_matches('#')).unwrap(), found);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_the_version_of_the_server() {
+    fn it_has_the_server_version() {
         assert_eq!(document()["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 }

@@ -1,5 +1,5 @@
-//! Answers that are not a plain decision: mistakes as `{"error": ...}`, and the problem details of RFC 9457 for a denial
-//! that is to be enforced and for a server that cannot decide.
+//! Responses other than a plain decision: `{"error": ...}` for an invalid request, and the problem
+//! details of RFC 9457 for an enforced denial and for a server that cannot decide.
 
 use super::super::codec::Fields;
 use crate::engine::RequestError;
@@ -13,33 +13,33 @@ use sluicegate::http_fields::{QUOTA_EXCEEDED, STORE_RETRY_S};
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-/// What RFC 9457 calls a problem whose status says it all.
+/// RFC 9457's type of a problem that its status describes fully.
 const NO_TYPE: &str = "about:blank";
 
-/// Why a request gets no decision.
+/// Why a request has no decision.
 pub(super) struct Rejection {
     pub(super) status: StatusCode,
     message: String,
-    /// Whether a shared store gave no answer.
-    of_store: bool,
+    /// `true` if the shared store did not answer.
+    is_store_failure: bool,
 }
 
 impl Rejection {
     pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Rejection {
-        Rejection { status, message: error_line(message.as_ref()), of_store: false }
+        Rejection { status, message: error_line(message.as_ref()), is_store_failure: false }
     }
 }
 
-/// Whether this says that a bound on clients was crossed.
-pub(super) fn is_of_protocol(status: StatusCode) -> bool {
+/// Returns `true` if the status means that a limit on connections was exceeded.
+pub(super) fn is_protocol_error(status: StatusCode) -> bool {
     matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT)
 }
 
 impl From<RequestError> for Rejection {
-    fn from(mistake: RequestError) -> Rejection {
-        let unavailable = mistake.is_unavailable();
+    fn from(error: RequestError) -> Rejection {
+        let unavailable = error.is_unavailable();
         let status = if unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
-        Rejection { of_store: mistake.is_of_store(), ..Rejection::new(status, mistake.to_string()) }
+        Rejection { is_store_failure: error.is_store_failure(), ..Rejection::new(status, error.to_string()) }
     }
 }
 
@@ -49,8 +49,8 @@ impl IntoResponse for Rejection {
         struct Plain {
             error: String,
         }
-        let Rejection { status, message, of_store } = self;
-        if of_store {
+        let Rejection { status, message, is_store_failure } = self;
+        if is_store_failure {
             return store_failed(&message, &Plain { error: message.clone() });
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -84,19 +84,20 @@ struct Exceeded<'a, T: Serialize> {
 }
 
 #[derive(Serialize)]
-struct Nothing {}
+struct NoExtra {}
 
-/// A denial that a caller wants to pass on as it is. It carries all that the plain answer does.
+/// An enforced denial. It has all fields of the plain response, so that a proxy can pass it on as
+/// is.
 pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[String]) -> Response {
     let detail = match (fields.denied_by, fields.retry_after_ms) {
-        (Some(limit), Some(wait)) => format!("{limit} says no; ask again in {wait} ms"),
-        (Some(limit), None) => format!("{limit} says no, and will for as long as this is asked"),
-        (None, Some(wait)) => format!("there is no room for another key; ask again in {wait} ms"),
-        (None, None) => String::from("there is no room for another key"),
+        (Some(limit), Some(wait)) => format!("denied by {limit}; retry in {wait} ms"),
+        (Some(limit), None) => format!("denied by {limit}; retrying will not help"),
+        (None, Some(wait)) => format!("the store has no room for another key; retry in {wait} ms"),
+        (None, None) => String::from("the store has no room for another key"),
     };
     let problem = Problem {
         r#type: QUOTA_EXCEEDED,
-        title: "The limit is used up",
+        title: "Rate limit exceeded",
         status: StatusCode::TOO_MANY_REQUESTS.as_u16(),
         detail: &detail,
         more: Exceeded { violated, answer },
@@ -104,9 +105,9 @@ pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[
     with_type(json(StatusCode::TOO_MANY_REQUESTS, &problem), PROBLEM)
 }
 
-/// Nobody can decide just now.
+/// The server cannot decide now.
 pub(super) fn unavailable(detail: &str) -> Response {
-    unavailable_with(detail, &Nothing {})
+    unavailable_with(detail, &NoExtra {})
 }
 
 fn unavailable_with<T: Serialize>(detail: &str, more: &T) -> Response {
@@ -116,23 +117,23 @@ fn unavailable_with<T: Serialize>(detail: &str, more: &T) -> Response {
     with_type(json(status, &problem), PROBLEM)
 }
 
-/// A shared store gave no answer. It is nobody's limit, and so never a 429.
+/// The shared store did not answer. No limit was reached, so this is never a 429.
 fn store_failed<T: Serialize>(detail: &str, more: &T) -> Response {
     let mut response = unavailable_with(detail, more);
     response.headers_mut().insert(RETRY_AFTER, STORE_RETRY_S.into());
     response
 }
 
-/// A denial that is to be enforced, because the store is away and the rule is to deny then.
-pub(super) fn denied_without_store<T: Serialize>(answer: &T) -> Response {
-    store_failed("the store is away, and the rule denies then", answer)
+/// An enforced denial of a rule that fails closed.
+pub(super) fn failed_closed<T: Serialize>(answer: &T) -> Response {
+    store_failed("the store is unavailable, and the rule fails closed", answer)
 }
 
-/// A value as JSON.
+/// A JSON response.
 pub(super) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let mut response = match serde_json::to_vec(value) {
         Ok(bytes) => Response::new(Body::from(bytes)),
-        // Cannot happen: only maps whose keys are not text fail, and there are none.
+        // Cannot happen: only maps with keys that are not strings fail, and there are none.
         Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     };
     *response.status_mut() = status;

@@ -1,8 +1,8 @@
-//! What can be asked of the engine by POST, and how it is answered.
+//! The verbs: calls to the engine by POST.
 
 use super::super::Context;
-use super::super::codec::{Answer, Asked, Besides, Call as CallBody, Done, Fields, Next, RateLimit};
-use super::problem::{Rejection, denied, denied_without_store, json};
+use super::super::codec::{Answer, CallBody, Done, Extra, Fields, Next, RateLimit, RequestBody};
+use super::problem::{Rejection, denied, failed_closed, json};
 use crate::engine::{Call, Decided, Engine, Reason, RequestError, RuleCache, decide};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
@@ -72,7 +72,7 @@ impl Verb {
         }
     }
 
-    /// Asks the engine what a body says.
+    /// Answers a request with this body.
     pub(super) async fn answer(
         self,
         context: &Context,
@@ -80,68 +80,67 @@ impl Verb {
         enforce: bool,
     ) -> Result<Response, Rejection> {
         let engine = &*context.service.engine;
-        let asked = Asked::read(body, self.path(), self.takes())?;
+        let body = RequestBody::read(body, self.path(), self.takes())?;
         let now = engine.now();
         let done = |done| json(StatusCode::OK, &Done { done });
         match self {
-            Verb::Cancel => Ok(done(engine.cancel(asked.receipt()?, now).await?)),
+            Verb::Cancel => Ok(done(engine.cancel(body.receipt()?, now).await?)),
             Verb::Settle => {
-                let used = asked
-                    .call
-                    .cost
-                    .ok_or_else(|| RequestError::new("say how much was really used: \"cost\""))?;
-                Ok(done(engine.settle(asked.receipt()?, engine.cost(used)?, now).await?))
+                let used = body.call.cost.ok_or_else(|| {
+                    RequestError::new("\"cost\" is missing; send the cost that was actually used")
+                })?;
+                Ok(done(engine.settle(body.receipt()?, engine.cost(used)?, now).await?))
             }
             Verb::Reset => {
-                engine.call(asked.call.caller()?.target(), 0)?.reset().await?;
+                engine.call(body.call.target()?.as_target(), 0)?.reset().await?;
                 Ok(done(true))
             }
             Verb::Next => {
-                let caller = asked.call.caller()?;
-                let next = engine.call(caller.target(), 0)?.next_window(now).await?;
+                let target = body.call.target()?;
+                let next = engine.call(target.as_target(), 0)?.next_window(now).await?;
                 Ok(json(StatusCode::OK, &Next::from(next)))
             }
             Verb::Renew => {
-                let caller = asked.call.caller()?;
-                Ok(done(engine.renew(caller.target(), asked.lease()?, now).await?))
+                let target = body.call.target()?;
+                Ok(done(engine.renew(target.as_target(), body.lease()?, now).await?))
             }
             Verb::Release => {
-                let caller = asked.call.caller()?;
-                Ok(done(engine.release(caller.target(), asked.lease()?, now).await?))
+                let target = body.call.target()?;
+                Ok(done(engine.release(target.as_target(), body.lease()?, now).await?))
             }
-            Verb::Acquire => acquire(context, &asked, now, enforce).await,
-            Verb::Check => match &asked.checks {
+            Verb::Acquire => acquire(context, &body, now, enforce).await,
+            Verb::Check => match &body.checks {
                 Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
-                None => check(engine, &asked, now, enforce).await,
+                None => check(engine, &body, now, enforce).await,
             },
             Verb::Peek | Verb::Take | Verb::Reserve | Verb::Refund => {
-                let caller = asked.call.caller()?;
-                let call = engine.call(caller.target(), cost(engine, &asked.call)?)?;
-                let (decided, besides) = self.decide(&asked, &call, now).await?;
-                Ok(respond(&decided, besides, [(&call, decided)], enforce))
+                let target = body.call.target()?;
+                let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
+                let (decided, extra) = self.decide(&body, &call, now).await?;
+                Ok(respond(&decided, extra, [(&call, decided)], enforce))
             }
         }
     }
 
     async fn decide<'c>(
         self,
-        asked: &Asked,
+        body: &RequestBody,
         call: &'c Call<'_>,
         now: Time,
-    ) -> Result<(Decided<'c>, Besides<'static>), RequestError> {
+    ) -> Result<(Decided<'c>, Extra<'static>), RequestError> {
         Ok(match self {
-            Verb::Refund => (call.refund(now).await?, Besides::Nothing {}),
+            Verb::Refund => (call.refund(now).await?, Extra::Nothing {}),
             Verb::Take => {
                 let (decided, taken) = call.take(now).await?;
-                (decided, Besides::Taken { taken })
+                (decided, Extra::Taken { taken })
             }
             Verb::Reserve => {
-                let max_wait = span_of_millis(asked.max_wait_ms.unwrap_or(0));
+                let max_wait = span_of_millis(body.max_wait_ms.unwrap_or(0));
                 let (decided, receipt) = call.reserve(max_wait, now).await?;
-                (decided, Besides::Receipt { receipt })
+                (decided, Extra::Receipt { receipt })
             }
-            // A peek; the other verbs have answers of their own kind and do not come here.
-            _ => (call.peek(now).await?, Besides::Nothing {}),
+            // A peek. The other verbs are answered above.
+            _ => (call.peek(now).await?, Extra::Nothing {}),
         })
     }
 }
@@ -151,37 +150,42 @@ fn cost(engine: &Engine, call: &CallBody) -> Result<u64, RequestError> {
     engine.cost(call.cost.unwrap_or(1))
 }
 
-async fn check(engine: &Engine, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Rejection> {
-    let caller = asked.call.caller()?;
-    let max_wait = asked.max_wait_ms.map(span_of_millis);
-    let cost = cost(engine, &asked.call)?;
-    let call = engine.check(&mut RuleCache::default(), caller.target(), cost, max_wait)?;
+async fn check(engine: &Engine, body: &RequestBody, now: Time, enforce: bool) -> Result<Response, Rejection> {
+    let target = body.call.target()?;
+    let max_wait = body.max_wait_ms.map(span_of_millis);
+    let cost = cost(engine, &body.call)?;
+    let call = engine.check(&mut RuleCache::default(), target.as_target(), cost, max_wait)?;
     let mut decided = None;
     decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
-    // One call has one answer.
-    let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store gave no answer")))?;
-    Ok(respond(&decided, Besides::Nothing {}, [(&call, decided)], enforce))
+    // There is one answer per call.
+    let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store did not answer")))?;
+    Ok(respond(&decided, Extra::Nothing {}, [(&call, decided)], enforce))
 }
 
-async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> Result<Response, Rejection> {
+async fn acquire(
+    context: &Context,
+    body: &RequestBody,
+    now: Time,
+    enforce: bool,
+) -> Result<Response, Rejection> {
     let service = &context.service;
     let engine = &*service.engine;
-    let caller = asked.call.caller()?;
-    let (target, cost) = (caller.target(), cost(engine, &asked.call)?);
-    let max_wait = service.limits.wait_for_lease(span_of_millis(asked.max_wait_ms.unwrap_or(0)))?;
+    let target = body.call.target()?;
+    let (target, cost) = (target.as_target(), cost(engine, &body.call)?);
+    let max_wait = service.limits.wait_for_lease(span_of_millis(body.max_wait_ms.unwrap_or(0)))?;
     let waits = max_wait > Span::ZERO;
     if waits {
-        context.progress.stands_in_line();
+        context.progress.waits_for_lease();
     }
     let leased = tokio::select! {
         biased;
-        // A call that does not wait is answered, also when the server stops.
+        // A call that does not wait is answered even if the server stops.
         leased = Box::pin(engine.acquire(target, cost, max_wait, now)) => Some(leased),
         () = service.stopped(), if waits => None,
     };
     if waits {
-        // The time in the queue is no work of ours.
-        context.progress.has_asked();
+        // Time in the queue is not time spent by the server.
+        context.progress.request_received();
     }
     let mut leased = match leased {
         Some(leased) => leased?,
@@ -190,10 +194,10 @@ async fn acquire(context: &Context, asked: &Asked, now: Time, enforce: bool) -> 
     let lease = leased.lease.take();
     let text = lease.as_ref().map(|lease| lease.text().to_owned());
     if let Some(lease) = lease {
-        context.progress.owes(lease, waits);
+        context.progress.add_undelivered(lease, waits);
     }
     let decided = leased.decided();
-    Ok(respond(&decided, Besides::Lease { lease: text }, [(leased.call(), decided)], enforce))
+    Ok(respond(&decided, Extra::Lease { lease: text }, [(leased.call(), decided)], enforce))
 }
 
 async fn all_or_nothing(
@@ -203,32 +207,32 @@ async fn all_or_nothing(
     enforce: bool,
 ) -> Result<Response, Rejection> {
     if checks.is_empty() {
-        return Err(RequestError::new("\"checks\" is empty; ask at least one").into());
+        return Err(RequestError::new("\"checks\" is empty; send at least one check").into());
     }
-    let callers = checks.iter().map(CallBody::caller).collect::<Result<Vec<_>, _>>()?;
-    let calls = callers.iter().zip(checks).map(|(caller, check)| {
+    let targets = checks.iter().map(CallBody::target).collect::<Result<Vec<_>, _>>()?;
+    let calls = targets.iter().zip(checks).map(|(target, check)| {
         let cost = cost(engine, check)?;
-        engine.call(caller.target(), cost)
+        engine.call(target.as_target(), cost)
     });
     let calls = calls.collect::<Result<Vec<Call<'_>>, RequestError>>()?;
     let (all, each) = engine.check_all(&calls, now).await?;
-    let besides = Besides::Checks { checks: each.iter().map(Fields::from).collect() };
-    Ok(respond(&all, besides, calls.iter().zip(each), enforce))
+    let extra = Extra::Checks { checks: each.iter().map(Fields::from).collect() };
+    Ok(respond(&all, extra, calls.iter().zip(each), enforce))
 }
 
-/// The response to a request that was decided; `each` are the calls it was made of.
+/// The response to a request that was decided; `each` holds its calls.
 fn respond<'c>(
     decided: &Decided<'c>,
-    besides: Besides<'_>,
+    extra: Extra<'_>,
     each: impl IntoIterator<Item = (&'c Call<'c>, Decided<'c>)>,
     enforce: bool,
 ) -> Response {
     let fields = RateLimit::of(each.into_iter());
-    let answer = Answer { fields: decided.into(), besides };
+    let answer = Answer { fields: decided.into(), extra };
     let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
     } else if decided.reason() == Some(Reason::StoreFailed) {
-        denied_without_store(&answer)
+        failed_closed(&answer)
     } else {
         denied(&answer.fields, &answer, &fields.violated)
     };

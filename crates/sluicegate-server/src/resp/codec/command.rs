@@ -1,34 +1,35 @@
-//! Commands out of bytes, without copying them.
+//! Parses commands without copying them.
 //!
-//! A command is an array of bulk strings, `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`, or a line of words, `ECHO hi\r\n`. Nothing
-//! else is one: no nesting, no other types, so that the parser needs no stack. It allocates nothing for what has not
-//! arrived, whatever lengths are announced; and it remembers how far it got, so that bytes that come one by one are not
-//! looked at again and again.
+//! A command is an array of bulk strings, `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`, or an inline command,
+//! `ECHO hi\r\n`. Arrays do not nest and hold no other types, so the parser needs no stack. It
+//! allocates nothing for bytes that have not arrived, whatever lengths a client announces. It is
+//! resumable: bytes that arrive one by one are looked at once.
 
-use super::words;
+use super::inline;
 use memchr::memchr;
 use std::fmt;
 use std::ops::Range;
 
-/// The bounds of what a client may send.
+/// Bounds on what a client may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// The most arguments of a command, its name included.
+    /// The most arguments of a command, including its name.
     pub arguments: usize,
-    /// The longest argument in bytes.
+    /// The longest argument, in bytes.
     pub bulk_len: usize,
-    /// The longest command in bytes, all of it; also the longest line of words.
+    /// The longest command, in bytes; also the longest inline command.
     pub command_len: usize,
 }
 
-/// Finds the commands in a buffer to whose end bytes are appended. Several are found at once, to be answered together.
+/// Parses the commands in a buffer that bytes are appended to. Finds several at once, for a batch.
 #[derive(Default, Debug)]
 pub struct Parser {
-    /// The arguments of all commands that were found, as places in the buffer, and then those of the one that is being read.
+    /// The arguments of all complete commands, as ranges of the buffer, then those of the
+    /// incomplete one.
     arguments: Vec<Range<usize>>,
-    /// Where in `arguments` each complete command ends.
+    /// The end of each complete command in `arguments`.
     commands: Vec<usize>,
-    /// Where in the buffer the command that is being read begins.
+    /// The start of the incomplete command in the buffer.
     begin: usize,
     state: State,
 }
@@ -37,50 +38,51 @@ pub struct Parser {
 enum State {
     #[default]
     Begin,
-    /// In an array: so many bulk strings are still to come, and the next begins here.
+    /// In an array: `left` bulk strings are missing, and the next one starts at `at`.
     Bulks { left: usize, at: usize },
-    /// In a line of words: there is no line end before this place.
+    /// In an inline command: there is no line end before `searched`.
     Line { searched: usize },
 }
 
-/// A command in the bytes it was read from.
+/// A command, borrowed from the buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     bytes: &'a [u8],
     arguments: &'a [Range<usize>],
 }
 
-/// What is not a command. The connection cannot go on, as nobody knows where the next one begins.
+/// Why bytes are not a command. The connection must be closed: where the next command starts is
+/// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolError {
-    /// An array that does not say how long it is.
+    /// The length of an array is invalid.
     ArrayLength,
-    /// More arguments than there may be.
+    /// A command has too many arguments.
     TooManyArguments(usize),
-    /// Something else than a bulk string in an array.
+    /// An array holds something other than bulk strings.
     ExpectedBulk(u8),
-    /// A bulk string that does not say how long it is, or is longer than it may be.
+    /// The length of a bulk string is invalid or too large.
     BulkLength(usize),
-    /// A bulk string that does not end where it said.
+    /// A bulk string does not end with CRLF where its length says.
     BulkEnd,
-    /// A command that is longer than it may be.
+    /// A command is too long.
     CommandTooLong(usize),
-    /// A line that is longer than it may be.
+    /// An inline command is too long.
     LineTooLong(usize),
-    /// Quotes in a line that do not match.
+    /// The quotes of an inline command are unbalanced.
     Quotes,
-    /// Neither an array nor a line of text.
+    /// Neither an array nor text, such as a TLS handshake.
     NotText,
-    /// A web page that tries to speak to us, or someone at the wrong port.
+    /// An HTTP request: a web page, or a client on the wrong port.
     Http,
 }
 
 impl fmt::Display for ProtocolError {
-    /// In the words of Redis where it has some.
+    /// Starts with Redis's own wording where there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProtocolError::ArrayLength => {
-                f.write_str("invalid multibulk length; write how many arguments follow, as in *1")
+                f.write_str("invalid multibulk length; write the number of arguments, as in *1")
             }
             ProtocolError::TooManyArguments(most) => {
                 write!(f, "invalid multibulk length; a command has at most {most} arguments")
@@ -89,18 +91,20 @@ impl fmt::Display for ProtocolError {
             ProtocolError::BulkLength(most) => {
                 write!(f, "invalid bulk length; an argument has at most {most} bytes")
             }
-            ProtocolError::BulkEnd => f.write_str("a bulk string does not end where it said"),
+            ProtocolError::BulkEnd => {
+                f.write_str("invalid bulk end; expected CRLF after the announced length")
+            }
             ProtocolError::CommandTooLong(most) => {
-                write!(f, "too big command; all of it has at most {most} bytes")
+                write!(f, "too big command; a command has at most {most} bytes")
             }
             ProtocolError::LineTooLong(most) => {
                 write!(f, "too big inline request; a line has at most {most} bytes")
             }
             ProtocolError::Quotes => f.write_str(
-                "unbalanced quotes in request; close each quote, and write a blank or nothing after it",
+                "unbalanced quotes in request; close each quote, and put a space or nothing after it",
             ),
             ProtocolError::NotText => f.write_str(
-                "expected '*' or a line of text; if this is TLS, the server was started without it",
+                "expected '*' or a line of text; if this is TLS, note that the server runs without it",
             ),
             ProtocolError::Http => f.write_str("this port speaks RESP, not HTTP"),
         }
@@ -110,34 +114,35 @@ impl fmt::Display for ProtocolError {
 impl std::error::Error for ProtocolError {}
 
 impl<'a> Command<'a> {
-    /// How many arguments there are, the name included.
+    /// The number of arguments, including the name.
     pub fn len(&self) -> usize {
         self.arguments.len()
     }
 
-    /// Never: a command has a name.
+    /// Always `false`: a command has a name.
     pub fn is_empty(&self) -> bool {
         self.arguments.is_empty()
     }
 
-    /// One argument; 0 is the name.
-    pub fn get(&self, place: usize) -> Option<&'a [u8]> {
-        self.bytes.get(self.arguments.get(place)?.clone())
+    /// The argument at an index; 0 is the name.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.bytes.get(self.arguments.get(index)?.clone())
     }
 
-    /// The arguments from a place on.
-    pub fn from(&self, place: usize) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+    /// The arguments from an index on.
+    pub fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let bytes = self.bytes;
-        let rest = self.arguments.get(place..).unwrap_or_default();
+        let rest = self.arguments.get(index..).unwrap_or_default();
         rest.iter().filter_map(move |argument| bytes.get(argument.clone()))
     }
 }
 
 impl Parser {
-    /// Reads on until there are `most` commands, or the bytes end. Lines are unquoted in place.
+    /// Parses until there are `most` commands or the bytes end. Inline commands are unquoted in
+    /// place.
     ///
     /// # Errors
-    /// At what cannot be a command, whatever follows. The commands before it are there all the same.
+    /// As soon as the bytes cannot become a command. The commands before them remain available.
     pub fn parse(&mut self, bytes: &mut [u8], most: usize, bounds: &Bounds) -> Result<(), ProtocolError> {
         while self.commands.len() < most {
             let end = match self.state {
@@ -146,7 +151,7 @@ impl Parser {
                     Some(b'*') => match length(bytes, self.begin + 1) {
                         Length::Incomplete => return Ok(()),
                         Length::Wrong => return Err(ProtocolError::ArrayLength),
-                        // An empty array is no command, and gets no reply.
+                        // An empty array is not a command, and gets no reply.
                         Length::Null(next) | Length::Is(0, next) => {
                             self.begin = next;
                             continue;
@@ -156,7 +161,7 @@ impl Parser {
                         }
                         Length::Is(left, at) => self.bulks(bytes, left, at, bounds)?,
                     },
-                    // What a browser says first in TLS, and nothing that anybody types.
+                    // Control characters, which start a TLS handshake and no command.
                     Some(0..=8 | 14..=31 | 127..) => return Err(ProtocolError::NotText),
                     Some(_) => self.line(bytes, self.begin, bounds)?,
                 },
@@ -166,7 +171,7 @@ impl Parser {
             let Some(end) = end else { return Ok(()) };
             self.state = State::Begin;
             self.begin = end;
-            // A line of blanks is no command either.
+            // A blank line is not a command either.
             if self.arguments.len() > self.commands.last().copied().unwrap_or(0) {
                 self.commands.push(self.arguments.len());
             }
@@ -174,37 +179,38 @@ impl Parser {
         Ok(())
     }
 
-    /// How many complete commands there are.
+    /// The number of complete commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// A command, in the buffer it was read from.
-    pub fn get<'a>(&'a self, bytes: &'a [u8], place: usize) -> Option<Command<'a>> {
-        let end = *self.commands.get(place)?;
-        let begin = place.checked_sub(1).and_then(|before| self.commands.get(before)).copied().unwrap_or(0);
+    /// The complete command at an index, in the buffer it was parsed from.
+    pub fn get<'a>(&'a self, bytes: &'a [u8], index: usize) -> Option<Command<'a>> {
+        let end = *self.commands.get(index)?;
+        let begin = index.checked_sub(1).and_then(|before| self.commands.get(before)).copied().unwrap_or(0);
         Some(Command { bytes, arguments: self.arguments.get(begin..end)? })
     }
 
-    /// Forgets the complete commands.
-    pub fn forget(&mut self) {
+    /// Drops the complete commands.
+    pub fn clear_complete(&mut self) {
         if let Some(end) = self.commands.last() {
             self.arguments.drain(..*end);
             self.commands.clear();
         }
     }
 
-    /// How many bytes at the beginning of the buffer are not needed any more, once the complete commands are forgotten.
+    /// The bytes at the start of the buffer that are no longer needed once the complete commands
+    /// are dropped.
     pub fn used(&self) -> usize {
         self.begin
     }
 
-    /// Tells the parser that those bytes have been removed.
+    /// Adjusts the parser after those bytes were removed from the buffer.
     pub fn removed(&mut self) {
         let by = self.begin;
         for argument in &mut self.arguments {
@@ -218,18 +224,19 @@ impl Parser {
         self.begin = 0;
     }
 
-    /// How many bytes of memory it holds. It grows with what has arrived, never with what was announced.
+    /// The memory held, in bytes. Grows with the bytes that have arrived, never with announced
+    /// lengths.
     pub fn held(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>() + self.commands.capacity() * size_of::<usize>()
     }
 
-    /// Gives back memory that a burst has needed.
+    /// Frees the memory of a burst.
     pub fn shrink(&mut self) {
         self.arguments.shrink_to_fit();
         self.commands.shrink_to_fit();
     }
 
-    /// Reads bulk strings. Where the command ends, if it does.
+    /// Parses bulk strings. Returns the end of the command, or `None` if it is incomplete.
     fn bulks(
         &mut self,
         bytes: &[u8],
@@ -264,14 +271,14 @@ impl Parser {
         Ok(Some(at))
     }
 
-    /// Reads a line of words, which has no end before `searched`. Where the line ends, if it does.
+    /// Parses an inline command. Returns the end of its line, or `None` if it is incomplete.
     fn line(
         &mut self,
         bytes: &mut [u8],
         searched: usize,
         bounds: &Bounds,
     ) -> Result<Option<usize>, ProtocolError> {
-        let end = memchr(b'\n', bytes.get(searched..).unwrap_or_default()).map(|place| searched + place);
+        let end = memchr(b'\n', bytes.get(searched..).unwrap_or_default()).map(|index| searched + index);
         if end.unwrap_or(bytes.len()) - self.begin > bounds.command_len {
             return Err(ProtocolError::LineTooLong(bounds.command_len));
         }
@@ -280,11 +287,11 @@ impl Parser {
             return Ok(None);
         };
         let line = bytes.get_mut(self.begin..end).unwrap_or_default();
-        if words::begins_like_http(line) {
+        if inline::looks_like_http(line) {
             return Err(ProtocolError::Http);
         }
         let before = self.arguments.len();
-        for word in words::split(line) {
+        for word in inline::split(line) {
             let word = word.ok_or(ProtocolError::Quotes)?;
             if word.len() > bounds.bulk_len {
                 return Err(ProtocolError::BulkLength(bounds.bulk_len));
@@ -298,24 +305,24 @@ impl Parser {
     }
 }
 
-/// What a line that announces a length says.
+/// A length prefix.
 enum Length {
-    /// It has not arrived in full.
+    /// It has not arrived completely.
     Incomplete,
-    /// It is no length.
+    /// It is not a length.
     Wrong,
-    /// `-1`, and where the next line begins.
+    /// `-1`, and the start of the next line.
     Null(usize),
-    /// A length, and where the next line begins.
+    /// A length, and the start of the next line.
     Is(usize, usize),
 }
 
-/// Reads the digits from `at` on, and the line end.
+/// Parses the digits from `at` on, and the line end.
 fn length(bytes: &[u8], at: usize) -> Length {
-    /// No bound has more digits; and so many fit into any `usize`.
+    /// No bound has more digits, and nine digits fit into any `usize`.
     const DIGITS_MAX: usize = 9;
     let line = bytes.get(at..).unwrap_or_default();
-    // Nearly all are this short.
+    // Nearly all lengths have one or two digits.
     match *line {
         [one @ b'0'..=b'9', b'\r', b'\n', ..] => return Length::Is(usize::from(one - b'0'), at + 3),
         [ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
@@ -324,17 +331,17 @@ fn length(bytes: &[u8], at: usize) -> Length {
         _ => {}
     }
     let mut number = 0;
-    for (place, byte) in line.iter().enumerate() {
+    for (index, byte) in line.iter().enumerate() {
         match byte {
-            b'0'..=b'9' if place < DIGITS_MAX => number = number * 10 + usize::from(byte - b'0'),
-            b'\r' if place > 0 => {
-                return match line.get(place + 1) {
+            b'0'..=b'9' if index < DIGITS_MAX => number = number * 10 + usize::from(byte - b'0'),
+            b'\r' if index > 0 => {
+                return match line.get(index + 1) {
                     None => Length::Incomplete,
-                    Some(b'\n') => Length::Is(number, at + place + 2),
+                    Some(b'\n') => Length::Is(number, at + index + 2),
                     Some(_) => Length::Wrong,
                 };
             }
-            b'-' if place == 0 => {
+            b'-' if index == 0 => {
                 const NULL: &[u8] = b"-1\r\n";
                 return match line.get(..NULL.len()) {
                     Some(NULL) => Length::Null(at + NULL.len()),
@@ -356,7 +363,7 @@ mod tests {
 
     type Commands = Vec<Vec<Vec<u8>>>;
 
-    /// What the bytes say when they come in chunks of this length, and how it ended.
+    /// Parses bytes that arrive in chunks of this length.
     fn read(bytes: &[u8], chunk: usize) -> (Commands, Option<ProtocolError>, usize) {
         let (mut parser, mut buffer, mut commands) = (Parser::default(), Vec::new(), Vec::new());
         for chunk in bytes.chunks(chunk) {
@@ -364,9 +371,9 @@ mod tests {
             loop {
                 let error = parser.parse(&mut buffer, 2, &BOUNDS).err();
                 let found = parser.len();
-                let taken = (0..found).map(|place| parser.get(&buffer, place).unwrap());
+                let taken = (0..found).map(|index| parser.get(&buffer, index).unwrap());
                 commands.extend(taken.map(|command| command.from(0).map(<[u8]>::to_vec).collect::<Vec<_>>()));
-                parser.forget();
+                parser.clear_complete();
                 if error.is_some() {
                     return (commands, error, 0);
                 }
@@ -380,11 +387,11 @@ mod tests {
         (commands, None, buffer.len())
     }
 
-    /// The same in one piece and in pieces of every length.
+    /// Parses the bytes in one piece, and checks that chunks of every length give the same result.
     fn commands(bytes: &[u8]) -> Result<Commands, ProtocolError> {
         let whole = read(bytes, usize::MAX);
         for chunk in 1..bytes.len() {
-            assert_eq!(read(bytes, chunk), whole, "{} in pieces of {chunk}", bytes.escape_ascii());
+            assert_eq!(read(bytes, chunk), whole, "{} in chunks of {chunk}", bytes.escape_ascii());
         }
         whole.1.map_or(Ok(whole.0), Err)
     }
@@ -417,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_command_is_refused_at_once() {
+    fn invalid_bytes_are_rejected_at_once() {
         use ProtocolError as Error;
         for (bytes, error) in [
             (&b"*x\r\n"[..], Error::ArrayLength),
@@ -454,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_before_a_mistake_are_there() {
+    fn commands_before_an_error_are_kept() {
         let (commands, error, _) = read(b"PING\r\n*1\r\n$4\r\nQUIT\r\n*1\r\n+", usize::MAX);
         assert_eq!(commands, vec![words(&[b"PING"]), words(&[b"QUIT"])]);
         assert_eq!(error, Some(ProtocolError::ExpectedBulk(b'+')));
@@ -468,9 +475,9 @@ mod tests {
         assert_eq!(parser.held(), 0);
     }
 
-    /// Millions of bytes one by one. Were each looked at again when the next one comes, this would take hours.
+    /// Millions of bytes, one by one. A parser that starts over for each byte would take hours.
     #[test]
-    fn bytes_that_come_one_by_one_are_looked_at_once() {
+    fn bytes_that_arrive_one_by_one_are_parsed_once() {
         let generous = Bounds { arguments: 1_000_000, bulk_len: 1 << 24, command_len: 1 << 24 };
         let line = [&b"PING"[..], &vec![b' '; 1 << 22], b"\n"].concat();
         let long = [&b"*1\r\n$4194304\r\n"[..], &vec![b'x'; 1 << 22], b"\r\n"].concat();

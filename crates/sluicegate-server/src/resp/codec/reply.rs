@@ -1,17 +1,17 @@
-//! Replies to bytes, in the version of the protocol that the client speaks.
+//! Encodes replies, in the protocol version of the client.
 
-/// The version of the protocol.
+/// The protocol version.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Version {
-    /// What a client speaks that has not said `HELLO 3`.
+    /// The version of a client that has not sent `HELLO 3`.
     #[default]
     Resp2,
-    /// The one with maps and a nil of its own.
+    /// The version with maps and a nil type.
     Resp3,
 }
 
 impl Version {
-    /// As `HELLO` says it.
+    /// The number that `HELLO` uses.
     pub const fn number(self) -> u8 {
         match self {
             Version::Resp2 => 2,
@@ -20,44 +20,44 @@ impl Version {
     }
 }
 
-/// Replies that wait to be sent. One buffer for all of a connection.
+/// The pending replies of a connection, in one buffer.
 #[derive(Default, Debug)]
 pub struct Replies {
     bytes: Vec<u8>,
-    /// What the client speaks.
+    /// The client's protocol version.
     pub version: Version,
 }
 
 impl Replies {
-    /// What waits.
+    /// The pending bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All of it was sent.
+    /// Drops the bytes once they are sent.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// How many bytes of memory are held.
+    /// The memory held, in bytes.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Gives back memory that a burst has needed.
+    /// Frees the memory of a burst.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// A word of ours: `+OK`.
+    /// Writes a simple string: `+OK`.
     pub fn simple(&mut self, word: &'static str) {
         self.bytes.push(b'+');
         self.bytes.extend_from_slice(word.as_bytes());
         self.line_end();
     }
 
-    /// An error, which begins with its code: `ERR ...`. Whatever it says, it is one line, and not a long one: a client that
-    /// could write its own line ends here would forge replies.
+    /// Writes an error, which starts with its code: `ERR ...`. Control characters are escaped and
+    /// long texts truncated: text of a client could otherwise end the line and forge replies.
     pub fn error(&mut self, text: &str) {
         const ERROR_LEN_MAX: usize = 512;
         self.bytes.push(b'-');
@@ -76,19 +76,19 @@ impl Replies {
         self.line_end();
     }
 
-    /// A whole number.
+    /// Writes an integer.
     pub fn integer(&mut self, number: impl itoa::Integer) {
         self.headed(b':', number);
     }
 
-    /// Any bytes.
+    /// Writes a bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.headed(b'$', bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.line_end();
     }
 
-    /// Nothing.
+    /// Writes nil.
     pub fn nil(&mut self) {
         self.bytes.extend_from_slice(match self.version {
             Version::Resp2 => b"$-1\r\n",
@@ -96,12 +96,12 @@ impl Replies {
         });
     }
 
-    /// So many items follow.
+    /// Writes the head of an array.
     pub fn array(&mut self, items: usize) {
         self.headed(b'*', items);
     }
 
-    /// So many pairs follow; for who does not know maps, an array of twice as many items.
+    /// Writes the head of a map; in RESP2, that of an array of twice as many items.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             Version::Resp2 => self.array(pairs * 2),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_short_line_whatever_it_says() {
+    fn an_error_is_always_one_short_line() {
         let mut replies = Replies::default();
         replies.error("ERR no rule \"a\r\nb\"\0 \u{9b}\u{fc}");
         assert_eq!(replies.bytes(), "-ERR no rule \"a\\r\\nb\"\\u{0} \\u{9b}\u{fc}\r\n".as_bytes());

@@ -1,15 +1,15 @@
-//! The memory of a connection: the buffer grows with what has arrived, never with what was
-//! announced, and what a burst needed is given back when the client falls silent.
+//! The memory of a connection: the buffer grows with the bytes that have arrived, never with the
+//! lengths a client announces, and is shrunk when the client falls silent.
 
 use super::Connection;
 
-/// What is held for a silent client: enough for what most send at once.
+/// The buffer of a silent client: enough for what most clients send at once.
 pub(super) const READ_LEN_MIN: usize = 1024;
-/// A client that fills its buffer is read in larger pieces, up to this.
+/// The largest read. The buffer of a client that fills it grows up to this size.
 pub(super) const READ_LEN_MAX: usize = 64 * 1024;
 
 impl<S> Connection<'_, S> {
-    /// Makes room to read into.
+    /// Makes room for the next read.
     pub(super) fn make_room(&mut self) {
         let was_filled = self.buffer.len() == self.buffer.capacity();
         self.drop_answered();
@@ -22,18 +22,18 @@ impl<S> Connection<'_, S> {
         self.buffer.reserve_exact(wanted - self.buffer.len());
     }
 
-    /// Removes the bytes of commands that are answered.
+    /// Drops the bytes of answered commands.
     pub(super) fn drop_answered(&mut self) {
         self.buffer.drain(..self.parser.used());
         self.parser.removed();
     }
 
-    /// Whether there is memory that a silent client does not need.
+    /// Returns `true` if the connection holds more memory than a silent client needs.
     pub(super) fn holds_much(&self) -> bool {
         self.buffer.capacity().max(self.replies.held()).max(self.parser.held()) > READ_LEN_MIN
     }
 
-    /// Gives back what a burst has needed. (No command has begun: that has another deadline.)
+    /// Frees the memory of a burst. No command is incomplete: that would be another timeout.
     pub(super) fn shrink(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(READ_LEN_MIN);

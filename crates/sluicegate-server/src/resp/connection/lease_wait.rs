@@ -1,5 +1,4 @@
-//! A client that waits for a lease. Its connection is read ahead meanwhile, so that it is noticed
-//! when the client leaves.
+//! Waits for a lease. The connection is read ahead meanwhile, to detect that the client closes it.
 
 use super::Connection;
 use super::buffer::READ_LEN_MIN;
@@ -8,25 +7,25 @@ use crate::resp::handler;
 use std::future::poll_fn;
 use tokio::io::AsyncReadExt as _;
 
-/// How much is read ahead of a client that waits for a lease.
+/// The most bytes read ahead while a client waits for a lease.
 pub(super) const READ_AHEAD_MAX: usize = 64 * 1024;
 
 impl<S: Stream> Connection<'_, S> {
     /// Answers a command that may wait for a lease. The commands behind it wait too, as with
-    /// Redis's `BLPOP`. When the server stops, it is answered at once. Returns whether the client
-    /// has sent more meanwhile; `None` if it has left.
-    pub(super) async fn wait_for_lease(&mut self, place: usize) -> Option<bool> {
+    /// Redis's `BLPOP`. If the server stops, it is answered at once. Returns `true` if more input
+    /// arrived meanwhile, and `None` if the client is gone.
+    pub(super) async fn wait_for_lease(&mut self, index: usize) -> Option<bool> {
         let Connection { stream, service, session, buffer, parser, replies, .. } = self;
         let mut ahead = Vec::new();
-        if let Some(command) = parser.get(buffer, place) {
-            let acquire = handler::wait_in_line(command, session, replies, service);
-            // What was read together with the command has a bound of its own.
+        if let Some(command) = parser.get(buffer, index) {
+            let acquire = handler::wait_for_lease(command, session, replies, service);
+            // Input that was read together with the command counts towards the bound.
             let most = (READ_AHEAD_MAX + parser.used()).saturating_sub(buffer.len());
             let is_answered = tokio::select! {
                 biased;
                 () = service.stopped() => false,
-                // Before the lease: a client that has left has no use for one that has just become
-                // free.
+                // Polled before the lease: a client that is gone must not get a lease that has just
+                // become free.
                 () = closed(stream, &mut ahead, most) => return None,
                 () = acquire => true,
             };
@@ -34,16 +33,16 @@ impl<S: Stream> Connection<'_, S> {
                 handler::answer_without_waiting(command, session, replies, service).await;
             }
         }
-        let came = !ahead.is_empty();
-        // Exactly, not twice as much: the client decides how much that is.
+        let received = !ahead.is_empty();
+        // Exactly that much, as the client controls the amount.
         buffer.reserve_exact(ahead.len());
         buffer.append(&mut ahead);
-        Some(came)
+        Some(received)
     }
 }
 
-/// Returns when the client has closed the connection. What it sends before is kept; when that is
-/// `most`, nothing more is read, and the runtime is asked from time to time.
+/// Returns when the client has closed the connection. Input before that is kept. Once `most` bytes
+/// are read, the connection is polled for the close alone.
 async fn closed(stream: &mut impl Stream, ahead: &mut Vec<u8>, most: usize) {
     while ahead.len() < most {
         let room = READ_LEN_MIN.min(most - ahead.len());

@@ -1,7 +1,7 @@
-//! The sending side of a connection: replies, to clients that read slowly too, and the end.
+//! The sending side of a connection: replies, slow readers, and the close.
 
 use super::buffer::READ_LEN_MIN;
-use super::{Connection, FAR, LINGER};
+use super::{Connection, FAR_FUTURE, LINGER};
 use crate::net::Stream;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -10,13 +10,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout_at};
 
 impl<S: Stream> Connection<'_, S> {
-    /// Sends the replies that wait. Returns whether the client took them.
+    /// Sends the pending replies. Returns `false` if the client did not take them.
     pub(super) async fn flush(&mut self) -> bool {
         let replies = self.replies.bytes();
         if replies.is_empty() {
             return true;
         }
-        // Nearly always the system takes all of it at once; then no timer is set.
+        // The system nearly always takes everything at once. Then no timer is needed.
         let (mut written, is_sent) = poll_fn(|context| {
             let mut stream = Pin::new(&mut self.stream);
             Poll::Ready(match stream.as_mut().poll_write(context, replies) {
@@ -33,15 +33,15 @@ impl<S: Stream> Connection<'_, S> {
         took_all
     }
 
-    /// Sends the rest of the replies to a client that is slow to take them: it has to take some
-    /// within `unread_timeout`, and all within a few times that. A client that has not sent the
-    /// password has no longer than for the password; when the server stops, every client has
-    /// `unread_timeout` from then on. `written`: how many bytes the client was sent.
+    /// Sends the remaining replies to a slow reader: it must take some of them within
+    /// `unread_timeout`, and all within a few times that. A client that is not authenticated has
+    /// only its `handshake_timeout`. Once the server stops, every client has `unread_timeout` left.
+    /// `written` is the number of bytes sent so far.
     async fn flush_slowly(&mut self, written: &mut usize) -> bool {
         let (service, limits) = (self.service, &self.service.limits);
-        let patience = limits.unread_timeout;
-        let overall = limits.answer_timeout().min(FAR);
-        let password = self.unknown.map(|since| since + limits.handshake_timeout);
+        let unread_timeout = limits.unread_timeout;
+        let overall = limits.answer_timeout().min(FAR_FUTURE);
+        let password = self.unauthenticated_since.map(|since| since + limits.handshake_timeout);
         let mut end =
             [password, self.sends_until].into_iter().flatten().fold(Instant::now() + overall, Instant::min);
         let mut stop = pin!(service.stopped());
@@ -56,7 +56,7 @@ impl<S: Stream> Connection<'_, S> {
             };
             tokio::select! {
                 biased;
-                taken = timeout_at(end.min(Instant::now() + patience), write) => match taken {
+                taken = timeout_at(end.min(Instant::now() + unread_timeout), write) => match taken {
                     Ok(Ok(0)) => {
                         self.active = Instant::now();
                         return rest.is_empty();
@@ -65,13 +65,13 @@ impl<S: Stream> Connection<'_, S> {
                     _ => return false,
                 },
                 () = stop.as_mut(), if self.sends_until.is_none() => {
-                    end = end.min(*self.sends_until.insert(Instant::now() + patience));
+                    end = end.min(*self.sends_until.insert(Instant::now() + unread_timeout));
                 }
             }
         }
     }
 
-    /// Shuts the sending side down, and lets the client read to the end.
+    /// Shuts down the sending side, and gives the client time to read to the end.
     pub(super) async fn linger(mut self) {
         let end = Instant::now() + LINGER;
         let _ = timeout_at(end, self.stream.shutdown()).await;

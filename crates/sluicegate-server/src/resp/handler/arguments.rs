@@ -1,36 +1,36 @@
-//! Arguments to values.
+//! Reads the arguments of commands.
 
 use super::super::codec::{Command, Shown};
 use super::rejection::Rejection;
 use crate::engine::Target;
 
-/// An argument as text.
+/// Reads text.
 pub(super) fn text<'a>(argument: &'a [u8], what: &str) -> Result<&'a str, Rejection> {
     str::from_utf8(argument).map_err(|_| {
-        Rejection::error(format_args!("the {what} is not UTF-8: \"{}\"; write it in UTF-8", Shown(argument)))
+        Rejection::error(format_args!("{what} \"{}\" is not UTF-8; encode it in UTF-8", Shown(argument)))
     })
 }
 
-/// `rule key`, the arguments after the name.
+/// Reads `rule key`, the arguments after the command's name.
 pub(super) fn target(command: Command<'_>) -> Result<Target<'_>, Rejection> {
     let rule = text(command.get(1).unwrap_or_default(), "rule")?;
     Ok(Target { rule, key: command.get(2).unwrap_or_default() })
 }
 
-/// A whole number that is not negative.
+/// Reads a whole number of at least 0.
 pub(super) fn whole(argument: &[u8], what: &str) -> Result<u64, Rejection> {
     digits(argument).ok_or_else(|| {
         let is_large = !argument.is_empty() && argument.iter().all(u8::is_ascii_digit);
         let problem = if is_large {
-            "is too large; write less"
+            "is too large; use a smaller number"
         } else {
-            "is not a whole number from 0 on; write digits alone"
+            "is not a whole number; use digits only"
         };
-        Rejection::error(format_args!("the {what} \"{}\" {problem}", Shown(argument)))
+        Rejection::error(format_args!("{what} \"{}\" {problem}", Shown(argument)))
     })
 }
 
-/// A whole number.
+/// Reads a whole number, which may be negative.
 pub(super) fn integer(argument: &[u8], what: &str) -> Result<i64, Rejection> {
     let number = match argument {
         [b'-', magnitude @ ..] => {
@@ -40,13 +40,13 @@ pub(super) fn integer(argument: &[u8], what: &str) -> Result<i64, Rejection> {
     };
     number.ok_or_else(|| {
         Rejection::error(format_args!(
-            "the {what} \"{}\" is not a whole number of 64 bits; write digits, such as 15 or -1",
+            "{what} \"{}\" is not a 64-bit whole number; use digits, such as 15 or -1",
             Shown(argument)
         ))
     })
 }
 
-/// A number of digits alone: by hand, as every command has some.
+/// Parses digits. By hand, as this is on the path of every command.
 fn digits(argument: &[u8]) -> Option<u64> {
     let add = |number: u64, byte: &u8| {
         let digit = byte.wrapping_sub(b'0');
@@ -55,7 +55,7 @@ fn digits(argument: &[u8]) -> Option<u64> {
     if argument.is_empty() { None } else { argument.iter().try_fold(0, add) }
 }
 
-/// The values of options that come as pairs, `COST n MAXWAIT ms`, in the order of `names`.
+/// Reads options of the form `COST n MAXWAIT ms`. Returns the values in the order of `names`.
 pub(super) fn options<'a, const N: usize>(
     command: Command<'a>,
     from: usize,
@@ -64,8 +64,8 @@ pub(super) fn options<'a, const N: usize>(
     let mut values = [None; N];
     let mut arguments = command.from(from);
     while let Some(name) = arguments.next() {
-        let place = names.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
-        let Some((place, slot)) = place.and_then(|place| Some((place, values.get_mut(place)?))) else {
+        let index = names.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
+        let Some((index, slot)) = index.and_then(|index| Some((index, values.get_mut(index)?))) else {
             return Err(Rejection::error(format_args!(
                 "unknown option \"{}\"; use {}",
                 Shown(name),
@@ -74,11 +74,11 @@ pub(super) fn options<'a, const N: usize>(
         };
         let value = arguments.next();
         if value.is_none() || slot.is_some() {
-            let name = names.get(place).unwrap_or(&"");
+            let name = names.get(index).unwrap_or(&"");
             return Err(if value.is_none() {
-                Rejection::error(format_args!("{name} needs a number after it, as in {name} 1"))
+                Rejection::error(format_args!("{name} has no value; write it as in {name} 1"))
             } else {
-                Rejection::error(format_args!("{name} is there twice; write it once"))
+                Rejection::error(format_args!("{name} is given twice; keep one of them"))
             });
         }
         *slot = value;

@@ -1,10 +1,10 @@
-//! `CLIENT`: what a client says and asks about its connection.
+//! `CLIENT`: describes and names a connection.
 
 use super::super::codec::{Command, Replies, Shown};
 use super::super::session::Session;
 use super::rejection::Rejection;
 
-/// The longest name of a client or its library. It is held as long as the connection.
+/// The longest name of a client or its library. It is kept as long as the connection.
 const NAME_LEN_MAX: usize = 128;
 
 pub(super) fn client(
@@ -15,7 +15,7 @@ pub(super) fn client(
     let about = command.get(1).unwrap_or_default().to_ascii_uppercase();
     match (about.as_slice(), command.get(2), command.get(3), command.len()) {
         (b"ID", _, _, 2) => replies.integer(session.id),
-        // A list tells of nobody else.
+        // A client sees no connection but its own.
         (b"INFO", _, _, 2) | (b"LIST", ..) => replies.bulk(line(session, replies).as_bytes()),
         (b"GETNAME", _, _, 2) if session.name.is_empty() => replies.nil(),
         (b"GETNAME", _, _, 2) => replies.bulk(session.name.as_bytes()),
@@ -30,7 +30,7 @@ pub(super) fn client(
         (switch @ (b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" | b"TRACKING"), Some(to), ..) => {
             if !makes_no_difference(switch, to) {
                 let (switch, to) = (Shown(switch), Shown(to));
-                return Err(Rejection::error(format_args!("CLIENT {switch} {to} is not offered here")));
+                return Err(Rejection::error(format_args!("CLIENT {switch} {to} is not supported")));
             }
             replies.simple("OK");
         }
@@ -39,7 +39,7 @@ pub(super) fn client(
         }
         (unknown, ..) => {
             return Err(Rejection::error(format_args!(
-                "unknown subcommand '{}' of CLIENT; there are {}",
+                "unknown subcommand '{}' of CLIENT; use one of {}",
                 Shown(unknown),
                 SUBCOMMANDS.join(" ")
             )));
@@ -51,7 +51,7 @@ pub(super) fn client(
 const SUBCOMMANDS: [&str; 10] =
     ["ID", "INFO", "LIST", "GETNAME", "SETNAME", "SETINFO", "REPLY", "NO-EVICT", "NO-TOUCH", "TRACKING"];
 
-/// Whether a switch is where the client wants it, or moves nothing here.
+/// Returns `true` if a switch already has the wanted value, or has no effect here.
 fn makes_no_difference(switch: &[u8], to: &[u8]) -> bool {
     let (on, off) = (to.eq_ignore_ascii_case(b"ON"), to.eq_ignore_ascii_case(b"OFF"));
     match switch {
@@ -61,7 +61,7 @@ fn makes_no_difference(switch: &[u8], to: &[u8]) -> bool {
     }
 }
 
-/// A name without blanks and control characters, so that `CLIENT LIST` can be read.
+/// Reads a name without spaces and control characters, as `CLIENT LIST` separates fields by spaces.
 pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Rejection> {
     let text = str::from_utf8(name).ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
     let text = text.filter(|name| name.len() <= NAME_LEN_MAX);
@@ -76,7 +76,7 @@ pub(super) fn valid_name(name: &[u8]) -> Result<Box<str>, Rejection> {
 }
 
 fn set_info(field: &[u8], value: &[u8], session: &mut Session) -> Result<(), Rejection> {
-    let place = if field.eq_ignore_ascii_case(b"LIB-NAME") {
+    let target = if field.eq_ignore_ascii_case(b"LIB-NAME") {
         &mut session.library_name
     } else if field.eq_ignore_ascii_case(b"LIB-VER") {
         &mut session.library_version
@@ -86,11 +86,11 @@ fn set_info(field: &[u8], value: &[u8], session: &mut Session) -> Result<(), Rej
             Shown(field)
         )));
     };
-    *place = valid_name(value)?;
+    *target = valid_name(value)?;
     Ok(())
 }
 
-/// One line in the form of Redis.
+/// The connection's line, in Redis's format.
 fn line(session: &Session, replies: &Replies) -> String {
     let Session { id, name, library_name, library_version, .. } = session;
     let version = replies.version.number();

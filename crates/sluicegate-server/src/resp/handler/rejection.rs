@@ -1,30 +1,30 @@
-//! A command that is not done: one line that says why. The connection goes on.
+//! Why a command was not executed: one line. The connection stays open.
 
 use crate::engine::RequestError;
 use std::borrow::Cow;
 use std::fmt;
 
-/// An error as it is written to the client, its code first.
+/// An error reply, starting with its code.
 #[derive(Debug)]
 pub(super) struct Rejection(Cow<'static, str>);
 
 impl Rejection {
-    /// The line, `ERR ...`.
+    /// The whole line, such as `ERR ...`.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// A mistake of the client.
+    /// An error with the code `ERR`.
     pub(super) fn error(why: fmt::Arguments<'_>) -> Rejection {
         Rejection(format!("ERR {why}").into())
     }
 
-    /// A line that is always the same, with its code.
+    /// A constant line, including its code.
     pub(super) const fn line(text: &'static str) -> Rejection {
         Rejection(Cow::Borrowed(text))
     }
 
-    /// Too few arguments or too many, in the words of Redis.
+    /// Redis's error for too few or too many arguments.
     pub(super) fn arity(name: &str) -> Rejection {
         Rejection::error(format_args!(
             "wrong number of arguments for '{}' command",
@@ -32,19 +32,19 @@ impl Rejection {
         ))
     }
 
-    /// The password has not been said.
+    /// Redis's error for a client that is not authenticated.
     pub(super) const fn no_auth() -> Rejection {
         Rejection::line("NOAUTH Authentication required.")
     }
 
-    /// The password is another one.
+    /// Redis's error for a wrong password.
     pub(super) const fn wrong_pass() -> Rejection {
         Rejection::line("WRONGPASS invalid username-password pair or user is disabled.")
     }
 }
 
 impl From<RequestError> for Rejection {
-    fn from(mistake: RequestError) -> Rejection {
-        Rejection::error(format_args!("{mistake}"))
+    fn from(error: RequestError) -> Rejection {
+        Rejection::error(format_args!("{error}"))
     }
 }

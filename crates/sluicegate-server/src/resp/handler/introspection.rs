@@ -1,4 +1,4 @@
-//! What clients ask about the server before they trust it: `COMMAND`, `INFO`, `CONFIG GET`.
+//! What clients ask about the server when they connect: `COMMAND`, `INFO`, `CONFIG GET`.
 
 use super::super::codec::{Command, Replies, Shown};
 use super::super::commands::{self, COMMANDS, Spec};
@@ -6,7 +6,7 @@ use super::rejection::Rejection;
 use crate::engine::TallyView;
 use crate::service::Service;
 
-/// The version of Redis whose commands and replies clients may expect.
+/// The Redis version that clients may expect, for the commands that exist here.
 const REDIS_VERSION: &str = "7.0.0";
 
 pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(), Rejection> {
@@ -21,7 +21,7 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(),
         b"DOCS" => docs(command.from(2).filter_map(commands::find), replies),
         _ => {
             return Err(Rejection::error(format_args!(
-                "unknown subcommand '{}' of COMMAND; there are COUNT LIST INFO DOCS",
+                "unknown subcommand '{}' of COMMAND; use COUNT, LIST, INFO or DOCS",
                 Shown(&about)
             )));
         }
@@ -56,8 +56,8 @@ fn info_of(spec: &Spec, replies: &mut Replies) {
     for flag in spec.flags() {
         replies.simple(flag);
     }
-    for place in spec.keys {
-        replies.integer(place);
+    for position in spec.keys {
+        replies.integer(position);
     }
     // Categories, tips, key specifications, subcommands.
     for _ in 0..4 {
@@ -129,7 +129,7 @@ fn sections(service: &Service) -> [Section; 7] {
         ("Clients", vec![("maxclients", service.limits.connections_max.to_string())]),
         ("Persistence", vec![("loading", "0".into())]),
         (
-            "StoreStats",
+            "Stats",
             vec![
                 ("rules", rules.iter().count().to_string()),
                 ("allowed", all.allowed.to_string()),
@@ -143,20 +143,20 @@ fn sections(service: &Service) -> [Section; 7] {
     ]
 }
 
-/// Where keys live, and whether it answers.
+/// Where keys live, and the health of a shared store.
 fn store(service: &Service) -> Vec<(&'static str, String)> {
     let Some(view) = service.engine.store() else { return vec![("store", "memory".into())] };
     let failures: u64 = view.failures.iter().map(|(_, count)| count).sum();
-    let instead: u64 = view.answers.iter().filter(|(source, _)| *source != "store").map(|(_, n)| n).sum();
+    let bypassed: u64 = view.answers.iter().filter(|(source, _)| *source != "store").map(|(_, n)| n).sum();
     vec![
         ("store", "shared".into()),
         ("store_up", u8::from(view.is_up).to_string()),
         ("store_failures", failures.to_string()),
-        ("store_answered_instead", instead.to_string()),
+        ("store_bypassed_answers", bypassed.to_string()),
     ]
 }
 
-/// `CONFIG GET pattern [pattern ...]`: the settings that clients and benchmarks look at.
+/// `CONFIG GET pattern [pattern ...]`: the settings that clients and benchmarks read.
 pub(super) fn config(
     command: Command<'_>,
     replies: &mut Replies,
@@ -165,7 +165,7 @@ pub(super) fn config(
     let verb = command.get(1).unwrap_or_default();
     if !verb.eq_ignore_ascii_case(b"GET") {
         return Err(Rejection::error(format_args!(
-            "CONFIG {} is not offered; settings are in the configuration file",
+            "CONFIG {} is not supported; settings are in the configuration file",
             Shown(verb)
         )));
     }
@@ -182,18 +182,18 @@ pub(super) fn config(
         ("timeout", limits.idle_timeout.map_or(0, |timeout| timeout.as_secs()).to_string()),
         ("proto-max-bulk-len", limits.bulk_len_max.to_string()),
     ];
-    let is_asked = |name: &str| command.from(2).any(|pattern| matches(pattern, name.as_bytes()));
-    let asked = settings.iter().filter(|(name, _)| is_asked(name));
-    replies.map(asked.clone().count());
-    for (name, value) in asked {
+    let is_requested = |name: &str| command.from(2).any(|pattern| matches(pattern, name.as_bytes()));
+    let requested = settings.iter().filter(|(name, _)| is_requested(name));
+    replies.map(requested.clone().count());
+    for (name, value) in requested {
         replies.bulk(name.as_bytes());
         replies.bulk(value.as_bytes());
     }
     Ok(())
 }
 
-/// Whether a name is what a pattern with `*` and `?` says, whatever the case. It takes at most as many steps as the product
-/// of their lengths: after a mismatch it goes back to the last star only.
+/// Returns `true` if a name matches a pattern with `*` and `?`, ignoring case. Takes at most as
+/// many steps as the product of the lengths: a mismatch backtracks to the last star only.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

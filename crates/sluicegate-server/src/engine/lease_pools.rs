@@ -1,8 +1,10 @@
-//! Leases in memory: one pool for those of all rules and inline limits, so that their number has one bound.
+//! The pool of leases in memory, shared by rules and inline limits so that `max_leases` bounds
+//! both.
 //!
-//! A lease belongs to a scope and a key, whichever limit it was granted under: a rule that changes, or whose exceptions
-//! do, goes on with the leases that are held. Those of inline limits are counted together, and leave a part of the pool to
-//! the rules: callers that write limits cannot keep rules from granting leases.
+//! A lease belongs to a scope and a key, not to the limit it was granted under: a rule that changes
+//! keeps the leases that are held. Inline limits may use three quarters of the pool. The last
+//! quarter is for rules alone, so that clients that make up limits cannot keep rules from granting
+//! leases.
 
 use super::RequestError;
 use super::Settings;
@@ -20,50 +22,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// One part in this many of the pool is for rules alone, as it is with the room for limits.
-const PARTS: usize = 4;
-/// When a lease of the full share will be released is unknown, so callers are told to retry after this.
+/// One part in this many of the pool is for rules alone, as in the table of limits.
+const RULES_ONLY_PART: usize = 4;
+/// The retry hint when the inline pool is full, as the time of the next release is unknown.
 const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 
 /// The leases of an engine.
-pub(super) struct MemoryLeases {
+pub(super) struct LeasePools {
     all: LeasePool,
-    /// What inline limits may use.
-    inline: Arc<Share>,
+    /// The part of `all` that inline limits may use.
+    inline: Arc<InlinePool>,
 }
 
-/// What inline limits hold, and the most that they may.
-struct Share {
+/// The leases of all inline limits, and their bound.
+struct InlinePool {
     all: LeasePool,
     scope: LeaseScope,
-    most: usize,
-    /// Calls in a queue: a waiter needs room too.
+    max: usize,
+    /// Calls in a queue. A waiter occupies room like a lease.
     waiting: AtomicUsize,
 }
 
 /// A waiter under an inline limit.
-struct Waiter(Arc<Share>);
+struct Waiter(Arc<InlinePool>);
 
-/// An inline `concurrency` limit: a semaphore within the share.
+/// An inline `concurrency` limit: a semaphore within the inline pool.
 struct InlineSemaphore {
     semaphore: Semaphore,
-    share: Arc<Share>,
+    pool: Arc<InlinePool>,
 }
 
-impl MemoryLeases {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<MemoryLeases, RequestError> {
+impl LeasePools {
+    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<LeasePools, RequestError> {
         let all = LeasePool::builder().max_leases(settings.max_leases).clock(Arc::clone(clock)).build()?;
-        let for_rules = settings.max_leases.div_ceil(PARTS);
-        let inline = Share {
+        let for_rules = settings.max_leases.div_ceil(RULES_ONLY_PART);
+        let inline = InlinePool {
             all: all.clone(),
             scope: all.scope("inline"),
-            most: (settings.max_leases - for_rules).max(1),
+            max: (settings.max_leases - for_rules).max(1),
             waiting: AtomicUsize::new(0),
         };
-        Ok(MemoryLeases { all, inline: Arc::new(inline) })
+        Ok(LeasePools { all, inline: Arc::new(inline) })
     }
 
-    /// What grants leases under a limit to the keys of a scope.
+    /// Builds what grants leases under a limit, for the keys of a scope.
     pub(super) fn of(&self, scope: &Scope, limit: &Limit) -> Result<Leases, RequestError> {
         let (stats, backend): (_, Box<dyn LeaseBackend>) = match scope {
             Scope::Rule(_) => {
@@ -74,37 +76,39 @@ impl MemoryLeases {
             Scope::Inline(_) | Scope::Throttle => {
                 let of_limit = self.inline.scope.counting(scope);
                 let semaphore = of_limit.semaphore(limit)?;
-                (of_limit, Box::new(InlineSemaphore { semaphore, share: Arc::clone(&self.inline) }))
+                (of_limit, Box::new(InlineSemaphore { semaphore, pool: Arc::clone(&self.inline) }))
             }
         };
         Ok(Leases { backend, time: StoreTime::Engine, stats: Some(stats) })
     }
 
-    /// What inline limits hold.
+    /// The statistics of inline limits.
     pub(super) fn inline_stats(&self) -> SemaphoreStats {
         self.inline.scope.stats()
     }
 }
 
-impl Share {
-    /// Whether leases and waiters use no more than the share, perhaps after a look at what has expired.
-    fn is_kept(&self, now: Time) -> bool {
-        self.seems_kept() || {
+impl InlinePool {
+    /// Returns `true` if leases and waiters are within the bound, if need be after expired leases
+    /// are cleared.
+    fn has_room(&self, now: Time) -> bool {
+        self.seems_to_have_room() || {
             self.all.clear_expired(now);
-            self.seems_kept()
+            self.seems_to_have_room()
         }
     }
 
-    fn seems_kept(&self) -> bool {
-        // A waiter is subtracted only when its lease is counted, so that none is missed between the two.
+    fn seems_to_have_room(&self) -> bool {
+        // Read before the leases: a waiter is subtracted only once its lease is counted, so none is
+        // missed in between.
         let waiting = self.waiting.load(Ordering::Acquire);
-        self.scope.stats().leases + waiting <= self.most
+        self.scope.stats().leases + waiting <= self.max
     }
 
-    /// A waiter, if there is room for it.
-    fn join(self: &Arc<Share>, now: Time) -> Option<Waiter> {
+    /// Enqueues a waiter, if there is room for it.
+    fn join(self: &Arc<InlinePool>, now: Time) -> Option<Waiter> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        Some(Waiter(Arc::clone(self))).filter(|_| self.is_kept(now))
+        Some(Waiter(Arc::clone(self))).filter(|_| self.has_room(now))
     }
 }
 
@@ -116,9 +120,10 @@ impl Drop for Waiter {
 
 impl InlineSemaphore {
     fn try_at(&self, key: &dyn Key, cost: u64, now: Time) -> Grant<HeldLease> {
-        // Taken first, and released if it is too much: so no two calls get the last of it.
+        // Acquire first, release if that exceeds the bound: checking first would let two calls take
+        // the last lease.
         let grant = self.semaphore.try_acquire_at(key, cost, now);
-        if grant.allowed() && cost > 0 && !self.share.is_kept(now) {
+        if grant.allowed() && cost > 0 && !self.pool.has_room(now) {
             return self.no_room();
         }
         grant.into()
@@ -144,7 +149,7 @@ impl LeaseBackend for InlineSemaphore {
         if at_once.allowed() {
             return Pending::Ready(Ok(at_once));
         }
-        let Some(waiter) = self.share.join(now) else { return Pending::Ready(Ok(self.no_room())) };
+        let Some(waiter) = self.pool.join(now) else { return Pending::Ready(Ok(self.no_room())) };
         let granted = LeaseBackend::acquire(&self.semaphore, key, cost, max_wait);
         Pending::later(async move {
             let granted = granted.await;

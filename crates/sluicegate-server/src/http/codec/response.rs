@@ -5,8 +5,8 @@ use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{RetryAfter, Time};
 
-/// A decision as it is written: always these eight fields, and one more when a shared store was away. Milliseconds are
-/// rounded up.
+/// The fields of a decision: always these eight, and `source` if a fallback decided. Milliseconds
+/// are rounded up.
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
     allowed: bool,
@@ -17,7 +17,7 @@ pub(in crate::http) struct Fields<'a> {
     delay_ms: u64,
     pub(in crate::http) denied_by: Option<&'a str>,
     reason: Option<&'static str>,
-    /// Who answered instead of the store.
+    /// What decided in place of the shared store.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
 }
@@ -41,10 +41,10 @@ impl<'a> From<&Decided<'a>> for Fields<'a> {
     }
 }
 
-/// What some verbs answer besides.
+/// What some verbs return besides the decision.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(in crate::http) enum Besides<'a> {
+pub(in crate::http) enum Extra<'a> {
     Nothing {},
     Taken { taken: u64 },
     Receipt { receipt: Option<String> },
@@ -52,16 +52,16 @@ pub(in crate::http) enum Besides<'a> {
     Checks { checks: Vec<Fields<'a>> },
 }
 
-/// A decision, and what comes with it.
+/// A decision and what some verbs add to it.
 #[derive(Serialize)]
 pub(in crate::http) struct Answer<'a> {
     #[serde(flatten)]
     pub(in crate::http) fields: Fields<'a>,
     #[serde(flatten)]
-    pub(in crate::http) besides: Besides<'a>,
+    pub(in crate::http) extra: Extra<'a>,
 }
 
-/// Whether a cancel, settle, renewal, release or reset could be done.
+/// The result of a cancel, settle, renew, release or reset.
 #[derive(Serialize)]
 pub(in crate::http) struct Done {
     pub(in crate::http) done: bool,

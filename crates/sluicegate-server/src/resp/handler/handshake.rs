@@ -1,7 +1,8 @@
-//! What clients say when they come and go.
+//! Commands that open, authenticate, reset and close a connection.
 
 use super::super::codec::{Command, Replies, Shown, Version};
 use super::super::session::Session;
+use super::Context;
 use super::arguments::integer;
 use super::client;
 use super::rejection::Rejection;
@@ -14,14 +15,10 @@ pub(super) fn ping(command: Command<'_>, replies: &mut Replies) {
     }
 }
 
-/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`: nothing of it is done unless all of it can be.
-pub(super) fn hello(
-    command: Command<'_>,
-    session: &mut Session,
-    replies: &mut Replies,
-    service: &Service,
-) -> Result<(), Rejection> {
-    let version = match command.get(1).map(|said| integer(said, "version")) {
+/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`: takes effect as a whole or not at all.
+pub(super) fn hello(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { session, replies, service, .. } = context;
+    let version = match command.get(1).map(|version| integer(version, "version")) {
         None => replies.version,
         Some(Ok(2)) => Version::Resp2,
         Some(Ok(3)) => Version::Resp3,
@@ -36,7 +33,7 @@ pub(super) fn hello(
         let syntax = || Rejection::error(format_args!("Syntax error in HELLO option '{}'", Shown(option)));
         if option.eq_ignore_ascii_case(b"AUTH") {
             let (user, password) = options.next().zip(options.next()).ok_or_else(syntax)?;
-            say_password(user, password, session, service)?;
+            check_password(user, password, session, service)?;
             authenticated = true;
         } else if option.eq_ignore_ascii_case(b"SETNAME") {
             name = Some(client::valid_name(options.next().ok_or_else(syntax)?)?);
@@ -74,12 +71,8 @@ pub(super) fn hello(
 }
 
 /// `AUTH password`, `AUTH default password`.
-pub(super) fn auth(
-    command: Command<'_>,
-    session: &mut Session,
-    replies: &mut Replies,
-    service: &Service,
-) -> Result<(), Rejection> {
+pub(super) fn auth(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { session, replies, service, .. } = context;
     let (user, password) = match (command.get(1), command.get(2)) {
         (Some(user), Some(password)) => (user, password),
         (Some(_), None) if service.password.is_none() => {
@@ -90,7 +83,7 @@ pub(super) fn auth(
         }
         (password, _) => (DEFAULT_USER, password.unwrap_or_default()),
     };
-    say_password(user, password, session, service)?;
+    check_password(user, password, session, service)?;
     session.authenticated = true;
     replies.simple("OK");
     Ok(())
@@ -102,18 +95,20 @@ pub(super) fn select(command: Command<'_>, replies: &mut Replies) -> Result<(), 
             replies.simple("OK");
             Ok(())
         }
-        Ok(_) => Err(Rejection::line("ERR DB index is out of range; there is one database, 0")),
+        Ok(_) => Err(Rejection::line("ERR DB index is out of range; the only database is 0")),
         Err(_) => Err(Rejection::line("ERR value is not an integer or out of range")),
     }
 }
 
-pub(super) fn quit(session: &mut Session, replies: &mut Replies) {
-    session.leaving = true;
-    replies.simple("OK");
+pub(super) fn quit(context: Context<'_>) {
+    context.session.leaving = true;
+    context.replies.simple("OK");
 }
 
-/// As good as new: RESP2, no names, no password said. Its id stays, and how many wrong passwords it has said.
-pub(super) fn reset(session: &mut Session, replies: &mut Replies, service: &Service) {
+/// Puts the connection into its initial state: RESP2, no names, not authenticated. It keeps its id
+/// and its count of wrong passwords.
+pub(super) fn reset(context: Context<'_>) {
+    let Context { session, replies, service, .. } = context;
     for name in [&mut session.name, &mut session.library_name, &mut session.library_version] {
         *name = Box::default();
     }
@@ -122,17 +117,18 @@ pub(super) fn reset(session: &mut Session, replies: &mut Replies, service: &Serv
     replies.simple("RESET");
 }
 
-/// The one user there is, as clients that know several call it.
+/// The only user.
 const DEFAULT_USER: &[u8] = b"default";
 
-/// Whether this is the user and the password; without one, any is right, as with Redis. What is wrong is counted.
-fn say_password(
+/// Checks the user and the password, and counts wrong ones. Without a configured password any is
+/// accepted, as in Redis.
+fn check_password(
     user: &[u8],
     password: &[u8],
     session: &mut Session,
     service: &Service,
 ) -> Result<(), Rejection> {
-    if user == DEFAULT_USER && service.password.as_ref().is_none_or(|real| real.is(password)) {
+    if user == DEFAULT_USER && service.password.as_ref().is_none_or(|expected| expected.is(password)) {
         session.wrong_passwords = 0;
         return Ok(());
     }

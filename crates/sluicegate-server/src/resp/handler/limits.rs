@@ -1,21 +1,15 @@
-//! `RL.*` and `CL.THROTTLE`: each is one question to the engine.
+//! `RL.*` and `CL.THROTTLE`: each command is one call to the engine.
 
 use super::super::codec::{Command, Replies};
+use super::Context;
 use super::arguments::{integer, options, target, text, whole};
 use super::rejection::Rejection;
 use crate::engine::{Call, Decided, Engine, RuleCache, RuleSpec, Target, Throttle, Throttled};
 use crate::wire;
-use sluicegate::{RetryAfter, Span, Time};
+use sluicegate::{RetryAfter, Span};
 
-/// How many items a decision has.
+/// The number of items of a decision.
 pub(super) const DECISION: usize = 7;
-
-/// What answering takes: the time of the batch, who decides, and where the answer goes.
-pub(super) struct Turn<'t> {
-    pub(super) now: Time,
-    pub(super) engine: &'t Engine,
-    pub(super) replies: &'t mut Replies,
-}
 
 pub(super) fn check<'a>(
     command: Command<'a>,
@@ -42,7 +36,7 @@ pub(super) fn throttle<'a>(
     Ok(engine.throttle(cache, command.get(1).unwrap_or_default(), &throttle)?)
 }
 
-/// The answer to redis-cell's command.
+/// Writes redis-cell's reply.
 pub(super) fn throttled(decided: &Decided<'_>, replies: &mut Replies) {
     let throttled = Throttled::from(decided);
     replies.array(5);
@@ -53,22 +47,25 @@ pub(super) fn throttled(decided: &Decided<'_>, replies: &mut Replies) {
     replies.integer(throttled.reset_after_s);
 }
 
-pub(super) async fn peek(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn peek(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let call = engine.call(target(command)?, cost(command, engine)?)?;
     decision(&call.peek(now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) async fn refund(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn refund(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let call = engine.call(target(command)?, cost(command, engine)?)?;
     decision(&call.refund(now).await?, DECISION, replies);
     Ok(())
 }
 
-pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn check_all(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     if command.len() % 3 != 1 {
         return Err(Rejection::arity("RL.CHECKALL"));
     }
@@ -83,8 +80,9 @@ pub(super) async fn check_all(command: Command<'_>, turn: Turn<'_>) -> Result<()
     Ok(())
 }
 
-pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn take(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let up_to = engine.cost(whole(command.get(3).unwrap_or_default(), "cost")?)?;
     let call = engine.call(target(command)?, up_to)?;
     let (decided, taken) = call.take(now).await?;
@@ -93,8 +91,9 @@ pub(super) async fn take(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rej
     Ok(())
 }
 
-pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn reserve(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
     let max_wait = max_wait.unwrap_or(Span::ZERO);
     let call = engine.call(target(command)?, cost)?;
@@ -107,40 +106,40 @@ pub(super) async fn reserve(command: Command<'_>, turn: Turn<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) async fn cancel(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn cancel(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let done = engine.cancel(receipt(command)?, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) async fn settle(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn settle(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
     let done = engine.settle(receipt(command)?, used, now).await?;
     replies.integer(u8::from(done));
     Ok(())
 }
 
-pub(super) async fn reset(
-    command: Command<'_>,
-    engine: &Engine,
-    replies: &mut Replies,
-) -> Result<(), Rejection> {
-    engine.call(target(command)?, 0)?.reset().await?;
-    replies.simple("OK");
+pub(super) async fn reset(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    context.service.engine.call(target(command)?, 0)?.reset().await?;
+    context.replies.simple("OK");
     Ok(())
 }
 
-pub(super) async fn next(command: Command<'_>, turn: Turn<'_>) -> Result<(), Rejection> {
-    let Turn { now, engine, replies } = turn;
+pub(super) async fn next(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let engine = &*service.engine;
     let next = engine.call(target(command)?, 0)?.next_window(now).await?;
     replies.integer(wire::unix_millis_up(next));
     Ok(())
 }
 
-pub(super) fn rules(engine: &Engine, replies: &mut Replies) {
-    let rules = engine.rules();
+pub(super) fn rules(context: Context<'_>) {
+    let Context { service, replies, .. } = context;
+    let rules = service.engine.rules();
     replies.array(rules.iter().count());
     for rule in rules.iter() {
         let RuleSpec { name, limits, shadow, keys, .. } = rule.spec();
@@ -159,7 +158,7 @@ pub(super) fn rules(engine: &Engine, replies: &mut Replies) {
     }
 }
 
-/// `[COST n]` after rule and key; 1 unless said.
+/// Reads `[COST n]` after rule and key; the default is 1.
 fn cost(command: Command<'_>, engine: &Engine) -> Result<u64, Rejection> {
     if command.len() == 3 {
         return Ok(1);
@@ -169,7 +168,7 @@ fn cost(command: Command<'_>, engine: &Engine) -> Result<u64, Rejection> {
     Ok(engine.cost(cost)?)
 }
 
-/// `[COST n] [MAXWAIT ms]` after rule and key; a cost of 1 unless said.
+/// Reads `[COST n] [MAXWAIT ms]` after rule and key; the default cost is 1.
 pub(super) fn cost_and_max_wait(
     command: Command<'_>,
     engine: &Engine,
@@ -179,7 +178,7 @@ pub(super) fn cost_and_max_wait(
     }
     let [cost, max_wait] = options(command, 3, ["COST", "MAXWAIT"])?;
     let cost = cost.map_or(Ok(1), |cost| whole(cost, "cost"))?;
-    let max_wait_ms = max_wait.map(|wait| whole(wait, "longest wait in milliseconds")).transpose()?;
+    let max_wait_ms = max_wait.map(|wait| whole(wait, "MAXWAIT")).transpose()?;
     Ok((engine.cost(cost)?, max_wait_ms.map(wire::span_of_millis)))
 }
 
@@ -187,7 +186,8 @@ fn receipt(command: Command<'_>) -> Result<&str, Rejection> {
     text(command.get(1).unwrap_or_default(), "receipt")
 }
 
-/// The seven items of a decision; `items` says how many the array has, as some commands add an eighth.
+/// Writes the seven items of a decision. `items` is the length of the array: some commands add an
+/// eighth.
 pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
     replies.array(items);
     replies.integer(u8::from(decided.allowed()));

@@ -1,0 +1,77 @@
+//! Refuses to expose an unprotected server: any address but loopback needs a password and TLS, or
+//! `--insecure`.
+
+use crate::protocol::Protocol;
+use std::net::SocketAddr;
+
+/// How the server is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Protection {
+    /// `true` if clients must authenticate.
+    pub password: bool,
+    /// `true` if connections are encrypted.
+    pub tls: bool,
+    /// `true` if the operator passed `--insecure`.
+    pub insecure: bool,
+}
+
+/// Checks whether a server with this protection may listen on an address.
+///
+/// # Errors
+/// If other machines could reach it and a protection is missing. The message says what to do.
+pub fn check(protocol: Protocol, address: SocketAddr, protection: Protection) -> Result<(), String> {
+    let Protection { password, tls, insecure } = protection;
+    // Canonical, as `::ffff:127.0.0.1` is loopback too.
+    if address.ip().to_canonical().is_loopback() || insecure {
+        return Ok(());
+    }
+    let (missing, set) = match (password, tls) {
+        (true, true) => return Ok(()),
+        (false, false) => ("password and TLS", "password_file, tls_cert and tls_key"),
+        (false, true) => ("password", "password_file"),
+        (true, false) => ("TLS", "tls_cert and tls_key"),
+    };
+    let port = address.port();
+    Err(format!(
+        "{protocol} on {address} would be reachable from other machines without {missing}: set {set} in [server], \
+         listen on 127.0.0.1:{port}, or pass --insecure if a private network protects it"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reachable_address_needs_protection() {
+        for (address, password, tls, insecure, missing) in [
+            ("127.0.0.1:6380", false, false, false, None),
+            ("127.8.9.1:6380", false, false, false, None),
+            ("[::1]:6380", false, false, false, None),
+            ("[::ffff:127.0.0.1]:6380", false, false, false, None),
+            (
+                "0.0.0.0:6380",
+                false,
+                false,
+                false,
+                Some("without password and TLS: set password_file, tls_cert and tls_key"),
+            ),
+            ("[::]:6380", false, false, false, Some("without password and TLS")),
+            ("192.0.2.7:6380", true, false, false, Some("without TLS: set tls_cert and tls_key in")),
+            ("[::ffff:192.0.2.7]:6380", false, true, false, Some("without password: set password_file in")),
+            ("10.0.0.1:6380", true, true, false, None),
+            ("0.0.0.0:6380", false, false, true, None),
+        ] {
+            let checked =
+                check(Protocol::Resp, address.parse().unwrap(), Protection { password, tls, insecure });
+            match missing {
+                None => assert_eq!(checked, Ok(()), "{address}"),
+                Some(missing) => {
+                    let error = checked.unwrap_err();
+                    assert!(error.contains(missing) && error.contains(address), "{address}: {error}");
+                    assert!(error.contains("listen on 127.0.0.1:6380, or pass --insecure"), "{error}");
+                }
+            }
+        }
+    }
+}
