@@ -5,7 +5,7 @@ mod shared;
 use crate::Problem;
 use crate::args::ReplayArgs;
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
+
 use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
     }
     let limits = args.limits.iter().map(|text| text.parse::<Limit>()).collect::<Result<Vec<_>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
-    ListError::check(&limits).map_err(|error| error.to_string())?;
+    Limit::check_list(&limits).map_err(|error| error.to_string())?;
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let hint = "sluice: reading calls from the terminal, first the line at_us,key,cost; end with Ctrl-D";

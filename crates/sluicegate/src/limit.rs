@@ -19,7 +19,6 @@ pub mod typed;
 
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
-pub use list::ListError;
 pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
 pub use typed::{per_day, per_hour, per_minute, per_second};
 
@@ -213,7 +212,7 @@ impl Limit {
     ///
     /// # Errors
     /// If a text is not a limit, a number is out of bounds, or there are too many limits: one line
-    /// that points at the word in the whole text. [`ListError::check`] says whether the limits go
+    /// that points at the word in the whole text. [`Limit::check_list`] says whether the limits go
     /// together.
     pub fn parse_list(text: &str) -> Result<Vec<Limit>, LimitError> {
         parse::list(text, Bounds::default())
@@ -312,7 +311,7 @@ impl Limit {
 
     /// What the core decides checks with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
     /// with `initial`, that does not say its own `start`. `None` for `concurrency`, which gives leases and decides no checks:
-    /// [`Limit::as_concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
+    /// [`Limit::as_concurrency`]. [`Limit::check_list`] refuses it for whoever makes a list of limits.
     pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
         let Made::Check(made) = &self.made else { return None };
         Some(match (made, &self.spec) {
@@ -335,10 +334,9 @@ impl Limit {
     ///
     /// # Errors
     /// When they do not go together, or one gives leases.
-    pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, ListError> {
-        ListError::check(limits)?;
-        let made =
-            |limit: &Limit| limit.made_at(now).ok_or_else(|| ListError::GivesLeases(limit.to_string()));
+    pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, LimitError> {
+        Limit::check_list(limits)?;
+        let made = |limit: &Limit| limit.made_at(now).ok_or_else(|| limit.grants_leases());
         limits.iter().map(made).collect()
     }
 

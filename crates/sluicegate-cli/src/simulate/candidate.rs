@@ -2,7 +2,7 @@
 
 use crate::Problem;
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
+
 use sluicegate_sim::report::limits_text;
 
 /// The most limits that are compared: more would not fit on a picture.
@@ -56,7 +56,7 @@ fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
     }
     let limits = text.split(" + ").map(str::parse).collect::<Result<Vec<Limit>, _>>();
     let limits = limits.map_err(|error| error.to_string())?;
-    ListError::check(&limits).map_err(|error| error.to_string())?;
+    Limit::check_list(&limits).map_err(|error| error.to_string())?;
     let label = label.cloned().unwrap_or_else(|| limits_text(&limits));
     Ok((label, limits))
 }

@@ -1,10 +1,7 @@
 //! What could not be asked or answered. A denial is an answer, not this.
 
 use sluicegate::backend::{BackendError, StoreFailure};
-use sluicegate::semaphore::BadLeaseId;
-use sluicegate::{BadReceipt, BuildError, CheckAllError, LimitError};
-use sluicegate_core::verbs::Unsupported;
-use sluicegate_redis::{RedisBuildError, RedisCheckAllError};
+use sluicegate::{BuildError, LimitError, VerbError};
 use std::fmt;
 
 /// Why a question has no answer: one line for whoever asked.
@@ -69,7 +66,7 @@ macro_rules! wrong_question {
     };
 }
 
-wrong_question!(LimitError, Unsupported, BadLeaseId, BadReceipt, CheckAllError);
+wrong_question!(LimitError);
 
 impl From<BuildError> for RequestError {
     fn from(error: BuildError) -> RequestError {
@@ -88,20 +85,10 @@ impl From<StoreFailure> for RequestError {
     }
 }
 
-impl From<BackendError> for RequestError {
-    fn from(error: BackendError) -> RequestError {
+impl From<VerbError> for RequestError {
+    fn from(error: VerbError) -> RequestError {
         match error {
-            BackendError::Store(failure) => failure.into(),
-            BackendError::Receipts(_) => RequestError::unavailable(error.to_string()),
-            _ => RequestError::new(error.to_string()),
-        }
-    }
-}
-
-impl From<RedisBuildError> for RequestError {
-    fn from(error: RedisBuildError) -> RequestError {
-        match error {
-            RedisBuildError::Local(BuildError::NoMemory { .. } | BuildError::TooManyLimits { .. }) => {
+            VerbError::TooManyReceipts | VerbError::TooManyReceiptsOfKey => {
                 RequestError::unavailable(error.to_string())
             }
             _ => RequestError::new(error.to_string()),
@@ -109,11 +96,12 @@ impl From<RedisBuildError> for RequestError {
     }
 }
 
-impl From<RedisCheckAllError> for RequestError {
-    fn from(error: RedisCheckAllError) -> RequestError {
+impl From<BackendError> for RequestError {
+    fn from(error: BackendError) -> RequestError {
         match error {
-            RedisCheckAllError::Store(failure) => failure.into(),
-            other => RequestError::new(other.to_string()),
+            BackendError::Store(failure) => failure.into(),
+            BackendError::Verb(error) => error.into(),
+            _ => RequestError::new(error.to_string()),
         }
     }
 }
