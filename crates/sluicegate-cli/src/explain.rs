@@ -7,7 +7,6 @@ pub(crate) mod words;
 use crate::Problem;
 use crate::args::ExplainArgs;
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
 use sluicegate_sim::human::TIE;
 
 /// What a list of limits does.
@@ -23,7 +22,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Problem> {
     if let [limit] = limits.as_slice() {
         return crate::print(&explain(limit));
     }
-    ListError::check(&limits).map_err(|error| error.to_string())?;
+    Limit::check_list(&limits).map_err(|error| error.to_string())?;
     let mut text = format!("{}\n\n{}", Limit::list_text(&limits), paragraph("Together", TOGETHER));
     for limit in &limits {
         text += &format!("\n{}", explain(limit));

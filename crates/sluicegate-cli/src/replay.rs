@@ -4,8 +4,7 @@ mod shared;
 
 use crate::Problem;
 use crate::args::ReplayArgs;
-use sluicegate::IntoLimits as _;
-use sluicegate::limit::ListError;
+use sluicegate::{IntoLimits as _, Limit};
 use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
@@ -16,7 +15,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
         ));
     }
     let limits = args.limits.as_slice().into_limits().map_err(|error| error.to_string())?;
-    ListError::check(&limits).map_err(|error| error.to_string())?;
+    Limit::check_list(&limits).map_err(|error| error.to_string())?;
     let stdin = io::stdin();
     if stdin.is_terminal() {
         let hint = "sluice: reading calls from the terminal, first the line at_us,key,cost; end with Ctrl-D";

@@ -5,7 +5,7 @@ use crate::verbs::KeySubject;
 use sluicegate::MemoryStore;
 use sluicegate::backend::{Backend, BackendError, Pending};
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limit, Limiter, Receipt};
+use sluicegate::{Limit, Limiter, Receipt, VerbError};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
@@ -81,7 +81,7 @@ impl<W: Wait> BackendSubject<W> {
     fn supported<T>(&self, pending: Pending<Result<T, BackendError>>) -> Result<T, Unsupported> {
         match self.wait.wait(pending) {
             Ok(answered) => Ok(answered),
-            Err(BackendError::Unsupported(error)) => Err(error),
+            Err(BackendError::Verb(VerbError::Unsupported(error))) => Err(error),
             Err(error) => panic!("{error}"),
         }
     }

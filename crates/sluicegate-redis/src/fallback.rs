@@ -1,8 +1,10 @@
 //! Answers without the store, as `on_store_failure` says, for limiters and semaphores.
 
-use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::failure::OnStoreFailure;
 use crate::store::RedisStore;
+use sluicegate::BuildError;
 use sluicegate::backend::{Answer, Source};
+use sluicegate::internal::within;
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
 use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
@@ -45,13 +47,13 @@ impl<L> Fallback<L> {
         on_store_failure: OnStoreFailure,
         limit: u64,
         local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
-    ) -> Result<Fallback<L>, RedisBuildError> {
+    ) -> Result<Fallback<L>, BuildError> {
         let limit = saturating_count(limit);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },
             OnStoreFailure::Deny => Fallback::Deny { limit },
-            OnStoreFailure::Local => Fallback::Local(local().map_err(RedisBuildError::Local)?),
+            OnStoreFailure::Local => Fallback::Local(local()?),
         })
     }
 
@@ -81,7 +83,7 @@ impl Fallback<Limiter> {
         settings: &FallbackSettings,
         limits: &[Limit],
         (store, scope): (&RedisStore, &str),
-    ) -> Result<Fallback<Limiter>, RedisBuildError> {
+    ) -> Result<Fallback<Limiter>, BuildError> {
         let share = settings.share()?;
         let limit = limits.iter().map(Limit::at_once).min().unwrap_or(0);
         Fallback::new(settings.on_store_failure, limit, || {
@@ -99,7 +101,7 @@ impl Fallback<Semaphore> {
         settings: &FallbackSettings,
         limit: &Limit,
         (store, scope): (&RedisStore, &str),
-    ) -> Result<Fallback<Semaphore>, RedisBuildError> {
+    ) -> Result<Fallback<Semaphore>, BuildError> {
         let share = settings.share()?;
         Fallback::new(settings.on_store_failure, limit.at_once(), || {
             store.inner.local_leases()?.scope(scope.to_owned()).semaphore(limit.share(share))
@@ -122,8 +124,9 @@ impl Default for FallbackSettings {
 }
 
 impl FallbackSettings {
-    fn share(&self) -> Result<u32, RedisBuildError> {
+    fn share(&self) -> Result<u32, BuildError> {
         let share = self.local_share;
-        if (1..=100).contains(&share) { Ok(share) } else { Err(RedisBuildError::BadShare(share)) }
+        let value = usize::try_from(share).unwrap_or(usize::MAX);
+        within("local_share", value, 1, 100).map(|_| share)
     }
 }

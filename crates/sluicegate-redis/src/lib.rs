@@ -61,7 +61,7 @@ mod stats;
 mod store;
 
 pub use denial_cache::{DENIAL_CACHE_AGE_MAX, DENIAL_CACHE_KEYS_MAX};
-pub use failure::{ConnectError, OnStoreFailure, RedisBuildError, RedisCheckAllError};
+pub use failure::{ConnectError, OnStoreFailure};
 pub use limiter::{
     RedisCall, RedisLimiter, RedisLimiterBuilder, RedisReservation, check_all, check_all_at, check_each,
 };

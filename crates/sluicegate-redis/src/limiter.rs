@@ -38,7 +38,7 @@ use reply::ScriptReply;
 use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
-use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveError, Span, Time};
+use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, VerbError};
 use sluicegate_core::algorithm;
 use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
 use sluicegate_core::bounds::saturating_count;
@@ -403,7 +403,7 @@ impl Inner {
             self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, max_wait).await
         };
         let reserved = match reserved.await {
-            Ok(None) => return Err(ReserveError::TooManyReceiptsOfKey.into()),
+            Ok(None) => return Err(VerbError::TooManyReceiptsOfKey.into()),
             Ok(Some(decision)) => Ok(decision),
             Err(failure) => Err(failure),
         };

@@ -15,8 +15,8 @@
 //! No two combinations of scope, index and key have one name: a scope contains no `|`, and the
 //! character after it tells how the key is written.
 
-use crate::failure::RedisBuildError;
 use crate::store::RedisStore;
+use sluicegate::BuildError;
 
 /// The names of a scope's keys.
 #[derive(Clone, Debug)]
@@ -28,9 +28,6 @@ pub(crate) struct Names {
 /// The version of the stored formats. A change of any format changes it.
 const VERSION: &str = "1";
 
-/// The rule for scopes, for error messages.
-pub(crate) const SCOPE_RULE: &str = "use any text without | { and }";
-
 impl Names {
     /// Returns the names of a scope, or `None` if the scope contains a reserved character.
     pub(crate) fn new(key_prefix: &str, scope: &str) -> Option<Names> {
@@ -41,11 +38,11 @@ impl Names {
     /// Returns the store and the scope of a builder, and the names in it.
     pub(crate) fn resolve(
         store: Option<(RedisStore, String)>,
-    ) -> Result<(RedisStore, String, Names), RedisBuildError> {
-        let (store, scope) = store.ok_or(RedisBuildError::NoStore)?;
+    ) -> Result<(RedisStore, String, Names), BuildError> {
+        let (store, scope) = store.ok_or(BuildError::NoStore)?;
         match Names::new(&store.inner.settings.key_prefix, &scope) {
             Some(names) => Ok((store, scope, names)),
-            None => Err(RedisBuildError::BadScope(scope)),
+            None => Err(BuildError::BadScope(scope)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use sluicegate::{BadReceipt, Receipt};
+use sluicegate::{Receipt, VerbError};
 
 /// A parsed [`Receipt`] of a shared store. It carries its scope and key, and is valid in every
 /// process that shares the store.
@@ -25,7 +25,7 @@ impl StoredReceipt {
     ///
     /// # Errors
     /// If it is not a receipt of a shared store.
-    pub fn read(receipt: &Receipt) -> Result<StoredReceipt, BadReceipt> {
+    pub fn read(receipt: &Receipt) -> Result<StoredReceipt, VerbError> {
         let read = || {
             let bytes = BASE64.decode(receipt.stored()?).ok()?;
             let (name, rest) = bytes.split_first_chunk::<NAME_LEN>()?;
@@ -34,7 +34,7 @@ impl StoredReceipt {
             let scope = String::from_utf8(scope.to_vec()).ok()?;
             Some(StoredReceipt { scope, key: key.to_vec(), name: *name })
         };
-        read().ok_or(BadReceipt)
+        read().ok_or(VerbError::BadReceipt)
     }
 
     /// The scope of the limiter that issued it.
@@ -94,7 +94,7 @@ mod tests {
         }
         let memory = format!("m1.{}", "0".repeat(48));
         for bad in ["s1.AAAA", "s1.user42", &memory] {
-            assert_eq!(StoredReceipt::read(&bad.parse().unwrap()), Err(BadReceipt), "{bad}");
+            assert_eq!(StoredReceipt::read(&bad.parse().unwrap()), Err(VerbError::BadReceipt), "{bad}");
         }
     }
 }

@@ -67,7 +67,7 @@ use rule::Scope;
 use rule_cache::CachedRule;
 use sluicegate::backend::Backend;
 use sluicegate::clock::Clock;
-use sluicegate::{BadReceipt, CALLS_MAX, Receipt, Span, Time};
+use sluicegate::{CALLS_MAX, Receipt, Span, Time, VerbError};
 use sluicegate::{OnFull, StoreStats};
 use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
@@ -353,7 +353,7 @@ impl Engine {
         let receipt: Receipt = receipt.parse()?;
         if let Some(store) = self.storage.memory() {
             if !receipt.is_of_memory() {
-                return Err(BadReceipt.into());
+                return Err(VerbError::BadReceipt.into());
             }
             return Ok(match used {
                 None => store.cancel_at(&receipt, now),

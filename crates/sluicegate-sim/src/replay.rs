@@ -3,7 +3,7 @@
 
 use crate::trace::{Trace, TraceError};
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
+use sluicegate::LimitError;
 use sluicegate_core::all_of::check_list;
 use sluicegate_core::{AnyLimit, AnyState, Decision, RetryAfter, Time};
 use smallvec::SmallVec;
@@ -36,8 +36,8 @@ impl Replay {
     ///
     /// # Errors
     /// When there is none, or one that has no place in a list.
-    pub fn new(limits: Vec<Limit>) -> Result<Replay, ListError> {
-        ListError::check(&limits)?;
+    pub fn new(limits: Vec<Limit>) -> Result<Replay, LimitError> {
+        Limit::check_list(&limits)?;
         Ok(Replay { limits, made: Vec::new(), keys: HashMap::default() })
     }
 

@@ -4,7 +4,7 @@ use crate::human;
 use crate::simulate::crowd::Crowd;
 use crate::simulate::{Outcome, Simulation, Worst};
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
+use sluicegate::LimitError;
 use sluicegate_core::time::DAY;
 use sluicegate_core::{Span, Time};
 
@@ -69,8 +69,8 @@ impl<'a> Report<'a> {
         &mut self,
         candidates: &[(String, Vec<Limit>)],
         mut tell: impl FnMut(u64),
-    ) -> Result<(), ListError> {
-        let mut try_all = |simulation: &Simulation<'a>| -> Result<Vec<Tried>, ListError> {
+    ) -> Result<(), LimitError> {
+        let mut try_all = |simulation: &Simulation<'a>| -> Result<Vec<Tried>, LimitError> {
             let tried = |(label, limits): &(String, Vec<Limit>)| {
                 let outcome = simulation.run(limits, &mut tell)?;
                 Ok(Tried { label: label.clone(), limits: limits.clone(), outcome })

@@ -21,7 +21,7 @@ use crowd::KeyOutcome;
 use focus::Focus;
 use run::Run;
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
+use sluicegate::LimitError;
 use sluicegate_core::{Span, Time};
 
 /// The most bars of a picture: fewer than pixels, and more than one looks at one by one.
@@ -170,7 +170,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     /// When there is no limit, or one that has no place in a list.
-    pub fn run(&self, limits: &[Limit], tell: impl FnMut(u64)) -> Result<Outcome, ListError> {
+    pub fn run(&self, limits: &[Limit], tell: impl FnMut(u64)) -> Result<Outcome, LimitError> {
         let calls = self.traffic.calls();
         let began = calls.first().map_or(Time::EPOCH, |call| call.at);
         let made = Limit::all_made_at(limits, began)?;

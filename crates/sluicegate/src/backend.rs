@@ -23,10 +23,10 @@ pub use crate::answer::{Answer, Source};
 pub use crate::store_failure::StoreFailure;
 pub use pending::{Pending, PendingFuture};
 
-use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
+use crate::ids::{LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::ReserveError;
+use crate::limiter::VerbError;
 use crate::semaphore::{Grant, Lease};
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
@@ -219,14 +219,8 @@ impl HeldLease {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// The limit does not support the verb.
-    Unsupported(Unsupported),
-    /// The backend keeps its maximum of open receipts, in total or for the key.
-    Receipts(ReserveError),
-    /// The receipt belongs to another kind of backend.
-    BadReceipt(BadReceipt),
-    /// The lease belongs to another kind of backend.
-    BadLeaseId(BadLeaseId),
+    /// The limit does not support the verb, or an argument does not fit.
+    Verb(VerbError),
     /// The shared store gave no answer, and the limiter has no fallback.
     Store(StoreFailure),
 }
@@ -234,10 +228,7 @@ pub enum BackendError {
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BackendError::Unsupported(error) => error.fmt(f),
-            BackendError::Receipts(error) => error.fmt(f),
-            BackendError::BadReceipt(error) => error.fmt(f),
-            BackendError::BadLeaseId(error) => error.fmt(f),
+            BackendError::Verb(error) => error.fmt(f),
             BackendError::Store(failure) => failure.fmt(f),
         }
     }
@@ -246,39 +237,21 @@ impl fmt::Display for BackendError {
 impl std::error::Error for BackendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(match self {
-            BackendError::Unsupported(error) => error,
-            BackendError::Receipts(error) => error,
-            BackendError::BadReceipt(error) => error,
-            BackendError::BadLeaseId(error) => error,
+            BackendError::Verb(error) => error,
             BackendError::Store(failure) => failure,
         })
     }
 }
 
+impl From<VerbError> for BackendError {
+    fn from(error: VerbError) -> BackendError {
+        BackendError::Verb(error)
+    }
+}
+
 impl From<Unsupported> for BackendError {
     fn from(error: Unsupported) -> BackendError {
-        BackendError::Unsupported(error)
-    }
-}
-
-impl From<ReserveError> for BackendError {
-    fn from(error: ReserveError) -> BackendError {
-        match error {
-            ReserveError::Unsupported(error) => BackendError::Unsupported(error),
-            error => BackendError::Receipts(error),
-        }
-    }
-}
-
-impl From<BadReceipt> for BackendError {
-    fn from(error: BadReceipt) -> BackendError {
-        BackendError::BadReceipt(error)
-    }
-}
-
-impl From<BadLeaseId> for BackendError {
-    fn from(error: BadLeaseId) -> BackendError {
-        BackendError::BadLeaseId(error)
+        BackendError::Verb(error.into())
     }
 }
 

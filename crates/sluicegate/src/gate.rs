@@ -2,12 +2,9 @@
 
 use crate::ids::Receipt;
 use crate::key::Fingerprint;
-use crate::limiter::{
-    BuildError, Call, ChangeError, IntoLimits, Limiter, Reservation, ReserveError, StoreStats,
-};
+use crate::limiter::{BuildError, Call, IntoLimits, Limiter, Reservation, StoreStats, VerbError};
 use crate::wait::{Acquire, MaxWait};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
 
@@ -71,7 +68,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn take(&self, up_to: u64) -> Result<(Decision, u64), Unsupported> {
+    pub fn take(&self, up_to: u64) -> Result<(Decision, u64), VerbError> {
         self.limiter.take((), up_to)
     }
 
@@ -79,7 +76,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn check_within(&self, cost: u64, max_wait: Duration) -> Result<Decision, Unsupported> {
+    pub fn check_within(&self, cost: u64, max_wait: Duration) -> Result<Decision, VerbError> {
         self.limiter.check_within((), cost, max_wait)
     }
 
@@ -87,7 +84,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this.
-    pub fn refund(&self, cost: u64) -> Result<Decision, Unsupported> {
+    pub fn refund(&self, cost: u64) -> Result<Decision, VerbError> {
         self.limiter.refund((), cost)
     }
 
@@ -95,7 +92,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this, or too many receipts are open.
-    pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, ReserveError> {
+    pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.limiter.reserve((), cost, max_wait)
     }
 
@@ -151,7 +148,7 @@ impl Gate {
     ///
     /// # Errors
     /// As [`Limiter::change`].
-    pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
+    pub fn change(&self, limits: impl IntoLimits) -> Result<(), BuildError> {
         self.limiter.change(limits)
     }
 

@@ -8,6 +8,7 @@
 //! Both kinds are one type, so that code need not know which store a receipt or a lease belongs to.
 //! The version distinguishes later formats: text of an unknown version is rejected.
 
+use crate::limiter::VerbError;
 use std::fmt;
 use std::str::FromStr;
 
@@ -50,7 +51,7 @@ impl fmt::Display for Id {
 }
 
 macro_rules! id {
-    ($(#[$docs:meta])* $name:ident, $(#[$bad_docs:meta])* $bad:ident: $says:literal) => {
+    ($(#[$docs:meta])* $name:ident, $bad:ident) => {
         $(#[$docs])*
         #[derive(Clone, PartialEq, Eq, Hash)]
         pub struct $name(Id);
@@ -105,24 +106,12 @@ macro_rules! id {
         }
 
         impl FromStr for $name {
-            type Err = $bad;
+            type Err = VerbError;
 
-            fn from_str(text: &str) -> Result<$name, $bad> {
-                Id::read(text).map($name).ok_or($bad)
+            fn from_str(text: &str) -> Result<$name, VerbError> {
+                Id::read(text).map($name).ok_or(VerbError::$bad)
             }
         }
-
-        $(#[$bad_docs])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub struct $bad;
-
-        impl fmt::Display for $bad {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str($says)
-            }
-        }
-
-        impl std::error::Error for $bad {}
     };
 }
 
@@ -132,8 +121,7 @@ id! {
     ///
     /// It is kept until its cost no longer counts, and for at least an hour.
     Receipt,
-    /// The text is not a receipt.
-    BadReceipt: "not a receipt; pass the text from the reservation unchanged"
+    BadReceipt
 }
 
 id! {
@@ -153,8 +141,7 @@ id! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     LeaseId,
-    /// The text is not the id of a lease.
-    BadLeaseId: "not a lease id; pass the text from the acquire unchanged"
+    BadLeaseId
 }
 
 #[cfg(test)]
@@ -180,7 +167,7 @@ mod tests {
             &zeros,
             &format!("m1.{zeros}0"),
         ] {
-            assert_eq!(bad.parse::<Receipt>(), Err(BadReceipt), "{bad}");
+            assert_eq!(bad.parse::<Receipt>(), Err(VerbError::BadReceipt), "{bad}");
         }
     }
 

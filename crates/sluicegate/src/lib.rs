@@ -58,16 +58,15 @@ pub mod wait;
 
 pub use event::Event;
 pub use gate::Gate;
-pub use ids::{BadReceipt, Receipt};
+pub use ids::Receipt;
 pub use key::{Key, KeyWriter};
 pub use limit::{Limit, LimitError};
 pub use limiter::{
-    BuildError, CALLS_MAX, Call, ChangeError, CheckAllError, HashedKey, IntoLimits, Limiter, LimiterBuilder,
-    MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Reservation,
-    ReserveError, StoreStats, check_all, check_all_at, check_all_each_at,
+    BuildError, CALLS_MAX, Call, HashedKey, IntoLimits, Limiter, LimiterBuilder, MAX_KEYS_DEFAULT,
+    MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Reservation, StoreStats, VerbError,
+    check_all, check_all_at, check_all_each, check_all_each_at,
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
-pub use sluicegate_core::verbs::Unsupported;
 pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
 pub use store::OnFull;
 

@@ -19,7 +19,6 @@ pub mod typed;
 
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
-pub use list::ListError;
 pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
 pub use typed::{per_day, per_hour, per_minute, per_second};
 
@@ -214,7 +213,7 @@ impl Limit {
     ///
     /// # Errors
     /// If a text is not a limit, a number is out of bounds, or there are too many limits: one line
-    /// that points at the word in the whole text. [`ListError::check`] says whether the limits go
+    /// that points at the word in the whole text. [`Limit::check_list`] says whether the limits go
     /// together.
     pub fn parse_list(text: &str) -> Result<Vec<Limit>, LimitError> {
         parse::list(text, Bounds::default())
@@ -339,10 +338,9 @@ impl Limit {
     ///
     /// # Errors
     /// If the limits do not go together, or one grants leases.
-    pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, ListError> {
-        ListError::check(limits)?;
-        let made =
-            |limit: &Limit| limit.made_at(now).ok_or_else(|| ListError::GivesLeases(limit.to_string()));
+    pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, LimitError> {
+        Limit::check_list(limits)?;
+        let made = |limit: &Limit| limit.made_at(now).ok_or_else(|| limit.grants_leases());
         limits.iter().map(made).collect()
     }
 

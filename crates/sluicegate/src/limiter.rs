@@ -1,7 +1,7 @@
 //! Limiters: what a service adds to limit its callers.
 //!
-//! A [`Limiter`] is a limit, a clock and a store of keys. Here are its verbs; `builder.rs` makes it, `reservation.rs`
-//! holds what was reserved, `check_all.rs` charges several limiters all or nothing.
+//! A [`Limiter`] is a limit, a clock and a store of keys. Its verbs are here; `builder.rs` builds it,
+//! `reservation.rs` holds reservations, and `check_all.rs` charges several limiters all or nothing.
 
 mod builder;
 mod check_all;
@@ -16,8 +16,8 @@ pub use builder::{
     IntoLimits, LimiterBuilder, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
     MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX,
 };
-pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each_at};
-pub use error::{BuildError, ChangeError, CheckAllError, ReserveError};
+pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each, check_all_each_at};
+pub use error::{BuildError, VerbError};
 pub use observe::{Observer, StoreStats};
 pub use reservation::Reservation;
 pub(crate) use store_by_algorithm::made;
@@ -41,26 +41,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store_by_algorithm::{StoreByAlgorithm, on_store};
 
-/// One limit, or several that must all agree, for as many keys as call.
+/// A limit, or several that must all allow a call, for any number of keys.
 ///
 /// ```
 /// use sluicegate::Limiter;
 ///
 /// let replies = Limiter::new("sliding-log 5/60s")?;
-/// let decision = replies.check("Harry");
+/// let decision = replies.check("user:42");
 /// if !decision.allowed() {
-///     println!("again in {:?}", decision.retry_after());
+///     println!("{decision}"); // denied, retry in 12 s
 /// }
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// A limiter is cheap to share: clone it, and the clones are the same limiter. Its memory is bounded
-/// ([`LimiterBuilder::max_keys`]); no call pauses to clean up after others, and no thread is
-/// started unless somebody has to wait in line. Each verb has a form that is told the
-/// time (`check_at`) and one that asks the limiter's clock (`check`).
+/// A limiter is cheap to share: its clones are the same limiter. Its memory is bounded
+/// ([`LimiterBuilder::max_keys`]), no call pauses to clean up, and no thread is started until a call
+/// has to wait in a queue.
 ///
-/// What is decided for one key is decided for one caller at a time, however many threads call. Only [`Limiter::acquire`] and
-/// its likes wait; to all else a denial says when to come back.
+/// # The verbs
+///
+/// Every verb takes the key first and the cost second; [`check(key)`](Limiter::check) is short for
+/// [`check_cost(key, 1)`](Limiter::check_cost). A cost of 0 is always allowed and changes nothing; a
+/// cost above the limit is denied, and no wait helps. Every verb uses the limiter's clock and has a form
+/// whose name ends in `_at` and whose last argument is the time.
+///
+/// Calls on one key are decided one after another, from however many threads they come. Only
+/// [`acquire`](Limiter::acquire) and its variants wait; every other denial says when to retry.
 #[derive(Clone)]
 pub struct Limiter {
     inner: Arc<Inner>,
@@ -71,24 +77,25 @@ struct Inner {
     seeds: Arc<Seeds>,
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
-    /// When the limiter was made.
+    /// When the limiter was created.
     start: Time,
-    /// As text and data, for whoever asks.
+    /// As text and data, for [`Limiter::limits`]; the store has its own.
     limits: Mutex<Arc<[Limit]>>,
     /// How often they were changed.
     changes: AtomicU64,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
     scope: Option<Scope>,
-    /// Those who wait, also of other limiters in a shared store.
+    /// The queues of waiters. In a [`MemoryStore`] its limiters share them.
     queues: Arc<Queues>,
 }
 
-/// A key as a limiter keeps it: made by [`Limiter::hash`], and good for that limiter only.
+/// A key as a limiter stores it: made by [`Limiter::hash`], and valid for that limiter only.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HashedKey(pub(crate) Fingerprint);
 
-/// Where a limiter is in a store that others use too.
+/// The position of a limiter in a [`MemoryStore`].
 struct Scope {
     name: Fingerprint,
     /// The tag of its limits.
@@ -100,69 +107,74 @@ struct Scope {
 }
 
 impl Limiter {
-    /// A limiter with the default settings, in memory: `"token-bucket 10/s burst=50"`, or several limits that must
-    /// all agree: `["token-bucket 10/s burst=50", "fixed-window 1000/day"]`.
+    /// Creates a limiter in memory with the default settings. A limit is text or
+    /// [typed](crate::limit::typed); several limits, all of which must allow a call, are a list:
+    /// `["token-bucket 10/s burst=50", "fixed-window 1000/day"]`.
     ///
     /// # Errors
-    /// When a text is not a limit: one line that points at the word. Or when limits do not go together.
+    /// If a text is not a limit (one line that points at the word), or the limits do not go together.
     pub fn new(limits: impl IntoLimits) -> Result<Limiter, BuildError> {
         Limiter::builder(limits).build()
     }
 
-    /// A limiter with settings of your own.
+    /// Starts building a limiter with other settings.
     pub fn builder(limits: impl IntoLimits) -> LimiterBuilder {
         LimiterBuilder::new(limits)
     }
 
-    /// May the key act once now? If so it is charged 1.
+    /// Decides a call of cost 1, and charges the key if it is allowed.
     #[inline]
     pub fn check(&self, key: impl Key) -> Decision {
         self.check_at(key, 1, self.now())
     }
 
-    /// May the key act now, at this cost? If so it is charged. Cost 0 is always allowed and changes nothing.
+    /// Decides a call, and charges the key if it is allowed.
     #[inline]
     pub fn check_cost(&self, key: impl Key, cost: u64) -> Decision {
         self.check_at(key, cost, self.now())
     }
 
-    /// The same at a time: the explicit form under every convenience.
+    /// Decides a call at a given time: see [`Limiter::check_cost`].
     #[inline]
     pub fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         self.check_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
-    /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then check each with
-    /// [`Limiter::check_hashed_at`]. What they wait for in memory then comes at once and not one after another.
+    /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then
+    /// check each with [`Limiter::check_hashed_at`], so that their cache misses overlap.
+    #[doc(hidden)]
     #[inline]
     pub fn hash(&self, key: impl Key) -> HashedKey {
         HashedKey(self.fingerprint(key))
     }
 
-    /// Has what is known of a key brought from memory. Nothing is decided or changed.
+    /// Prefetches the key's state. Nothing is decided or changed.
+    #[doc(hidden)]
     #[inline]
     pub fn touch(&self, key: HashedKey) {
         on_store!(&self.inner.store, store => store.touch(key.0));
     }
 
     /// [`Limiter::check_at`] for a key that this limiter has hashed.
+    #[doc(hidden)]
     #[inline]
     pub fn check_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
         self.check_fingerprint(key.0, saturating_count(cost), now)
     }
 
-    /// Would a call of this cost be allowed now? Nothing is charged. (It does not look whether there is room for a new
-    /// key: see [`crate::OnFull::Deny`].)
+    /// Decides a call without charging it. (Whether the store has room for a new key is not checked: see
+    /// [`OnFull::Deny`](crate::OnFull::Deny).)
     pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         self.peek_at(key, cost, self.now())
     }
 
-    /// Would it be allowed at a time?
+    /// Decides a call at a given time without charging it: see [`Limiter::peek`].
     pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         self.peek_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
     /// [`Limiter::peek_at`] for a key that this limiter has hashed.
+    #[doc(hidden)]
     pub fn peek_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
         self.peek_fingerprint(key.0, saturating_count(cost), now)
     }
@@ -176,72 +188,67 @@ impl Limiter {
         })
     }
 
-    /// Takes `up_to` or as much of it as remains, and says how much that was. When nothing remains the answer is the
-    /// denial of cost 1.
+    /// Charges `up_to`, or as much of it as remains, and returns how much that was. If nothing remains,
+    /// the decision is the denial of cost 1.
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take(&self, key: impl Key, up_to: u64) -> Result<(Decision, u64), Unsupported> {
+    /// If the limit does not support this: `smooth`, and `count=all`.
+    pub fn take(&self, key: impl Key, up_to: u64) -> Result<(Decision, u64), VerbError> {
         self.take_at(key, up_to, self.now())
     }
 
-    /// Takes as much as remains at a time.
+    /// Charges as much as remains at a given time: see [`Limiter::take`].
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`, and `smooth`.
-    pub fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Decision, u64), Unsupported> {
+    /// As [`Limiter::take`].
+    pub fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Decision, u64), VerbError> {
         let (key, up_to) = (self.fingerprint(key), saturating_count(up_to));
         if let Some(denial) = self.denied_by_queue(key, up_to.min(1), now) {
-            return self.offered(Verb::Take).map(|()| (denial, 0));
+            self.supports(Verb::Take)?;
+            return Ok((denial, 0));
         }
-        let taken = on_store!(&self.inner.store, store => store.take(key, now, up_to));
-        if let Ok((decision, _)) = &taken {
-            self.observe(decision);
-        }
-        taken.map(|(decision, taken)| (decision, u64::from(taken)))
+        let (decision, taken) = on_store!(&self.inner.store, store => store.take(key, now, up_to))?;
+        self.observe(&decision);
+        Ok((decision, u64::from(taken)))
     }
 
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`: a [reservation](Limiter::reserve)
-    /// without a receipt. Under `smooth` this is how callers wait, as with Guava's `tryAcquire(permits, timeout)`, only that
-    /// nothing here sleeps.
+    /// Charges the key now for a call that is made after the decision's delay, which is at most
+    /// `max_wait`: a [reservation](Limiter::reserve) without a receipt. Under `smooth` this is how
+    /// callers wait, as with Guava's `tryAcquire(permits, timeout)`, except that nothing here sleeps.
     ///
     /// ```
     /// use sluicegate::Limiter;
     /// use std::time::Duration;
     ///
     /// let mails = Limiter::new("smooth 10/s")?;
-    /// mails.check("Harry");
-    /// let decision = mails.check_within("Harry", 1, Duration::from_secs(1))?;
+    /// mails.check("user:42");
+    /// let decision = mails.check_within("user:42", 1, Duration::from_secs(1))?;
     /// assert!(decision.allowed() && decision.delay().as_micros() <= 100_000);
     /// std::thread::sleep(decision.delay().into());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`.
-    pub fn check_within(
-        &self,
-        key: impl Key,
-        cost: u64,
-        max_wait: Duration,
-    ) -> Result<Decision, Unsupported> {
+    /// If the limit does not support this: `count=all`.
+    pub fn check_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Decision, VerbError> {
         self.check_within_at(key, cost, max_wait, self.now())
     }
 
-    /// Charges at a time, to act within the longest wait.
+    /// Charges a call at a given time, to be made after a delay: see [`Limiter::check_within`].
     ///
     /// # Errors
-    /// When the limit does not offer this: with `count=all`.
+    /// As [`Limiter::check_within`].
     pub fn check_within_at(
         &self,
         key: impl Key,
         cost: u64,
         max_wait: impl Into<Span>,
         now: Time,
-    ) -> Result<Decision, Unsupported> {
+    ) -> Result<Decision, VerbError> {
         let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         if let Some(denial) = self.denied_by_queue(key, cost, now) {
-            return self.offered(Verb::CheckWithin).map(|()| denial);
+            self.supports(Verb::CheckWithin)?;
+            return Ok(denial);
         }
         let max_wait = max_wait.into();
         let decision = on_store!(&self.inner.store, store => store.check_within(key, now, cost, max_wait))?;
@@ -249,33 +256,32 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Gives cost back: what was charged for something that did not happen after all. The answer is the decision for
-    /// cost 0.
+    /// Returns cost to the key, for work that was not done after all. The decision is the one for cost 0.
     ///
     /// # Errors
-    /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund(&self, key: impl Key, cost: u64) -> Result<Decision, Unsupported> {
+    /// If the limit does not support this: `pacer`, and `smooth` with a warm-up.
+    pub fn refund(&self, key: impl Key, cost: u64) -> Result<Decision, VerbError> {
         self.refund_at(key, cost, self.now())
     }
 
-    /// Gives cost back at a time.
+    /// Returns cost to the key at a given time: see [`Limiter::refund`].
     ///
     /// # Errors
-    /// When the limit does not offer this: a pacer, and `smooth` with a warm-up.
-    pub fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Decision, Unsupported> {
+    /// As [`Limiter::refund`].
+    pub fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Decision, VerbError> {
         let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
         self.queues().usage_changed(self.host(), key);
-        refunded
+        Ok(refunded?)
     }
 
-    /// When the key's next window starts, or its next unit is there: in UTC, rounded up to a microsecond. `now` for
-    /// an idle bucket or log.
+    /// Returns when the key's next window starts or its next unit is available, in UTC, rounded up to a
+    /// microsecond. For an idle bucket or log that is now.
     pub fn next_window(&self, key: impl Key) -> Time {
         self.next_window_at(key, self.now())
     }
 
-    /// When the key's next window starts, seen from a time.
+    /// Returns when the key's next window starts, as of a given time: see [`Limiter::next_window`].
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => {
@@ -283,36 +289,38 @@ impl Limiter {
         })
     }
 
-    /// Forgets the key. Its receipts are void.
+    /// Deletes the key's state. Its receipts are void.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => store.remove(key));
         self.queues().usage_changed(self.host(), key);
     }
 
-    /// Whether anything is remembered of the key. A key that has recovered may be forgotten at any time, and nobody can
-    /// tell from its decisions; one that was evicted is forgotten too early.
+    /// Returns `true` if the store holds state for the key. A fully recovered key may be dropped at any
+    /// time, which no decision shows; an evicted one was dropped before it had recovered.
     pub fn contains(&self, key: impl Key) -> bool {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => store.contains(key))
     }
 
-    /// Names a call, to be made together with others: see [`check_all`].
+    /// Creates a call for [`check_all`], which charges several calls all or nothing.
     pub fn call(&self, key: impl Key, cost: u64) -> Call<'_> {
         Call::new(self, self.fingerprint(key), saturating_count(cost))
     }
 
-    /// Changes the numbers of the running limiter. Every key keeps what it has used: a bucket the tokens used, a window
-    /// or log its count, `smooth` its wait and what share of its permits is stored. If the period, start or zone of a window
-    /// changes, keys start afresh. Open receipts are void.
+    /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it has
+    /// used: a bucket its tokens, a window or log its count, `smooth` its wait and the share of its
+    /// permits that is stored. If the period, start or time zone of a window changes, its keys start
+    /// with fresh state. Open receipts are void.
     ///
-    /// One part of some 200 keys after another is locked for a moment.
+    /// The shards, of about 200 keys each, are locked one after another, each for a moment.
     ///
     /// # Errors
-    /// When a text is not a limit or limits do not go together; when the algorithm is another one, or one limit would
-    /// become several: keys would start afresh in any case, so make a new limiter. (In a list each limit may become
-    /// any other, the first the first and so on; where the algorithm is another one, keys start afresh under it.)
-    pub fn change(&self, limits: impl IntoLimits) -> Result<(), ChangeError> {
+    /// If a text is not a limit or the limits do not go together; or if the algorithm changes, or one
+    /// limit becomes several: all keys would start with fresh state, so build a new limiter. (In a list
+    /// each limit may become any other, position by position; where the algorithm changes, keys start
+    /// with fresh state.)
+    pub fn change(&self, limits: impl IntoLimits) -> Result<(), BuildError> {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.inner.scope {
@@ -328,19 +336,19 @@ impl Limiter {
         Ok(())
     }
 
-    /// The limits, as they are now.
+    /// Returns the current limits.
     pub fn limits(&self) -> Arc<[Limit]> {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How often the limits were [changed](Limiter::change). It costs next to nothing to ask, so that whoever has worked
-    /// something out from [`Limiter::limits`] can see with every call whether it still holds.
+    /// Returns how often the limits were [changed](Limiter::change). This costs next to nothing, so what
+    /// was computed from [`Limiter::limits`] can be checked for staleness on every call.
     pub fn changes(&self) -> u64 {
         self.inner.changes.load(Ordering::Acquire)
     }
 
-    /// What has been decided and what is held. One part of some 200 keys after another is locked for a moment, so ask for
-    /// this as often as metrics are read, not with every call.
+    /// Returns counts of decisions and keys. The shards, of about 200 keys each, are locked one after
+    /// another, so call this when metrics are read and not with every call.
     pub fn stats(&self) -> StoreStats {
         let waiting = self.queues().waiting();
         on_store!(&self.inner.store, store => {
@@ -348,14 +356,14 @@ impl Limiter {
         })
     }
 
-    /// The time on the limiter's clock.
+    /// Returns the time on the limiter's clock.
     #[inline]
     pub fn now(&self) -> Time {
         self.inner.clock.now()
     }
 
-    /// Waits until so long from now on the limiter's clock, in any runtime: for the [`Decision::delay`] of a call that was
-    /// allowed for later. Nobody's turn depends on it; to wait in line use [`Limiter::acquire`].
+    /// Waits for a [`Decision::delay`] on the limiter's clock, in any runtime. This is not a place in a
+    /// queue: for that, use [`Limiter::acquire`].
     pub fn delay(&self, delay: impl Into<Span>) -> Delay {
         Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay.into()))
     }
@@ -369,7 +377,7 @@ impl Limiter {
         }
     }
 
-    /// A limiter in a store that others use too.
+    /// Creates a limiter in a [`MemoryStore`].
     pub(crate) fn in_place(
         place: StoreHandle,
         store: MemoryStore,
@@ -404,7 +412,7 @@ impl Limiter {
         if self.inner.observer.is_some() || self.inner.queues.may_have_waiters(key) {
             return self.check_observed(key, cost, now);
         }
-        // Nothing is done with the decision here, so that it is written once, where the caller wants it.
+        // The decision is returned untouched, so that it is written once, where the caller wants it.
         on_store!(&self.inner.store, store => store.check(key, cost, now))
     }
 
@@ -418,7 +426,7 @@ impl Limiter {
         decision
     }
 
-    /// Takes a call that is allowed without delay.
+    /// Charges a call if it is allowed without delay.
     #[inline]
     pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
         on_store!(&self.inner.store, store => store.try_admit(key, cost, now))
@@ -429,7 +437,7 @@ impl Limiter {
         &self.inner.queues
     }
 
-    /// Whose lines they are, as long as this limiter is there.
+    /// The owner of the queues, for as long as this limiter exists.
     pub(crate) fn host(&self) -> &dyn Host {
         &*self.inner
     }
@@ -438,7 +446,7 @@ impl Limiter {
         self.inner.scope.as_ref().map(|scope| scope.name)
     }
 
-    /// The answer to a call that does not wait while others do, under the same key.
+    /// The denial of a call that does not wait while others wait for the key.
     #[inline]
     pub(crate) fn queue_denial(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
         if cost == 0 || !self.inner.queues.may_have_waiters(key) {
@@ -447,15 +455,15 @@ impl Limiter {
         self.queues().denial(self.host(), key, cost, now)
     }
 
-    /// Whether its limits offer a verb: what they do not is an error, also while others wait.
-    fn offered(&self, verb: Verb) -> Result<(), Unsupported> {
+    /// Checks that the limits support a verb: an unsupported one is an error, also while calls wait.
+    fn supports(&self, verb: Verb) -> Result<(), Unsupported> {
         self.limits()
             .iter()
             .filter_map(|limit| limit.made_at(self.inner.start))
             .try_for_each(|limit| limit.require(verb))
     }
 
-    /// The same, counted and observed.
+    /// [`Limiter::queue_denial`], counted and observed.
     fn denied_by_queue(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
         let denial = self.queue_denial(key, cost, now)?;
         on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
@@ -463,7 +471,7 @@ impl Limiter {
         Some(denial)
     }
 
-    /// Tells the observer, when no lock is held any more.
+    /// Calls the observer. No lock is held.
     pub(crate) fn observe(&self, decision: &Decision) {
         if let Some(observer) = &self.inner.observer {
             observer.decided(decision);
@@ -482,7 +490,7 @@ impl Host for Inner {
 }
 
 impl Scope {
-    /// Keys meet the new limits with their next call.
+    /// Changes the limits; each key is converted by its next call.
     fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
         let tag = self.store.tag(limits, self.kind, start)?;
         self.tag.store(tag.0, Ordering::Release);

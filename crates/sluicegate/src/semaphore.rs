@@ -37,7 +37,7 @@ mod slab;
 mod state;
 mod stats;
 
-pub use crate::ids::{BadLeaseId, LeaseId};
+pub use crate::ids::LeaseId;
 pub use acquire::AcquireLease;
 pub use builder::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, SemaphoreBuilder};
 pub use grant::Grant;
@@ -48,7 +48,7 @@ pub use stats::SemaphoreStats;
 use crate::callbacks::Callbacks;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
-use crate::limiter::{BuildError, ChangeError, IntoLimits};
+use crate::limiter::{BuildError, IntoLimits};
 use crate::sync::Ordering;
 use crate::wait::MaxWait;
 use lease::LeaseRef;
@@ -234,10 +234,10 @@ impl Semaphore {
     /// # Errors
     /// If the text is not a limit, or not a `concurrency` limit; and for a semaphore of a
     /// [`LeaseScope`]: create another one of the same scope instead.
-    pub fn change(&self, limit: impl IntoLimits) -> Result<(), ChangeError> {
+    pub fn change(&self, limit: impl IntoLimits) -> Result<(), BuildError> {
         let (limit, concurrency) = builder::single(limit.into_limits())?;
         if self.inner.scoped.is_some() {
-            return Err(ChangeError::OfScope);
+            return Err(BuildError::ScopedSemaphore);
         }
         let shards = &self.inner.shards;
         // This lock serializes changes, so that two of them do not mix. No decision needs it.

@@ -2,7 +2,6 @@
 
 use crate::Problem;
 use sluicegate::Limit;
-use sluicegate::limit::ListError;
 
 /// The most limits that are compared: more would not fit on a picture.
 const CANDIDATES_MAX: usize = 32;
@@ -48,7 +47,7 @@ pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate
 /// `A + B` are two limits that must both allow.
 fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
     let limits = Limit::parse_list(text).map_err(|error| error.to_string())?;
-    ListError::check(&limits).map_err(|error| error.to_string())?;
+    Limit::check_list(&limits).map_err(|error| error.to_string())?;
     let label = label.cloned().unwrap_or_else(|| Limit::list_text(&limits));
     Ok((label, limits))
 }

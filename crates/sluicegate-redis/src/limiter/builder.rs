@@ -3,11 +3,12 @@
 use super::queue::Queues;
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
-use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::failure::OnStoreFailure;
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
-use sluicegate::limit::ListError;
+use sluicegate::BuildError;
+
 use sluicegate::wait::MAX_QUEUE_DEFAULT;
 use sluicegate::{Limit, LimitError, Time};
 use std::sync::Arc;
@@ -85,14 +86,14 @@ impl RedisLimiterBuilder {
     /// # Errors
     /// If a limit is invalid, the limits cannot be combined or shared, the scope is invalid, or no
     /// store was set.
-    pub fn build(self) -> Result<RedisLimiter, RedisBuildError> {
+    pub fn build(self) -> Result<RedisLimiter, BuildError> {
         let limits = self.limits?;
-        ListError::check(&limits)?;
+        Limit::check_list(&limits)?;
         let (store, scope, names) = Names::resolve(self.store)?;
         let mut encoded = Vec::with_capacity(limits.len());
         for limit in &limits {
             let made = EncodedLimit::new(limit, self.start);
-            encoded.push(made.ok_or_else(|| RedisBuildError::NeedsStart(limit.to_string()))?);
+            encoded.push(made.ok_or_else(|| BuildError::NeedsStart(limit.to_string()))?);
         }
         let compiled = encoded.iter().map(|encoded: &EncodedLimit| encoded.limit.clone()).collect();
         let mut tags = String::new();

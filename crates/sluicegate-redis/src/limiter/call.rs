@@ -3,10 +3,10 @@
 use super::reply::ScriptReply;
 use super::script_calls::{Operation, Verb, execute_each};
 use super::{Inner, require_agreement};
-use crate::failure::{RedisCheckAllError, bad_state};
+use crate::failure::bad_state;
 use crate::link::slot;
-use sluicegate::backend::{Answer, Source, StoreFailure};
-use sluicegate::{CALLS_MAX, Decision, Time};
+use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
+use sluicegate::{CALLS_MAX, Decision, Time, VerbError};
 use sluicegate_core::all_of::{self, Part, peek_all};
 use sluicegate_core::decision::store::unlimited;
 use sluicegate_core::{AnyLimit, AnyState, bounds::COUNT_MAX};
@@ -127,7 +127,7 @@ fn under_same_limits(calls: &[RedisCall<'_>], left: &[usize]) -> usize {
 /// different hash slots, or the store gives no answer. Nothing is then charged, unless the failure
 /// says that it may have been. (`on_store_failure` is not applied, since it may differ between the
 /// limiters.)
-pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
+pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), BackendError> {
     charge_all(calls, None).await
 }
 
@@ -138,16 +138,16 @@ pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>
 pub async fn check_all_at(
     calls: &[RedisCall<'_>],
     now: Time,
-) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
+) -> Result<(Answer, Vec<Decision>), BackendError> {
     charge_all(calls, Some(now)).await
 }
 
 async fn charge_all(
     calls: &[RedisCall<'_>],
     at: Option<Time>,
-) -> Result<(Answer, Vec<Decision>), RedisCheckAllError> {
+) -> Result<(Answer, Vec<Decision>), BackendError> {
     if calls.len() > CALLS_MAX {
-        return Err(RedisCheckAllError::TooMany(calls.len()));
+        return Err(VerbError::TooManyCalls(calls.len()).into());
     }
     let merged = merged(calls, at);
     let Some(first) = merged.first() else {
@@ -156,22 +156,19 @@ async fn charge_all(
     let store = &first.inner.store.inner;
     for call in &merged {
         if !call.is_same_store(first) {
-            return Err(RedisCheckAllError::StoresDiffer);
+            return Err(VerbError::StoresDiffer.into());
         }
         if let Some(limit) = call.inner.limits.iter().find(|limit| !limit.fits_in_a_list()) {
             let text = limit.to_string();
             let is_smooth = limit.algorithm() == "smooth";
-            return Err(if is_smooth {
-                RedisCheckAllError::Smooth(text)
-            } else {
-                RedisCheckAllError::CountsDenied(text)
-            });
+            let error = if is_smooth { VerbError::Smooth(text) } else { VerbError::CountsDenied(text) };
+            return Err(error.into());
         }
     }
     if store.link.is_cluster() {
         let slot_of = |call: &RedisCall<'_>| call.state_names().next().map(|name| slot(&name));
         if let Some(other) = merged.iter().find(|call| slot_of(call) != slot_of(first)) {
-            return Err(RedisCheckAllError::SlotsDiffer(shown(&first.key), shown(&other.key)));
+            return Err(VerbError::SlotsDiffer(shown(&first.key), shown(&other.key)).into());
         }
     }
     let decided_all = async {

@@ -3,10 +3,11 @@
 use super::polling::WAITERS_MAX;
 use super::scope::LeaseLimit;
 use super::{Inner, RedisSemaphore};
-use crate::failure::{OnStoreFailure, RedisBuildError};
+use crate::failure::OnStoreFailure;
 use crate::fallback::{Fallback, FallbackSettings};
 use crate::names::Names;
 use crate::store::RedisStore;
+use sluicegate::BuildError;
 use sluicegate::wait::MAX_QUEUE_DEFAULT;
 use sluicegate::{Key, Limit, LimitError};
 use std::sync::Arc;
@@ -86,14 +87,14 @@ impl RedisSemaphoreBuilder {
     /// # Errors
     /// If the limit is not one `concurrency` limit with a `ttl`, the scope is invalid, or no store
     /// was set.
-    pub fn build(self) -> Result<RedisSemaphore, RedisBuildError> {
+    pub fn build(self) -> Result<RedisSemaphore, BuildError> {
         let limits = self.limits?;
-        let [limit] = <[Limit; 1]>::try_from(limits)
-            .map_err(|limits| RedisBuildError::NotOneConcurrency(texts(&limits)))?;
+        let [limit] =
+            <[Limit; 1]>::try_from(limits).map_err(|limits| BuildError::GrantsNoLeases(texts(&limits)))?;
         let Some(concurrency) = limit.as_concurrency() else {
-            return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
+            return Err(BuildError::GrantsNoLeases(texts(&[limit])));
         };
-        let Some(ttl) = concurrency.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };
+        let Some(ttl) = concurrency.ttl() else { return Err(BuildError::NeedsTtl(limit.to_string())) };
         let (store, scope, names) = Names::resolve(self.store)?;
         let fallback = Fallback::semaphore(&self.fallback, &limit, (&store, &scope))?;
         let member = store.inner.scopes.join(&scope, self.only_for, LeaseLimit { concurrency, ttl });

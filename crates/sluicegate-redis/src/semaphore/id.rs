@@ -3,7 +3,8 @@
 use crate::receipt::random;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use sluicegate::semaphore::{BadLeaseId, LeaseId};
+use sluicegate::VerbError;
+use sluicegate::semaphore::LeaseId;
 
 const LEN: usize = 16;
 
@@ -21,12 +22,12 @@ impl StoreId {
 
     /// Parses a lease id. `None` if the lease is in this process's memory, which granted it while
     /// the store was unavailable.
-    pub(super) fn read(id: &LeaseId) -> Result<Option<StoreId>, BadLeaseId> {
+    pub(super) fn read(id: &LeaseId) -> Result<Option<StoreId>, VerbError> {
         let Some(text) = id.stored() else { return Ok(None) };
         let mut bytes = [0; LEN];
         match BASE64.decode_slice(text, &mut bytes) {
             Ok(LEN) => Ok(Some(StoreId { bytes })),
-            _ => Err(BadLeaseId),
+            _ => Err(VerbError::BadLeaseId),
         }
     }
 
@@ -54,10 +55,10 @@ mod tests {
         let read = |text: &str| text.parse().and_then(|id| StoreId::read(&id));
         assert_eq!(read(&text), Ok(Some(one)));
         for cut in 0..text.len() {
-            assert_eq!(read(&text[..cut]), Err(BadLeaseId));
+            assert_eq!(read(&text[..cut]), Err(VerbError::BadLeaseId));
         }
         for bad in [format!("{text}A"), format!(" {text}"), "s1.".to_owned() + &"A".repeat(1000)] {
-            assert_eq!(read(&bad), Err(BadLeaseId), "{bad}");
+            assert_eq!(read(&bad), Err(VerbError::BadLeaseId), "{bad}");
         }
     }
 }

@@ -3,10 +3,11 @@
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
 use sluicegate::MemoryStore;
-use sluicegate::ReserveError;
+use sluicegate::VerbError;
+use sluicegate::backend::BackendError;
 use sluicegate::{Limiter, Span, Time};
 use sluicegate_core::time::SECOND;
-use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
+use sluicegate_redis::{RedisLimiter, check_all};
 use std::time::Duration;
 
 const KEY: &str = "user:42";
@@ -162,7 +163,7 @@ fn the_open_receipts_of_a_key_are_bounded() {
         assert!(reserved.keep().is_some());
     }
     let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO));
-    assert_eq!(full.unwrap_err(), ReserveError::TooManyReceiptsOfKey.into());
+    assert_eq!(full.unwrap_err(), VerbError::TooManyReceiptsOfKey.into());
     let peeked = connected.runtime.block_on(bucket.peek(KEY, 1)).unwrap();
     assert_eq!(peeked.remaining(), 10_000 - 1_024, "a rejected reservation is not charged");
 }
@@ -176,7 +177,8 @@ fn keys_in_different_slots_are_rejected_and_a_hash_tag_helps() {
     let apart = [user.call(b"user:42", 1), site.call(b"all", 1)];
     let refused = connected.runtime.block_on(check_all(&apart)).unwrap_err();
     assert!(
-        matches!(refused, RedisCheckAllError::SlotsDiffer(..)) && refused.to_string().contains("hash tag")
+        matches!(refused, BackendError::Verb(VerbError::SlotsDiffer(..)))
+            && refused.to_string().contains("hash tag")
     );
     let together = [user.call(b"{acme}:user:42", 1), site.call(b"{acme}:all", 1)];
     for allowed in [true, true, false] {
@@ -198,5 +200,5 @@ fn limiters_in_different_stores_are_not_charged_together() {
     let limiters = connected.each_ref().map(|connected| limiter(connected, "fixed-window 2/1h", "same"));
     let calls = [limiters[0].call(b"user:42", 1), limiters[1].call(b"user:42", 1)];
     let refused = connected[0].runtime.block_on(check_all(&calls));
-    assert_eq!(refused.unwrap_err(), RedisCheckAllError::StoresDiffer);
+    assert_eq!(refused.unwrap_err(), VerbError::StoresDiffer.into());
 }

@@ -4,6 +4,7 @@
 use crate::in_redis::Connected;
 use fastrand::Rng;
 use redis_testkit::{Options, Server};
+use sluicegate::VerbError;
 use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate_redis::{RedisLimiter, RedisReservation};
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn call_all(connected: &Connected, limiter: &RedisLimiter, context: &str) {
     };
     let asked = |error: &BackendError| match error {
         BackendError::Store(failure) => refused(failure),
-        BackendError::Unsupported(_) => {}
+        BackendError::Verb(VerbError::Unsupported(_)) => {}
         other => panic!("{context}: {other}"),
     };
     let _ = run.block_on(limiter.peek(KEY, 1)).inspect_err(refused);

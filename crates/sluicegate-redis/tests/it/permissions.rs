@@ -2,8 +2,8 @@
 
 use crate::support::connect;
 use redis_testkit::{Options, Server};
-use sluicegate::Limit;
 use sluicegate::backend::BackendError;
+use sluicegate::{Limit, VerbError};
 use sluicegate_redis::{RedisLimiter, RedisReservation, RedisSemaphore, RedisStore, check_all, check_each};
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn every_verb_of_a_semaphore(store: &RedisStore) {
 fn supported<T>(result: Result<T, BackendError>) -> Option<T> {
     match result {
         Ok(answered) => Some(answered),
-        Err(BackendError::Unsupported(_)) => None,
+        Err(BackendError::Verb(VerbError::Unsupported(_))) => None,
         Err(error) => panic!("{error}"),
     }
 }

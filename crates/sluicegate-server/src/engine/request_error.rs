@@ -1,10 +1,7 @@
 //! Why a request has no decision. A denial is a decision, and not an error.
 
 use sluicegate::backend::{BackendError, StoreFailure};
-use sluicegate::semaphore::BadLeaseId;
-use sluicegate::{BadReceipt, BuildError, CheckAllError, LimitError};
-use sluicegate_core::verbs::Unsupported;
-use sluicegate_redis::{RedisBuildError, RedisCheckAllError};
+use sluicegate::{BuildError, LimitError, VerbError};
 use std::fmt;
 
 /// Why a request has no decision: one line for the client, with the value, the reason and the next
@@ -70,7 +67,7 @@ macro_rules! bad_request {
     };
 }
 
-bad_request!(LimitError, Unsupported, BadLeaseId, BadReceipt, CheckAllError);
+bad_request!(LimitError);
 
 impl From<BuildError> for RequestError {
     fn from(error: BuildError) -> RequestError {
@@ -89,20 +86,10 @@ impl From<StoreFailure> for RequestError {
     }
 }
 
-impl From<BackendError> for RequestError {
-    fn from(error: BackendError) -> RequestError {
+impl From<VerbError> for RequestError {
+    fn from(error: VerbError) -> RequestError {
         match error {
-            BackendError::Store(failure) => failure.into(),
-            BackendError::Receipts(_) => RequestError::unavailable(error.to_string()),
-            _ => RequestError::new(error.to_string()),
-        }
-    }
-}
-
-impl From<RedisBuildError> for RequestError {
-    fn from(error: RedisBuildError) -> RequestError {
-        match error {
-            RedisBuildError::Local(BuildError::NoMemory { .. } | BuildError::TooManyLimits { .. }) => {
+            VerbError::TooManyReceipts | VerbError::TooManyReceiptsOfKey => {
                 RequestError::unavailable(error.to_string())
             }
             _ => RequestError::new(error.to_string()),
@@ -110,11 +97,12 @@ impl From<RedisBuildError> for RequestError {
     }
 }
 
-impl From<RedisCheckAllError> for RequestError {
-    fn from(error: RedisCheckAllError) -> RequestError {
+impl From<BackendError> for RequestError {
+    fn from(error: BackendError) -> RequestError {
         match error {
-            RedisCheckAllError::Store(failure) => failure.into(),
-            other => RequestError::new(other.to_string()),
+            BackendError::Store(failure) => failure.into(),
+            BackendError::Verb(error) => error.into(),
+            _ => RequestError::new(error.to_string()),
         }
     }
 }

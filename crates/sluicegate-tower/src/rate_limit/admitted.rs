@@ -12,7 +12,7 @@ use crate::request_head::RequestHead;
 use http::{HeaderMap, Response, StatusCode};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
-use sluicegate::{Decision, Receipt, Span};
+use sluicegate::{Decision, Receipt, Span, VerbError};
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -199,7 +199,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     where
         R: Respond<B>,
     {
-        let reason = if let BackendError::Unsupported(error) = error {
+        let reason = if let BackendError::Verb(VerbError::Unsupported(error)) = error {
             Reason::Misconfigured(format!(
                 "this limit cannot return a charge: {error}; use another limit, or remove `settle` and \
                  `charge_if`"

@@ -3,10 +3,10 @@
 
 use super::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use crate::answer::Answer;
-use crate::ids::{BadLeaseId, BadReceipt, LeaseId, Receipt};
+use crate::ids::{LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, VerbError};
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::bounds::saturating_count;
@@ -60,14 +60,14 @@ impl Backend for Limiter {
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Ready<bool> {
         if !receipt.is_of_memory() {
-            return ready(Err(BadReceipt));
+            return ready(Err(VerbError::BadReceipt));
         }
         Pending::Ready(Ok(self.cancel_at(receipt, self.time(at))))
     }
 
     fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Ready<bool> {
         if !receipt.is_of_memory() {
-            return ready(Err(BadReceipt));
+            return ready(Err(VerbError::BadReceipt));
         }
         Pending::Ready(Ok(self.settle_at(receipt, used, self.time(at))))
     }
@@ -146,7 +146,7 @@ impl LeaseBackend for Semaphore {
 
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Ready<bool> {
         if !lease.is_of_memory() {
-            return ready(Err(BadLeaseId));
+            return ready(Err(VerbError::BadLeaseId));
         }
         Pending::Ready(Ok(match at {
             Some(now) => self.renew_at(key, lease, now),
@@ -156,7 +156,7 @@ impl LeaseBackend for Semaphore {
 
     fn release(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Ready<bool> {
         if !lease.is_of_memory() {
-            return ready(Err(BadLeaseId));
+            return ready(Err(VerbError::BadLeaseId));
         }
         Pending::Ready(Ok(match at {
             Some(now) => self.release_at(key, lease, now),

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::clock::any::AnyClock;
 use crate::gate::Gate;
 use crate::key::{Key, Seeds};
-use crate::limit::{Limit, LimitError, ListError};
+use crate::limit::{Limit, LimitError};
 use crate::memory_store::{LimiterKind, MemoryStore};
 use crate::store::{NoMemory, OnFull, Preserve, Size};
 use crate::wait::{Host, QueueBounds, Queues};
@@ -352,7 +352,7 @@ pub(crate) fn queue_bounds(max_queue: usize, max_waiters: usize) -> Result<Queue
 /// Limits that go together.
 pub(crate) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
     let limits = limits?;
-    ListError::check(&limits)?;
+    Limit::check_list(&limits)?;
     Ok(limits)
 }
 

@@ -1,19 +1,19 @@
 //! Several limiters as one: a user, an address and the whole site, all charged or none.
 
 use super::Limiter;
-use super::error::CheckAllError;
+use super::error::VerbError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::store;
 use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{Decision, Time};
 
-/// The most calls that can be made together. While they are decided on, all their keys' places are locked.
+/// The most calls in one [`check_all`]. The shards of all their keys are locked while they are decided.
 pub const CALLS_MAX: usize = 64;
 
-/// One call of several: made by [`Limiter::on`] and [`crate::Gate::on`].
+/// One of the calls of a [`check_all`]: made by [`Limiter::call`] and [`Gate::call`](crate::Gate::call).
 #[derive(Clone, Copy, Debug)]
-#[must_use = "hand it to `check_all`"]
+#[must_use = "pass it to `check_all`"]
 pub struct Call<'a> {
     limiter: &'a Limiter,
     key: Fingerprint,
@@ -30,8 +30,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// May all of these happen now? If so all are charged; if one denies, none is. Decided at one moment, whatever other
-/// threads do and in whatever order calls are named. The time is asked of the first limiter's clock.
+/// Decides several calls as one: if all are allowed, all are charged; if one is denied, none is. They
+/// are decided at one moment, whatever other threads do and in whatever order the calls are given. The
+/// time is that of the first limiter's clock.
 ///
 /// ```
 /// use sluicegate::{Limiter, check_all};
@@ -40,27 +41,29 @@ impl<'a> Call<'a> {
 /// let per_ip = Limiter::new("token-bucket 10/s burst=50")?;
 /// let site = Limiter::new("fixed-window 1000000/day")?;
 /// # let ip = std::net::Ipv4Addr::LOCALHOST;
-/// let decision = check_all(&[per_user.call("harry", 1), per_ip.call(ip, 1), site.call((), 1)])?;
+/// let decision = check_all(&[per_user.call("user:42", 1), per_ip.call(ip, 1), site.call((), 1)])?;
 /// assert!(decision.allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Allowed, the answer's fields are those of the limit with the least remaining; denied, of the one that says no for
-/// longest, and [`Decision::denied_by`] is its place, counted over the limits of all calls as they were named. The
-/// same key of one limiter named twice is one key with both costs. Without any call nothing is denied.
+/// If allowed, the fields are those of the limit with the least remaining. If denied, they are those of
+/// the limit with the longest `retry_after`, and [`Decision::denied_by`] is its position, counted over
+/// the limits of all calls in order. The same key of one limiter given twice is one key with both costs.
+/// No calls at all are allowed.
 ///
 /// # Errors
-/// With more than [`CALLS_MAX`] calls, or one under `count=all`, where even a denied call counts.
-pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, CheckAllError> {
+/// If there are more than [`CALLS_MAX`] calls, or one is under `count=all`, where a denied call counts
+/// too, or under `smooth`.
+pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, VerbError> {
     let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
     check_all_at(calls, now)
 }
 
-/// The same at a time.
+/// Decides several calls as one at a given time: see [`check_all`].
 ///
 /// # Errors
 /// As [`check_all`].
-pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, CheckAllError> {
+pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, VerbError> {
     let behind = |calls| longest(&queue_denials(calls, now));
     let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
     for call in calls {
@@ -69,12 +72,21 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, CheckAllE
     Ok(decision)
 }
 
-/// The same, with an answer for each call beside the one for all: how its key stands after the charge if all were allowed,
-/// or else whether the call would be allowed by itself.
+/// Decides several calls as one, with a decision for each call beside the one for all: how its key
+/// stands after the charge, or, if the calls are denied, whether this one would be allowed alone.
 ///
 /// # Errors
 /// As [`check_all`].
-pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), CheckAllError> {
+pub fn check_all_each(calls: &[Call<'_>]) -> Result<(Decision, Vec<Decision>), VerbError> {
+    let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
+    check_all_each_at(calls, now)
+}
+
+/// Decides several calls as one at a given time, with a decision for each: see [`check_all_each`].
+///
+/// # Errors
+/// As [`check_all`].
+pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), VerbError> {
     let (decision, each) = in_stores(calls, |in_stores| {
         let behind = queue_denials(calls, now);
         let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
@@ -111,9 +123,9 @@ fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
 fn in_stores<'a, R>(
     calls: &[Call<'a>],
     decide: impl FnOnce(&[store::Call<'a>]) -> Result<R, store::Call<'a>>,
-) -> Result<R, CheckAllError> {
+) -> Result<R, VerbError> {
     if calls.len() > CALLS_MAX {
-        return Err(CheckAllError::TooMany(calls.len()));
+        return Err(VerbError::TooManyCalls(calls.len()));
     }
     let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
     decide(&in_stores).map_err(|refused| {
@@ -122,8 +134,8 @@ fn in_stores<'a, R>(
         let limit = named.and_then(|(_, call)| call.limiter.limits().first().cloned());
         let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
         match limit {
-            Some(limit) if limit.algorithm() == "smooth" => CheckAllError::Smooth(text),
-            _ => CheckAllError::CountsDenied(text),
+            Some(limit) if limit.algorithm() == "smooth" => VerbError::Smooth(text),
+            _ => VerbError::CountsDenied(text),
         }
     })
 }

@@ -1,164 +1,186 @@
-//! What can go wrong, and what to do about it. A denial is not here: it is an answer.
+//! The errors of building a limiter and of its verbs. Neither is a denial: that is a decision.
 
 use super::check_all::CALLS_MAX;
-use crate::limit::{LimitError, ListError};
+use crate::limit::LimitError;
 use crate::store::{NotReserved, RECEIPTS_PER_KEY_MAX};
 use sluicegate_core::verbs::Unsupported;
 use std::error::Error;
 use std::fmt;
 
-/// Why a limiter cannot be made.
-#[derive(Clone, PartialEq, Eq)]
+/// Why a limiter or a semaphore cannot be built, or its limits cannot be changed.
+///
+/// Memory and Redis share this type, so that code can move between them.
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A text is not a limit.
+    /// A text is not a limit, or the limits do not go together.
     Limit(LimitError),
-    /// The limits do not go together.
-    List(ListError),
     /// A setting is out of bounds.
     OutOfBounds {
-        /// Which setting.
+        /// The name of the setting.
         name: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: usize,
         /// The least it can be.
         least: usize,
         /// The most it can be.
         most: usize,
     },
-    /// The system refused memory for so many keys. (It may also grant it now and lack it later.)
+    /// The system has no memory for so many keys. (It may also grant it now and lack it later.)
     NoMemory {
-        /// How many.
+        /// The number of keys.
         max_keys: usize,
     },
-    /// This limit decides checks, and a semaphore gives leases.
-    GivesNoLeases(String),
-    /// A shared store knows as many different limits as it can, and all are in use.
+    /// A semaphore was given this limit, which decides checks and grants no leases.
+    GrantsNoLeases(String),
+    /// The [`MemoryStore`](crate::MemoryStore) holds as many different limits as it can, and all are in
+    /// use.
     TooManyLimits {
-        /// How many.
+        /// How many it holds.
         most: usize,
     },
+    /// A change would replace the algorithm, or one limit by several or the reverse.
+    AlgorithmChanged,
+    /// A semaphore of a [`LeaseScope`](crate::semaphore::LeaseScope) cannot change its limit.
+    ScopedSemaphore,
+    /// No store was set for a limiter or semaphore in a shared store.
+    NoStore,
+    /// This scope cannot be part of a key's name in a shared store.
+    BadScope(String),
+    /// This limit counts from the moment its limiter is created, on which the processes that share a
+    /// store would not agree.
+    NeedsStart(String),
+    /// This `concurrency` limit has no `ttl`: in a shared store the lease of a process that crashed
+    /// would never expire.
+    NeedsTtl(String),
 }
 
-/// Why a limiter's limits cannot be changed to others.
+/// Why a verb has no decision: the limit does not support it, or its arguments do not fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum ChangeError {
-    /// A text is not a limit, or the limits do not go together.
-    Limits(BuildError),
-    /// Another algorithm, or several limits instead of one.
-    AnotherKind,
-    /// It is a semaphore of a [`LeaseScope`](crate::LeaseScope).
-    OfScope,
-}
-
-/// Why nothing can be reserved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ReserveError {
-    /// The limit does not offer it.
+pub enum VerbError {
+    /// The limit does not support the verb.
     Unsupported(Unsupported),
-    /// So many receipts are open that the limiter remembers no more.
+    /// As many receipts are open as the limiter keeps.
     TooManyReceipts,
-    /// This key has so many open receipts.
+    /// As many receipts are open for the key as a limiter keeps for one.
     TooManyReceiptsOfKey,
-}
-
-/// Why calls cannot be made together.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CheckAllError {
-    /// There are too many.
-    TooMany(usize),
-    /// This limit counts denied calls, and together all are charged or none.
+    /// The text is not a receipt, or the receipt belongs to another kind of backend.
+    BadReceipt,
+    /// The text is not a lease id, or the lease belongs to another kind of backend.
+    BadLeaseId,
+    /// One `check_all` has this many calls, more than [`CALLS_MAX`].
+    TooManyCalls(usize),
+    /// This limit counts denied calls, and `check_all` charges all calls or none.
     CountsDenied(String),
-    /// This limit is `smooth`, which lets the next caller pay: what remains of it says nothing beside the others'.
+    /// This limit is `smooth`, under which the next caller pays: its `remaining` cannot be compared
+    /// with that of the other calls.
     Smooth(String),
+    /// The keys of two calls of one `check_all` are in different hash slots of a Redis cluster.
+    SlotsDiffer(String, String),
+    /// The limiters of two calls of one `check_all` are in different shared stores.
+    StoresDiffer,
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Limit(error) => error.fmt(f),
-            BuildError::List(error) => error.fmt(f),
             BuildError::OutOfBounds { name, value, least, most } => {
                 write!(f, "{name} is {value}; use {least} to {most}")
             }
             BuildError::NoMemory { max_keys } => {
-                write!(f, "the system gives no memory for {max_keys} keys; use a smaller max_keys")
+                write!(f, "the system has no memory for {max_keys} keys; use a smaller max_keys")
             }
-            BuildError::GivesNoLeases(limit) => {
-                write!(
-                    f,
-                    "{limit}: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
-                )
-            }
+            BuildError::GrantsNoLeases(limit) => write!(
+                f,
+                "{limit}: a semaphore takes one concurrency limit; write concurrency 10 ttl=30s, or build a limiter \
+                 from it"
+            ),
             BuildError::TooManyLimits { most } => {
                 write!(f, "{most} different limits are in use already; give callers fewer to choose from")
             }
+            BuildError::AlgorithmChanged => f.write_str(
+                "a limiter keeps its algorithm, and one limit cannot become several or the reverse; build a new \
+                 limiter, since its keys would start with fresh state in any case",
+            ),
+            BuildError::ScopedSemaphore => f.write_str(
+                "a semaphore of a scope keeps its limit; build another one of the same scope, which takes over its \
+                 leases",
+            ),
+            BuildError::NoStore => f.write_str("no store was set; call in_store"),
+            BuildError::BadScope(scope) => {
+                write!(f, "invalid scope {scope:?}: use any text without | {{ and }}")
+            }
+            BuildError::NeedsStart(limit) => write!(
+                f,
+                "{limit}: on a shared store all processes must agree on the start; add start=TIME, such as \
+                 start=2026-01-01T00:00:00Z"
+            ),
+            BuildError::NeedsTtl(limit) => write!(
+                f,
+                "{limit}: on a shared store a lease must expire, or the permits of a dead process would never be \
+                 freed; add ttl=DURATION, such as {limit} ttl=30s"
+            ),
         }
     }
 }
 
-impl fmt::Debug for BuildError {
-    /// As it is displayed: `main` shows its error like this, and the one line says it best.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for ChangeError {
+impl fmt::Display for VerbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChangeError::Limits(error) => error.fmt(f),
-            ChangeError::OfScope => f.write_str(
-                "a semaphore of a scope keeps its limit; make another one of the same scope, which goes on with its leases",
-            ),
-            ChangeError::AnotherKind => f.write_str(
-                "a limiter keeps its algorithm, and one limit cannot become several or the reverse; make a new \
-                 limiter, as its keys would start afresh in any case",
-            ),
-        }
-    }
-}
-
-impl fmt::Display for ReserveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReserveError::Unsupported(error) => error.fmt(f),
-            ReserveError::TooManyReceipts => {
+            VerbError::Unsupported(error) => error.fmt(f),
+            VerbError::TooManyReceipts => {
                 f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
             }
-            ReserveError::TooManyReceiptsOfKey => {
+            VerbError::TooManyReceiptsOfKey => {
                 write!(f, "the key has {RECEIPTS_PER_KEY_MAX} open receipts; cancel, settle or drop some")
             }
-        }
-    }
-}
-
-impl fmt::Display for CheckAllError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CheckAllError::TooMany(calls) => {
-                write!(f, "{calls} calls are too many to be charged as one; use at most {CALLS_MAX}")
+            VerbError::BadReceipt => {
+                f.write_str("not a receipt; pass the text from the reservation unchanged")
             }
-            CheckAllError::CountsDenied(limit) => {
-                write!(
-                    f,
-                    "{limit}: count=all does not go with other calls; leave count=all out, or check it alone"
-                )
+            VerbError::BadLeaseId => {
+                f.write_str("not a lease id; pass the text from the acquire unchanged")
             }
-            CheckAllError::Smooth(limit) => {
+            VerbError::TooManyCalls(calls) => {
+                write!(f, "{calls} calls are too many to charge all or nothing; use at most {CALLS_MAX}")
+            }
+            VerbError::CountsDenied(limit) => write!(
+                f,
+                "{limit}: count=all does not go with other calls; leave count=all out, or check it alone"
+            ),
+            VerbError::Smooth(limit) => {
                 write!(f, "{limit}: smooth does not go with other calls; check it alone")
             }
+            VerbError::SlotsDiffer(one, other) => write!(
+                f,
+                "the keys {one} and {other} are in different hash slots of the cluster, so they cannot be charged all \
+                 or nothing; give both the same hash tag, such as {{acme}}:user:42 and {{acme}}:site"
+            ),
+            VerbError::StoresDiffer => f.write_str(
+                "the limiters are in different stores, so they cannot be charged all or nothing; use one store",
+            ),
         }
     }
 }
 
-impl Error for BuildError {}
-impl Error for ChangeError {}
-impl Error for ReserveError {}
-impl Error for CheckAllError {}
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BuildError::Limit(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Error for VerbError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            VerbError::Unsupported(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<LimitError> for BuildError {
     fn from(error: LimitError) -> Self {
@@ -166,24 +188,31 @@ impl From<LimitError> for BuildError {
     }
 }
 
-impl From<ListError> for BuildError {
-    fn from(error: ListError) -> Self {
-        BuildError::List(error)
+impl From<Unsupported> for VerbError {
+    fn from(error: Unsupported) -> Self {
+        VerbError::Unsupported(error)
     }
 }
 
-impl From<BuildError> for ChangeError {
-    fn from(error: BuildError) -> Self {
-        ChangeError::Limits(error)
-    }
-}
-
-impl From<NotReserved> for ReserveError {
+impl From<NotReserved> for VerbError {
     fn from(error: NotReserved) -> Self {
         match error {
-            NotReserved::Unsupported(error) => ReserveError::Unsupported(error),
-            NotReserved::TooManyReceipts => ReserveError::TooManyReceipts,
-            NotReserved::TooManyReceiptsOfKey => ReserveError::TooManyReceiptsOfKey,
+            NotReserved::Unsupported(error) => VerbError::Unsupported(error),
+            NotReserved::TooManyReceipts => VerbError::TooManyReceipts,
+            NotReserved::TooManyReceiptsOfKey => VerbError::TooManyReceiptsOfKey,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_variant_and_its_source() {
+        let error = BuildError::from("sliding-log 5/60x".parse::<crate::Limit>().unwrap_err());
+        assert!(format!("{error:?}").starts_with("Limit("), "{error:?}");
+        assert_eq!(error.source().unwrap().to_string(), error.to_string());
+        assert_eq!(format!("{:?}", VerbError::TooManyCalls(65)), "TooManyCalls(65)");
     }
 }

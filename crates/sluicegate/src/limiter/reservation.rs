@@ -1,7 +1,7 @@
 //! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
 
 use super::Limiter;
-use super::error::ReserveError;
+use super::error::VerbError;
 use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
@@ -54,7 +54,7 @@ impl Limiter {
     /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open: 1024 of one key, or the limiter's
     /// `max_receipts`. A denial is an answer, not
     /// an error: [`Reservation::allowed`].
-    pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, ReserveError> {
+    pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.reserve_at(key, cost, max_wait, self.now())
     }
 
@@ -68,11 +68,11 @@ impl Limiter {
         cost: u64,
         max_wait: impl Into<Span>,
         now: Time,
-    ) -> Result<Reservation, ReserveError> {
+    ) -> Result<Reservation, VerbError> {
         let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_queue(key, cost, now) {
-            self.offered(Verb::Reserve).map_err(ReserveError::Unsupported)?;
+            self.supports(Verb::Reserve)?;
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);

@@ -3,7 +3,7 @@
 //! One store type per algorithm: what a slot holds and how it is charged is known when it is compiled, which is worth
 //! some nanoseconds a check (docs/benchmarks.md). The macro does the same with whichever store it is.
 
-use super::error::{BuildError, ChangeError};
+use super::error::BuildError;
 use crate::limit::Limit;
 use crate::store::{
     AnySlot, AnyStore, CellSlot, LimitVersion, ListSlot, LogSlot, NoMemory, Size, SlotKind, Store,
@@ -75,10 +75,10 @@ impl StoreByAlgorithm {
     }
 
     /// Changes the limits of a store that is the limiter's own.
-    pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), ChangeError> {
+    pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
         let made = made(limits, start)?;
         if matches!(self, StoreByAlgorithm::List(_)) != (made.len() > 1) {
-            return Err(ChangeError::AnotherKind);
+            return Err(BuildError::AlgorithmChanged);
         }
         match self {
             StoreByAlgorithm::TokenBucket(store) => change(store, made),
@@ -91,7 +91,7 @@ impl StoreByAlgorithm {
             StoreByAlgorithm::SlidingLog(store) => change(store, made),
             StoreByAlgorithm::List(store) => change(store, made),
             // There a limiter changes its tag.
-            StoreByAlgorithm::Shared(_) => Err(ChangeError::AnotherKind),
+            StoreByAlgorithm::Shared(_) => Err(BuildError::AlgorithmChanged),
         }
     }
 
@@ -116,8 +116,8 @@ fn store<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(
 fn change<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(
     store: &Store<S>,
     made: Arc<[AnyLimit]>,
-) -> Result<(), ChangeError> {
+) -> Result<(), BuildError> {
     let limits: Option<Box<[S::Limit]>> = made.iter().map(S::limit).collect();
-    store.change(limits.ok_or(ChangeError::AnotherKind)?, made);
+    store.change(limits.ok_or(BuildError::AlgorithmChanged)?, made);
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::shard::{Common, Shard};
 use crate::clock::Clock;
 use crate::clock::any::AnyClock;
 use crate::key::Seeds;
-use crate::limit::{Limit, LimitError, ListError};
+use crate::limit::{Limit, LimitError};
 use crate::limiter::{
     BuildError, IntoLimits, MAX_QUEUE_DEFAULT, MAX_WAITERS_DEFAULT, Observer, queue_bounds, within,
 };
@@ -117,14 +117,15 @@ impl SemaphoreBuilder {
 
 /// The only limit, which must be a `concurrency` limit.
 pub(super) fn single(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Concurrency), BuildError> {
-    let mut limits = limits?;
-    if let Some(other) = limits.iter().find(|limit| limit.as_concurrency().is_none()) {
-        return Err(BuildError::GivesNoLeases(other.to_string()));
+    let limits = limits?;
+    if limits.is_empty() {
+        return Err(LimitError::no_limit().into());
     }
-    let Some(limit) = limits.pop() else { return Err(ListError::Empty.into()) };
+    let [limit] = <[Limit; 1]>::try_from(limits)
+        .map_err(|limits| BuildError::GrantsNoLeases(Limit::list_text(&limits)))?;
     match limit.as_concurrency() {
-        Some(concurrency) if limits.is_empty() => Ok((limit, concurrency)),
-        _ => Err(ListError::GivesLeases(limit.to_string()).into()),
+        Some(concurrency) => Ok((limit, concurrency)),
+        None => Err(BuildError::GrantsNoLeases(limit.to_string())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits that change while a limiter is in use.
 
 use sluicegate::clock::ManualClock;
-use sluicegate::{ChangeError, Limiter, Span, Time};
+use sluicegate::{BuildError, Limiter, Span, Time};
 use std::time::Duration;
 
 fn limiter(limits: &str) -> (Limiter, ManualClock) {
@@ -93,10 +93,10 @@ fn another_kind_of_state_needs_another_limiter() {
     for limits in
         [vec!["sliding-log 5/60s"], vec!["leaky-bucket 1/s"], vec!["token-bucket 1/s", "fixed-window 5/h"]]
     {
-        assert_eq!(limiter.change(limits), Err(ChangeError::AnotherKind));
+        assert_eq!(limiter.change(limits), Err(BuildError::AlgorithmChanged));
     }
-    assert!(matches!(limiter.change("nonsense"), Err(ChangeError::Limits(_))));
-    assert!(ChangeError::AnotherKind.to_string().contains("make a new limiter"));
+    assert!(matches!(limiter.change("nonsense"), Err(BuildError::Limit(_))));
+    assert!(BuildError::AlgorithmChanged.to_string().contains("build a new limiter"));
     assert_eq!(limiter.peek("k", 0).remaining(), 6, "nothing has changed");
 }
 

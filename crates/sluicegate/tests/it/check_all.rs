@@ -2,7 +2,7 @@
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
-use sluicegate::{CALLS_MAX, Call, CheckAllError, Gate, Limiter, RetryAfter, check_all};
+use sluicegate::{CALLS_MAX, Call, Gate, Limiter, RetryAfter, VerbError, check_all};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -59,11 +59,11 @@ fn calls_that_cannot_be_combined_are_rejected() {
     let limiter = limiter("token-bucket 1/s burst=500");
     let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
     let refused = check_all(&calls).unwrap_err();
-    assert_eq!(refused, CheckAllError::TooMany(65));
+    assert_eq!(refused, VerbError::TooManyCalls(65));
     assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
     let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
     let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
-    assert_eq!(refused, CheckAllError::CountsDenied("sliding-log 5/min count=all".to_owned()));
+    assert_eq!(refused, VerbError::CountsDenied("sliding-log 5/min count=all".to_owned()));
     assert_eq!(limiter.stats().keys, 0, "nothing was charged");
     assert!(check_all(&[]).unwrap().allowed(), "an empty list is allowed");
 }

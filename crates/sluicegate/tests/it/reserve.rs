@@ -2,7 +2,7 @@
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limiter, Receipt, ReserveError};
+use sluicegate::{Limiter, Receipt, VerbError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -117,8 +117,8 @@ fn open_receipts_are_bounded() {
     let limiter = builder.max_keys(10_000).clock(clock.clone()).build().unwrap();
     let reserve = |key: u32| limiter.reserve(key, 1, Duration::ZERO);
     let kept: Vec<Receipt> = (0..3).map(|key| reserve(key).unwrap().keep().unwrap()).collect();
-    assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
-    assert!(ReserveError::TooManyReceipts.to_string().contains("max_receipts"));
+    assert_eq!(reserve(9).unwrap_err(), VerbError::TooManyReceipts);
+    assert!(VerbError::TooManyReceipts.to_string().contains("max_receipts"));
     assert!(limiter.cancel(&kept[0]));
     let last = reserve(9).unwrap();
     assert!(last.allowed());
@@ -128,7 +128,7 @@ fn open_receipts_are_bounded() {
         assert!(!limiter.reserve(7, 1_000_001, Duration::ZERO).unwrap().allowed());
     }
     let _kept = reserve(8).unwrap().keep();
-    assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
+    assert_eq!(reserve(9).unwrap_err(), VerbError::TooManyReceipts);
     // None was used within an hour, and their cost has leaked.
     clock.advance(Duration::from_secs(3_601));
     assert!(reserve(9).unwrap().allowed());
@@ -138,7 +138,7 @@ fn open_receipts_are_bounded() {
 #[test]
 fn without_receipts_nothing_can_be_reserved() {
     let limiter = Limiter::builder("fixed-window 10/h").max_receipts(0).build().unwrap();
-    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), ReserveError::TooManyReceipts);
+    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), VerbError::TooManyReceipts);
     assert!(limiter.check_cost("k", 10).allowed(), "nothing was charged");
 }
 
@@ -149,7 +149,7 @@ fn a_receipt_is_kept_while_its_cost_counts() {
         Limiter::builder("fixed-window 10/30d").max_receipts(1).clock(clock.clone()).build().unwrap();
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     clock.advance(Duration::from_secs(86_400));
-    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), ReserveError::TooManyReceipts);
+    assert_eq!(limiter.reserve("k", 1, Duration::ZERO).unwrap_err(), VerbError::TooManyReceipts);
     assert!(limiter.cancel(&receipt));
 }
 
@@ -158,7 +158,7 @@ fn receipts_per_key_are_bounded() {
     let (limiter, _) = limiter("token-bucket 1/s burst=1000000");
     let kept: Vec<_> = (0..1_024).map(|_| limiter.reserve("k", 1, Duration::ZERO).unwrap().keep()).collect();
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
-    assert_eq!(refused, ReserveError::TooManyReceiptsOfKey);
+    assert_eq!(refused, VerbError::TooManyReceiptsOfKey);
     assert_eq!(refused.to_string(), "the key has 1024 open receipts; cancel, settle or drop some");
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "a rejected reservation is not charged");
     assert!(limiter.reserve("other", 1, Duration::ZERO).unwrap().allowed());
@@ -170,7 +170,7 @@ fn receipts_per_key_are_bounded() {
 fn count_all_does_not_support_reservations() {
     let (limiter, _) = limiter("sliding-log 5/60s count=all");
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
-    assert!(matches!(refused, ReserveError::Unsupported(_)), "{refused}");
+    assert!(matches!(refused, VerbError::Unsupported(_)), "{refused}");
     assert!(limiter.take("k", 1).is_err());
 }
 

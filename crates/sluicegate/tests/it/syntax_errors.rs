@@ -461,7 +461,7 @@ fn a_start_is_strictly_rfc_3339() {
 
 #[test]
 fn a_limiter_rejects_concurrency_limits() {
-    let said = "concurrency 10 ttl=30s: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)";
+    let said = "concurrency 10 ttl=30s: concurrency grants leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)";
     let alone = Limiter::new("concurrency 10 ttl=30s").unwrap_err();
     let in_a_list = Limiter::new(["sliding-log 5/60s", "concurrency 10 ttl=30s"]).unwrap_err();
     assert_eq!([alone.to_string(), in_a_list.to_string()], [said, said]);

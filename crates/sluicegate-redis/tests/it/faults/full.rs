@@ -3,7 +3,7 @@
 use crate::support::{LONG, Load, alone, connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
 use sluicegate::backend::{BackendError, StoreFailure};
-use sluicegate_redis::{RedisCheckAllError, RedisLimiter, check_all};
+use sluicegate_redis::{RedisLimiter, check_all};
 use std::time::Duration;
 
 #[tokio::test]
@@ -32,9 +32,7 @@ async fn a_full_store_rejects_calls_and_writes_nothing() {
             assert!(matches!(reserved, Err(BackendError::Store(failure)) if is_out_of_memory(&failure)));
             let calls = [bucket.call(b"together", 1), limiter.call(key.as_bytes(), 1)];
             let together = check_all(&calls).await;
-            assert!(
-                matches!(together, Err(RedisCheckAllError::Store(failure)) if is_out_of_memory(&failure))
-            );
+            assert!(matches!(together, Err(BackendError::Store(failure)) if is_out_of_memory(&failure)));
         }
     }
     assert_eq!(digest(), before);

@@ -3,11 +3,12 @@
 use super::{KEY, connect, leases, name, number, semaphore, until};
 use crate::support::every_key_expires;
 use redis_testkit::{Options, Server};
+use sluicegate::BuildError;
 use sluicegate::backend::{LeaseBackend, Source, StoreFailure};
 use sluicegate::wait::Denial;
 use sluicegate::{Span, Time};
 use sluicegate_core::RetryAfter;
-use sluicegate_redis::{LeaseLost, RedisBuildError, RedisLimiter, RedisSemaphore};
+use sluicegate_redis::{LeaseLost, RedisLimiter, RedisSemaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -188,11 +189,11 @@ async fn an_invalid_semaphore_is_rejected_with_a_reason() {
     );
     assert!(said(&["concurrency 10 ttl=1s", "concurrency 5 ttl=1s"]).contains("one concurrency limit"));
     let no_store = RedisSemaphore::builder("concurrency 10 ttl=30s").build();
-    assert_eq!(no_store.unwrap_err(), RedisBuildError::NoStore);
+    assert_eq!(no_store.unwrap_err(), BuildError::NoStore);
     let bad_scope = RedisSemaphore::builder("concurrency 10 ttl=30s").in_store(&store, "a|b").build();
-    assert!(matches!(bad_scope, Err(RedisBuildError::BadScope(_))));
+    assert!(matches!(bad_scope, Err(BuildError::BadScope(_))));
     let limiter = RedisLimiter::builder("concurrency 10 ttl=30s").in_store(&store, "jobs").build();
-    assert!(matches!(limiter, Err(RedisBuildError::List(_))), "{limiter:?}");
+    assert!(matches!(limiter, Err(BuildError::Limit(_))), "{limiter:?}");
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use super::KEY;
 use redis_testkit::{Options, Server};
+use sluicegate::BuildError;
 use sluicegate::backend::Source;
-use sluicegate_redis::{OnStoreFailure, RedisBuildError, RedisSemaphore, RedisStore};
+use sluicegate_redis::{OnStoreFailure, RedisSemaphore, RedisStore};
 
 async fn unavailable_store(leases: usize) -> (RedisStore, Server) {
     let server = Server::start(&Options::redis());
@@ -53,5 +54,5 @@ async fn local_leases_have_one_bound_per_store() {
     let (nowhere, _server) = unavailable_store(0).await;
     let jobs = RedisSemaphore::builder("concurrency 1 ttl=1h").in_store(&nowhere, "jobs");
     let made = jobs.on_store_failure(OnStoreFailure::Local).build();
-    assert!(matches!(made, Err(RedisBuildError::Local(_))), "{made:?}");
+    assert!(matches!(made, Err(BuildError::OutOfBounds { name: "max_leases", .. })), "{made:?}");
 }

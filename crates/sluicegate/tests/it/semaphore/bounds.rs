@@ -146,7 +146,7 @@ fn settings_out_of_bounds_are_rejected() {
     );
     assert_eq!(
         said(Semaphore::builder(["concurrency 1", "concurrency 2"])),
-        "concurrency 2: concurrency gives leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)"
+        "concurrency 2: concurrency grants leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)"
     );
     assert_eq!(
         said(Semaphore::builder(Vec::<&str>::new())),

@@ -1,7 +1,7 @@
 //! Semaphores that share a pool.
 
 use super::caller::Caller;
-use sluicegate::ChangeError;
+use sluicegate::BuildError;
 use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate::semaphore::{LeasePool, Semaphore};
 use sluicegate::wait::Denial;
@@ -108,7 +108,7 @@ fn waiters_follow_the_limit_last_used_for_their_key() {
     assert_eq!(two.peek("acme", 0).limit(), 2);
     let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("two fit") };
     assert!(grant.allowed() && scope.stats().waiting == 0);
-    assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
+    assert_eq!(one.change("concurrency 9 ttl=1s"), Err(BuildError::ScopedSemaphore));
 }
 
 /// A reloaded rule is another semaphore of the same scope: its limit applies to the waiters of

@@ -4,7 +4,7 @@ use super::caller::Caller;
 use sluicegate::MemoryStore;
 use sluicegate::clock::{Alarm, Clock, ManualClock, TokioClock};
 use sluicegate::wait::{Denial, Priority};
-use sluicegate::{CheckAllError, Limiter, RetryAfter, Span, Time, check_all};
+use sluicegate::{Limiter, RetryAfter, Span, Time, VerbError, check_all};
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::Arc;
@@ -259,7 +259,7 @@ fn unsupported_verbs_are_rejected_while_calls_wait() {
     assert!(limiter.take("k", 1).is_err() && limiter.reserve("k", 1, SECOND).is_err());
     assert!(!limiter.check_within("k", 1, SECOND).unwrap().allowed());
     let together = check_all(&[other.call("k", 1), limiter.call("k", 1)]);
-    assert!(matches!(together, Err(CheckAllError::Smooth(_))));
+    assert!(matches!(together, Err(VerbError::Smooth(_))));
 }
 
 /// Another limit makes calls wait for an hour: the pacer's queue still bounds their number.
